@@ -9,7 +9,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from glob import glob
 from itertools import count
@@ -65,14 +65,18 @@ class Server:
             "unix_socket_directories": self._folder,
             **_CHEAPER,
         }
-        process = self._process = self._run(
+        self._process = self._run(
             "postgres",
             f"-D{self._folder / 'data'}",
             *(f"-c{name}={value}" for name, value in settings.items()),
         )
-        latest = time.monotonic() + _PATIENCE
-        while not _answers(self.url("postgres")):
-            if process.poll() is not None or time.monotonic() > latest:
+        self._wait(lambda: _answers(self.url("postgres")))
+
+    def _wait(self, happened: Callable[[], bool]) -> None:
+        """Come back once something has happened; raise if the server ends, or it never does."""
+        latest, process = time.monotonic() + _PATIENCE, self._process
+        while not happened():
+            if process is None or process.poll() is not None or time.monotonic() > latest:
                 raise RuntimeError((self._folder / "log").read_text())
             time.sleep(0.02)
 
@@ -116,6 +120,23 @@ class Server:
         finally:
             with self._connected("postgres") as manager:
                 self._clear(name, manager)
+
+    @contextmanager
+    def password_needed(self, database: str) -> Iterator[str]:
+        """Have the server let nobody into a database without the password that is returned."""
+        rules = self._folder / "data" / "pg_hba.conf"
+        before = rules.read_text()
+        change = "ALTER ROLE postgres PASSWORD {}; SELECT pg_reload_conf()"
+        with self._connected("postgres") as manager:
+            rules.write_text(f"local {database} all scram-sha-256\n{before}")
+            manager.execute(change.format("'secret'").encode())
+            try:
+                self._wait(lambda: not _answers(self.url(database)))
+                yield "secret"
+            finally:
+                rules.write_text(before)
+                manager.execute(change.format("NULL").encode())
+                self._wait(lambda: _answers(self.url(database)))
 
     @contextmanager
     def pooler(self, program: str, database: str, *, mode: str, size: int = 10) -> Iterator[str]:

@@ -114,7 +114,7 @@ def test_examples_of_the_api_could_be_real() -> None:
     problem = Problem.named(made["source_labels"], delta=made["delta"])
     shown = example(schemas.RecommendationOut)
     control = shown["effect"]["label"]
-    policy = AnytimeBAI(problem, bounds=tuple(made["options"]["bounds"]), control=control)
+    policy = AnytimeBAI(problem, bounds=tuple(made["bounds"]), control=control)
     experiment = Experiment(policy, seed=0, lease=made["lease"])
     while not experiment.finished:
         given = experiment.ask(100)

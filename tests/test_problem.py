@@ -72,9 +72,28 @@ def test_source_and_target_share_their_features() -> None:
     assert "`target` has 1 features and `source` has 2" in str(error)
 
 
+@pytest.mark.parametrize(
+    ("rows", "flaw"),
+    [
+        ([[1, 0], [1]], ": its rows have from 1 to 2 entries."),
+        ([[1, 0], 1], ": its rows have from 1 to 2 entries."),
+        ([[1, 0], [1, "x"]], ": row 1, column 1 is 'x'."),
+        ([[1, None], [1, [2]]], ": row 0, column 1 is None."),
+        ([object()], ": row 0, column 0 is <"),
+    ],
+)
+def test_the_place_that_is_not_a_number_is_named(rows: object, flaw: str) -> None:
+    assert f"could not be read as a table of numbers{flaw}" in refusal(rows).message
+
+
 def test_there_is_something_to_choose() -> None:
-    assert "has 1 row(s)" in str(refusal(SQUARE, [[0.0, 1.0]]))
-    assert refusal([[1.0, 2.0]]).field == "target"
+    one = refusal(SQUARE, [[0.0, 1.0]])
+    assert (one.field, str(one)) == ("target", "There is only one option, '0'. Give at least two.")
+    error = refusal([[1.0]], source_labels=["old"])
+    assert str(error) == "There is only one option, 'old'. Give at least two."
+    assert (error.field, error.value) == ("source", "old")
+    with pytest.raises(InvalidInputError, match=r"`names` is empty\. Give at least two names."):
+        Problem.named([])
 
 
 @pytest.mark.parametrize("zero", [0.0, -0.0])

@@ -112,6 +112,7 @@ def _best_contrasts(problem: Problem, theta: object) -> tuple[Array, Array]:
             f"`theta` must be {problem.dimension} numbers, one per feature.",
             field="theta",
             value=theta,
+            remedy="Give them in the order of the features.",
         )
     # Differences first: with a large offset the means themselves round away small gaps.
     best = int(np.argmax((problem.target - problem.target[0]) @ parameter))

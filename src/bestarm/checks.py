@@ -22,7 +22,10 @@ def finite(value: object, field: str) -> float:
         number = math.nan
     if not math.isfinite(number):
         raise InvalidInputError(
-            f"`{field}` must be a finite number; got {value!r}.", field=field, value=value
+            f"`{field}` must be a finite number; got {value!r}.",
+            field=field,
+            value=value,
+            remedy="Give a number, not text." if isinstance(value, str) else "Give a number.",
         )
     return number
 
@@ -32,12 +35,15 @@ def positive(value: object, field: str) -> float:
     number = finite(value, field)
     if number <= 0:
         raise InvalidInputError(
-            f"`{field}` must be positive; got {number:g}.", field=field, value=value
+            f"`{field}` must be positive; got {number:g}.",
+            field=field,
+            value=value,
+            remedy="Give a number above 0.",
         )
     return number
 
 
-def not_negative(value: object, field: str, *, remedy: str = "") -> float:
+def not_negative(value: object, field: str, *, remedy: str = "Give 0 or more.") -> float:
     """A finite number of at least 0."""
     number = finite(value, field)
     if number < 0:
@@ -98,6 +104,7 @@ def duration(value: object, field: str) -> float:
             f"`{field}` must be a time like 90s, 30m, 12h or 2d; got {value!r}.",
             field=field,
             value=value,
+            remedy="A number alone means seconds.",
         )
     return float(found[1]) * _SECONDS[found[2]]
 
@@ -111,8 +118,14 @@ def whole(value: object, field: str, *, least: int | None = None, below: int | N
     span = ""
     if least is not None:
         span = f" of at least {least}" if below is None else f" from {least} to {below - 1}"
+    remedy = f"Give {'one in this range' if span else 'a whole number'}."
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        remedy = f"Write {int(value)}."
     raise InvalidInputError(
-        f"`{field}` must be a whole number{span}; got {value!r}.", field=field, value=value
+        f"`{field}` must be a whole number{span}; got {value!r}.",
+        field=field,
+        value=value,
+        remedy=remedy,
     )
 
 
@@ -135,20 +148,23 @@ def choice(value: object, choices: Collection[str], field: str) -> None:
             f"`{field}` must be one of {', '.join(map(repr, choices))}; got {value!r}.",
             field=field,
             value=value,
-            remedy=suggestion(str(value), choices),
+            remedy=suggestion(str(value), choices) or "Choose one of these.",
         )
 
 
 def interval(value: object, field: str) -> tuple[float, float]:
     """Two finite numbers, the lower one first."""
     ends = tuple(value) if isinstance(value, (tuple, list, np.ndarray)) else ()
-    low, high = (finite(end, field) for end in ends) if len(ends) == 2 else (0.0, 0.0)
+    try:
+        low, high = (finite(end, field) for end in ends)
+    except ValueError:  # not two, or not numbers
+        low = high = 0.0
     if not low < high:
         raise InvalidInputError(
-            f"`{field}` must be two numbers, the lower one first; got {value!r}.",
+            f"`{field}` must be two finite numbers, the lower one first; got {value!r}.",
             field=field,
             value=value,
-            remedy="For ratings from 1 to 5: (1, 5).",
+            remedy="For ratings from 1 to 5 they are 1 and 5.",
         )
     computable(max(abs(low), abs(high)), field)
     computable(high - low, field)
@@ -172,7 +188,10 @@ def vector(values: object, field: str, *, first: int = 0) -> NDArray[np.float64]
         array = np.array(values, dtype=float)
     except (TypeError, ValueError, OverflowError):
         raise InvalidInputError(
-            f"`{field}` could not be read as numbers.", field=field, value=values
+            f"`{field}` could not be read as numbers.",
+            field=field,
+            value=values,
+            remedy="Give a list of numbers.",
         ) from None
     wrong = np.flatnonzero(~np.isfinite(array))
     if wrong.size:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -33,8 +34,10 @@ def read_labels(
             f"`{field}_labels` must be a list of names; got {labels!r}.",
             field=f"{field}_labels",
             value=labels,
+            remedy='For example ["old", "new"].',
         )
-    names = tuple(str(label) for label in labels)
+    given = list(labels)
+    names = tuple(map(str, given))
     if len(names) != count:
         raise InvalidInputError(
             f"`{field}_labels` has {len(names)} labels for {count} rows.",
@@ -43,11 +46,13 @@ def read_labels(
             remedy="Give one label per row.",
         )
     counts = Counter(names)
-    for name in names:
+    for label, name in zip(given, names, strict=True):
+        if label is None or (isinstance(label, float) and math.isnan(label)):
+            raise _refusal(field, name, ", which is not a name.", "Give every row a name.")
         if not name.strip():
             raise _refusal(field, name, ", which is empty.", "Give every row a readable name.")
         if not name.isascii() and name.encode("utf-8", "ignore").decode() != name:
-            raise _refusal(field, name, ", which cannot be written as text.", "")
+            raise _refusal(field, name, ", which cannot be written as text.", "Write it in UTF-8.")
         if counts[name] > 1:
             raise _refusal(field, name, " twice.", "Labels must be unique.")
     return names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import reprlib
 from collections.abc import Iterable, Sequence
 from copy import copy
 from functools import cached_property
@@ -116,9 +117,16 @@ class Problem:
         """
         if isinstance(names, str) or not isinstance(names, Iterable):
             raise InvalidInputError(
-                f"`names` must be a list of names; got {names!r}.", field="names", value=names
+                f"`names` must be a list of names; got {names!r}.",
+                field="names",
+                value=names,
+                remedy='For example ["old", "new"].',
             )
         labels = list(names)
+        if not labels:
+            raise InvalidInputError(
+                "`names` is empty.", field="names", value=labels, remedy="Give at least two names."
+            )
         return cls(
             one_hot(len(labels)), delta=delta, noise=noise, baseline=baseline, source_labels=labels
         )
@@ -133,11 +141,12 @@ class Problem:
                 remedy="Describe both by the same features, in the same order.",
             )
         if len(self._target) < 2:
+            (only,), same = self._target_labels, self._target is self._source
             raise InvalidInputError(
-                f"`target` has {len(self._target)} row(s).",
-                field="target",
-                value=len(self._target),
-                remedy="Give at least two targets.",
+                f"There is only one option, {only!r}.",
+                field="source" if same else "target",
+                value=only,
+                remedy="Give at least two.",
             )
         self._refuse_twins(identical_rows(self._target))
 
@@ -304,9 +313,9 @@ def as_features(
     """
     try:
         table = np.array(features, dtype=float, order="C")
-    except (TypeError, ValueError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError):
         raise InvalidInputError(
-            f"`{field}` could not be read as a table of numbers ({error}).",
+            f"`{field}` could not be read as a table of numbers{_flaw(features)}.",
             field=field,
             value=features,
             remedy="Names without features: Problem.named(['old', 'new'])."
@@ -341,6 +350,23 @@ def as_features(
     return np.asarray(table)
 
 
+def _flaw(features: object) -> str:
+    """What keeps a list of rows from being a table of numbers, as the end of a sentence."""
+    if not isinstance(features, (list, tuple)) or _are_names(features):
+        return ""
+    rows = [each if isinstance(each, (list, tuple)) else [each] for each in features]
+    lengths = [len(row) for row in rows]
+    if len(set(lengths)) > 1:
+        return f": its rows have from {min(lengths)} to {max(lengths)} entries"
+    for number, row in enumerate(rows):
+        for column, entry in enumerate(row):
+            try:
+                float(entry)
+            except (TypeError, ValueError, OverflowError):
+                return f": row {number}, column {column} is {reprlib.repr(entry)}"
+    return ""
+
+
 def _are_names(values: object) -> bool:
     return isinstance(values, (list, tuple)) and all(isinstance(each, str) for each in values)
 
@@ -369,7 +395,10 @@ def as_weights(weights: object, arms: int, field: str = "weights") -> NDArray[np
         array = np.empty(0)
     if array.shape != (arms,) or not (array >= 0).all() or abs(array.sum() - 1) > 1e-9:
         raise InvalidInputError(
-            f"`{field}` must be {arms} probabilities that sum to 1.", field=field, value=weights
+            f"`{field}` must be {arms} probabilities that sum to 1.",
+            field=field,
+            value=weights,
+            remedy="Divide them by their sum.",
         )
     array.flags.writeable = False
     return array

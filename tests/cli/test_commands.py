@@ -112,7 +112,7 @@ BAD_SOURCES = {
     "hole": ("1,0\n0,\n", "line 2"),
     "nan": ("1,0\n0,nan\n", "nan"),
     "infinity": ("1,0\n0,inf\n", "inf"),
-    "one target": ("1,0\n", "1 row"),
+    "one target": ("1,0\n", "only one option"),
     "identical targets": ("1,0\n0,1\n1,0\n", "identical"),
     "label twice": ("a,1,0\na,0,1\n", "'a' in line 1 and in line 2"),
 }

@@ -46,7 +46,7 @@ def run_all(path: Path, *only: str) -> dict[str, str]:
             name: ["experiment", name, "t", *store]
             for name in ("status", "recommend", "health", "log", "verify", "replay")
         },
-        "export": ["experiment", "export", "t", str(out), *store],
+        "export": ["experiment", "export", "t", "--out", str(out), *store],
         "ask": ["experiment", "ask", "t", "2", *store],
         "tell": ["experiment", "tell", "t", "33", "1", *store],
         "fail": ["experiment", "fail", "t", "34", *store],

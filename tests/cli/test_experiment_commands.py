@@ -293,14 +293,14 @@ def test_health_is_told_and_an_alarm_is_exit_code_1(drinks: str) -> None:
 @pytest.mark.parametrize("layout", ["assignments", "mrt"])
 def test_exporting(drinks: str, folder: Path, layout: str) -> None:
     run("ask", drinks, "4")
-    out = run("export", drinks, "out.csv", "--layout", layout, "--probabilities")[0]
-    assert out == "4 assignments written to out.csv.\n"
+    out = run("export", drinks, "--out", "out.csv", "--layout", layout, "--probabilities")[0]
+    assert out == "Wrote out.csv: 4 assignments.\n"
     header, *rows = (folder / "out.csv").read_text(encoding="utf-8").splitlines()
     assert len(rows) == 4
     assert header.endswith("probability_tea,probability_coffee,probability_water")
-    assert data("export", drinks, "o.parquet", "--layout", layout) == {
+    assert data("export", drinks, "--out", "o.parquet", "--layout", layout) == {
         "experiment": "drinks",
-        "path": "o.parquet",
+        "file": "o.parquet",
         "layout": layout,
         "rows": 4,
     }
@@ -315,7 +315,7 @@ def test_verifying_and_replaying(drinks: str, monkeypatch: pytest.MonkeyPatch) -
     assert run("verify", drinks)[0].startswith("drinks: sound: ")
     assert run("verify", drinks)[1] == ""
     monkeypatch.setattr(records, "_MANY", 1)
-    for command in (["verify", drinks], ["export", drinks, "out.csv"]):
+    for command in (["verify", drinks], ["export", drinks, "--out", "out.csv"]):
         assert "assignments after" in run(*command)[1]
     report = data("replay", drinks)
     assert report.pop("agrees") is True
@@ -375,7 +375,7 @@ def test_postgresql(postgres_url: str, drinks: str) -> None:
     assert data("verify", drinks, *store)["sound"]
     assert data("replay", drinks, *store) == data("replay", drinks)
     assert data("health", drinks, *store)["level"] == "ok"
-    run("export", drinks, "out.csv", *store)
+    run("export", drinks, *store)
 
 
 def test_processes_share_an_experiment(drinks: str) -> None:

@@ -32,7 +32,7 @@ def test_columns_of_a_file_are_what_is_known(folder: Path) -> None:
     (folder / "people.csv").write_text(people, encoding="utf-8")
     asked = json.loads(run("ask", "drinks", "--covariates", "people.csv", "--json"))
     assert [each["id"] for each in asked["assignments"]] == [0, 1]
-    run("export", "drinks", "all.csv")
+    run("export", "drinks", "--out", "all.csv")
     frame = pd.read_csv(folder / "all.csv")
     assert list(map(json.loads, frame["covariates"])) == [
         {"age": 31.0, "country": "CH", "member": True},
@@ -51,7 +51,7 @@ def test_forecasts_of_ones_own_are_a_column(folder: Path) -> None:
     run("create", "drinks", "--problem", "offer.toml")
     (folder / "own.csv").write_text("forecast,age\n0.25,31\n0.75,32\n", encoding="utf-8")
     run("ask", "drinks", "--covariates", "own.csv")
-    run("export", "drinks", "all.csv")
+    run("export", "drinks", "--out", "all.csv")
     frame = pd.read_csv(folder / "all.csv")
     assert frame["forecast"].tolist() == [0.25, 0.75]
     assert json.loads(frame["covariates"][1]) == {"age": 32.0}

@@ -94,7 +94,7 @@ def test_what_was_given_out_and_could_not_be_printed_can_be_found(json_too: list
     said = into_nowhere("experiment", "ask", "drinks", "3", *json_too)
     assert "Assignments 0 to 2 were made" in said
     assert "experiment export drinks" in said
-    run("experiment", "export", "drinks", "all.csv")
+    run("experiment", "export", "drinks", "--out", "all.csv")
     assert len(Path("all.csv").read_text(encoding="utf-8").splitlines()) == 4
     named = ("experiment", "ask", "drinks", "2", "--request-id", "a visit", *json_too)
     assert "--request-id 'a visit'" in into_nowhere(*named)

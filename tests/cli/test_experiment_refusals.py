@@ -133,10 +133,16 @@ def test_tables_of_outcomes(drinks: str, folder: Path, table: str, hint: str) ->
 
 
 def test_tables_that_are_none(drinks: str, folder: Path) -> None:
-    assert "no such file" in refused("tell", drinks, "--from", "none.csv")
-    assert "directory" in refused("tell", drinks, "--from", str(folder))
+    said = refused("tell", drinks, "--from", "none.csv")
+    assert "'none.csv' cannot be read or written: no such file or directory. Check its name" in said
+    assert "is a directory. Name a file." in refused("tell", drinks, "--from", str(folder))
     (folder / "binary.csv").write_bytes(b"\xff\xfe\x00\x01\x80")
-    assert "UTF-8" in refused("tell", drinks, "--from", "binary.csv")
+    wanted = "is not text in UTF-8. Save it as CSV in UTF-8."
+    assert f"'binary.csv' {wanted}" in refused("tell", drinks, "--from", "binary.csv")
+    arguments = ["experiment", "tell", drinks, "--from", "-"]
+    result = CliRunner().invoke(app, arguments, input=b"\xff\xfe")
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert wanted in result.stderr
 
 
 def test_an_empty_table_tells_nothing(drinks: str) -> None:
@@ -152,13 +158,25 @@ def test_failures(drinks: str) -> None:
     assert "already told 0.5" in refused("fail", drinks, "0")
     assert "never given out" in refused("fail", drinks, "1", "99")
     assert "whole number" in refused("fail", drinks, "1", "x")
+    assert "`id` must be a whole number from 0" in refused("fail", drinks, "-3")
     assert record() == before
 
 
 @pytest.mark.parametrize("count", ["0", "-3"])
 def test_counts(drinks: str, count: str) -> None:
     before = record()
-    assert "count" in refused("ask", drinks, "--", count)
+    for arguments in ((count,), ("--", count)):
+        said = refused("ask", drinks, *arguments)
+        assert f"`count` must be a whole number from 1 to 10000000; got {count}." in said
+    assert record() == before
+
+
+def test_leases(drinks: str) -> None:
+    before = record()
+    for length in ("-5", "soon", "nan", ""):
+        assert f"`lease` must be a time like 90s, 30m, 12h or 2d; got {length!r}." in refused(
+            "lease", drinks, length
+        )
     assert record() == before
 
 
@@ -177,7 +195,7 @@ def test_names(drinks: str) -> None:
     assert "name" in refused("create", "x" * 201, "arms.csv")
     every = [("ask",), ("tell",), ("fail",), ("status",), ("recommend",), ("health",), ("log",)]
     every += [("verify",), ("replay",), ("pause",), ("resume",), ("stop",), ("export",)]
-    further = {"tell": ("0", "1"), "fail": ("0",), "export": ("o.csv",)}
+    further = {"tell": ("0", "1"), "fail": ("0",), "export": ("--out", "o.csv")}
     for (verb,) in every:
         said = refused(verb, "drink", *further.get(verb, ()))
         assert "no experiment 'drink'" in said
@@ -206,15 +224,24 @@ def test_states_that_do_not_follow(drinks: str) -> None:
         (("arms.csv", "--policy", "nowhere:Mine"), "No module named 'nowhere'"),
         (("arms.csv", "--policy", "broken_one:Mine"), "SyntaxError"),
         (("arms.csv", "--policy", "math:pi"), "policy"),
-        (("arms.csv", "--option", "colour=red"), "colour"),
+        (
+            ("arms.csv", "--option", "colour=red"),
+            "The policy 'anytime' has no option 'colour'. Its options are bounds",
+        ),
+        (("one.csv",), "There is only one option, 'tea'. Give at least two."),
         (("arms.csv", "--option", "max_pulls"), "key=value"),
         (("arms.csv", "--option", "top=1", "--option", "top=1"), "each key once"),
         (("arms.csv", "--option", "max_pulls=many"), "max_pulls"),
         (("arms.csv", "--option", "seed=3"), "seed"),
         (("arms.csv", "--bounds", "1", "0"), "bounds"),
-        (("arms.csv", "--bounds", "nan", "0"), "options"),
+        (
+            ("arms.csv", "--bounds", "0", "nan"),
+            "`bounds` must be two finite numbers, the lower one first; got (0.0, nan).",
+        ),
+        (("arms.csv", "--bounds", "0", "1", "--option", "bounds=(0, 2)"), "given twice"),
         (("arms.csv", "--seed", "-1"), "seed"),
         (("arms.csv", "--lease", "soon"), "90s"),
+        (("arms.csv", "--forecaster", "mine"), "must be 'default' or 'own'; got 'mine'."),
         (("arms.csv", "--lease", "0"), "90s"),
         (("arms.csv", "--lease", "-5m"), "90s"),
         ((), "There are no options to try"),
@@ -234,7 +261,7 @@ def test_states_that_do_not_follow(drinks: str) -> None:
         (("--problem", "bad_seed.toml"), "seed"),
         (("--problem", "bad_features.toml"), "source"),
         (("--problem", "bad_delta.toml"), "delta"),
-        (("--problem", "dates.toml"), "options"),
+        (("--problem", "dates.toml"), "The option 'when' cannot be kept"),
     ],
 )
 def test_experiments(folder: Path, arguments: tuple[str, ...], hint: str) -> None:
@@ -242,6 +269,7 @@ def test_experiments(folder: Path, arguments: tuple[str, ...], hint: str) -> Non
     files = {
         "good.toml": inline,
         "ragged.csv": "1,0\n1\n",
+        "one.csv": "tea\n",
         "other.csv": "1,0,0\n0,1,0\n",
         "unknown.toml": f"basline = 2\n{inline}",
         "numbers.toml": "source = 3\n",
@@ -277,7 +305,9 @@ def test_stores_that_are_none(folder: Path) -> None:
     store = "sqlite:///no/such/folder/store.db"
     assert "folder" in refused("create", "drinks", "arms.csv", "--store", store)
     store = "postgresql://nobody@127.0.0.1:1/none"
-    assert "cannot be used now" in refused("status", "drinks", "--store", store)
+    said = refused("status", "drinks", "--store", store)
+    assert "Cannot connect to the database (" in said
+    assert "Check the host, the user, the password" in said
 
 
 def change(*statements: str) -> None:
@@ -347,11 +377,12 @@ def test_a_damaged_record(drinks: str) -> None:
 
 
 def test_exports(drinks: str, folder: Path) -> None:
-    assert ".csv or .parquet" in refused("export", drinks, "out.xlsx")
-    assert "no such file" in refused("export", drinks, "no/out.csv")
+    assert ".csv or .parquet" in refused("export", drinks, "--out", "out.xlsx")
+    assert "no such file" in refused("export", drinks, "--out", "no/out.csv")
+    assert "no such file" in refused("report", drinks, "--out", "no/out.html")
     (folder / "folder.csv").mkdir()
-    assert "directory" in refused("export", drinks, "folder.csv")
-    assert invoke("export", drinks, "o.csv", "--layout", "wide")[0] == 2
+    assert "directory" in refused("export", drinks, "--out", "folder.csv")
+    assert invoke("export", drinks, "--layout", "wide")[0] == 2
 
 
 def test_numbers_of_the_log(drinks: str) -> None:

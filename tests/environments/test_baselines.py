@@ -17,6 +17,7 @@ from scipy import stats
 from bestarm.environments import baselines
 from bestarm.environments.baselines import Baseline, Moving
 from bestarm.errors import InvalidInputError
+from bestarm.geometry import Array
 
 Floats = NDArray[np.float64]
 
@@ -101,6 +102,31 @@ def test_anything_sensible_is_a_baseline(value: object, bound: float) -> None:
 
 
 @pytest.mark.parametrize(
+    ("one_round", "many_rounds"),
+    [
+        (lambda t: math.cos(t) / 3, lambda t: np.cos(t) / 3),
+        (lambda t: 1.0 if t < 1500 else 2.0, lambda t: np.where(t < 1500, 1.0, 2.0)),
+        (lambda t: 0.5, lambda t: np.full(t.shape, 0.5)),
+        (lambda t: max(t, 9.0), lambda t: np.maximum(t, 9.0)),
+    ],
+)
+def test_a_function_of_one_round_is_called_round_by_round(
+    one_round: Callable[[float], float], many_rounds: Callable[[Array], Array]
+) -> None:
+    expected = path(baselines.custom(many_rounds), 3)
+    np.testing.assert_allclose(path(baselines.custom(one_round), 3), expected, rtol=1e-12)
+
+
+def test_what_a_function_raises_itself_passes_through() -> None:
+    with pytest.raises(ValueError, match="round 1 is not known"):
+        path(baselines.custom(_unknown), 1)
+
+
+def _unknown(rounds: object) -> object:
+    raise ValueError(f"round {rounds:g} is not known" if isinstance(rounds, float) else "arrays")
+
+
+@pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: baselines.constant(math.nan), "`level` must be a finite number; got nan"),
@@ -118,7 +144,9 @@ def test_anything_sensible_is_a_baseline(value: object, bound: float) -> None:
         (lambda: baselines.custom([1.0, math.nan]), "`baseline` is nan at 1. Every value"),
         (lambda: baselines.custom(["a"]), "could not be read as numbers"),
         (lambda: baselines.adversary(0), "`bound` must be positive"),
-        (lambda: path(baselines.custom(lambda t: 1.0), 1), "1024 rounds and returned.*shape"),
+        (lambda: path(baselines.custom(lambda t: [t, t]), 1), "one number per round.*shape"),
+        (lambda: path(baselines.custom(lambda t: "high"), 1), "could not be read as numbers"),
+        (lambda: path(baselines.custom(lambda t: None), 1), "`baseline` is nan at 1"),
         (lambda: path(baselines.custom(lambda t: t, bound=5), 1), "6 at round 6, beyond its bound"),
         (lambda: path(baselines.custom(lambda t: np.where(t == 9, np.inf, t)), 1), "is inf at 9"),
     ],

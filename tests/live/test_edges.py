@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -66,10 +67,23 @@ def test_a_place_that_is_none_is_one_sentence_without_its_password(url: Any) -> 
     assert "geheim" not in str(caught.value)
 
 
+@pytest.mark.parametrize("url", ["shop.db", Path("shop.db")])
+def test_a_file_that_is_not_a_url_is_recognised(url: Any) -> None:
+    with pytest.raises(InvalidInputError, match=r"Did you mean sqlite:///shop\.db") as caught:
+        Experiment.list(url)
+    assert caught.value.value == "shop.db"
+
+
 def test_the_short_name_of_postgresql_is_understood(postgres_url: str) -> None:
     short = postgres_url.replace("postgresql", "postgres", 1)
     Experiment.create(short, "t", PROBLEM, options={"bounds": [0, 1]}, seed=0).close()
     assert [each.name for each in Experiment.list(postgres_url)] == ["t"]
+
+
+@pytest.mark.parametrize("label", [None, float("nan"), np.float64("nan")])
+def test_labels_that_are_missing_are_refused(label: Any) -> None:
+    with pytest.raises(InvalidInputError, match=r"which is not a name\. Give every row a name"):
+        Problem.named(["a", label])
 
 
 def test_labels_that_no_file_can_hold_are_refused() -> None:
@@ -104,6 +118,37 @@ def test_a_clock_that_does_not_tell_the_time_is_an_error_and_nothing_is_lost(now
     assert experiment.verify().sound
     with pytest.raises(InvalidInputError, match="clock"):
         Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1)), clock=lambda: now, seed=0)
+
+
+def test_a_clock_that_is_not_a_function_is_refused(sqlite_url: str) -> None:
+    policy, clock = AnytimeBAI(PROBLEM, bounds=(0, 1)), cast("Any", 5)
+    with pytest.raises(InvalidInputError, match=r"`clock` must be a function.*`time\.time`"):
+        Experiment(policy, clock=clock)
+    Experiment.create(sqlite_url, "t", PROBLEM).close()
+    with pytest.raises(InvalidInputError, match="`clock` must be a function"):
+        Experiment.open(sqlite_url, "t", clock=clock)
+    with pytest.raises(InvalidInputError, match="`clock` must be a function"):
+        Experiment.create(sqlite_url, "u", PROBLEM, clock=clock)
+
+
+@pytest.mark.parametrize("outcomes", ["ab", [{"id": 0, "reward": 1}], ["01"], None, 5])
+def test_outcomes_that_are_neither_a_mapping_nor_pairs(outcomes: Any) -> None:
+    experiment = Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1)), seed=0)
+    experiment.ask(3)
+    with pytest.raises(InvalidInputError, match="`outcomes` must be a mapping from id to reward"):
+        experiment.tell_many(outcomes)
+
+
+@pytest.mark.parametrize("path", [None, 5, "x", "x.doc"])
+def test_an_export_needs_a_file_of_a_known_kind(path: Any) -> None:
+    experiment = Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1)), seed=0)
+    with pytest.raises(InvalidInputError, match=r"`path` must end in \.csv or \.parquet"):
+        experiment.export(path)
+
+
+def test_a_whole_number_with_a_decimal_point_is_shown_without() -> None:
+    with pytest.raises(InvalidInputError, match=r"got 1000000\.0\. Write 1000000\."):
+        AnytimeBAI(PROBLEM, max_pulls=cast("Any", 1e6))
 
 
 def test_late_calls_are_told_in_words() -> None:

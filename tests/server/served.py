@@ -105,6 +105,8 @@ def wrong(response: httpx.Response, status: int, kind: str) -> dict[str, Any]:
     assert set(body["error"]) == {"kind", "message", "field", "value", "remedy"}
     assert body["error"]["kind"] == kind
     assert body["error"]["message"].endswith((".", "?", "…"))
+    assert body["error"]["field"]
+    assert body["error"]["remedy"].endswith((".", "?", "…", "bestarm.db"))
     error: dict[str, Any] = body["error"]
     return error
 

@@ -81,12 +81,12 @@ def test_parts_of_any_size_are_together_the_whole(served: Served) -> None:
 @pytest.mark.parametrize(
     ("asked", "status", "kind", "field"),
     [
-        ({"limit": 0}, 422, "invalid_input", "query.limit"),
-        ({"limit": 1001}, 422, "invalid_input", "query.limit"),
-        ({"limit": "x"}, 422, "invalid_input", "query.limit"),
-        ({"after": ""}, 422, "invalid_input", "query.after"),
+        ({"limit": 0}, 422, "invalid_input", "limit"),
+        ({"limit": 1001}, 422, "invalid_input", "limit"),
+        ({"limit": "x"}, 422, "invalid_input", "limit"),
+        ({"after": ""}, 422, "invalid_input", "after"),
         ({"after": "nobody"}, 404, "unknown_experiment", "after"),
-        ({"after": "x" * 201}, 422, "invalid_input", "query.after"),
+        ({"after": "x" * 201}, 422, "invalid_input", "after"),
     ],
 )
 def test_what_is_no_part_is_refused(

@@ -294,7 +294,7 @@ def test_the_report_needs_nothing_else(tmp_path: Path, sqlite_url: str) -> None:
     experiment = Experiment.create(sqlite_url, "offer", problem, options=options, seed=0)
     given = experiment.ask(400)
     experiment.tell_many([(each.id, float(each.id % 2)) for each in given])
-    path = write_report(experiment, tmp_path / "deep" / "report.html")
+    path = write_report(experiment, tmp_path / "report.html")
     text = path.read_text(encoding="utf-8")
     read = Reader(text)
     assert not [tag for tag, _ in read.tags if tag in {"iframe", "object", "form"}]

@@ -170,9 +170,9 @@ def test_scenarios_as_documents(client: httpx.Client) -> None:
     [
         ({"scenarios": [{"name": "a", "gap": 1}], "level": 1.0}, "go with `gap`"),
         ({"gap": 1, "policies": ["magic"]}, "must be one of anytime"),
-        ({"gap": 1, "runs": 10**6}, "less than or equal to 2000"),
+        ({"gap": 1, "runs": 10**6}, "must be at most 2000"),
         ({"gap": 1, "source": [[1.0]] * 201}, "at most 200"),
-        ({"gap": 1, "command": "rm"}, "Extra inputs"),
+        ({"gap": 1, "command": "rm"}, "`command` is not known."),
         ({"gap": 1, "block": 3}, "from 1 to 2; got 3"),
         ({"gap": 1, "block": 2, "policies": ["sp-bai"]}, "sp-bai does not take `block`"),
     ],

@@ -86,7 +86,10 @@ def test_a_port_that_is_taken(sqlite_url: str) -> None:
         port = str(taken.getsockname()[1])
         result = command("serve", "--store", sqlite_url, "--port", port)
     assert result.exit_code == 2
-    assert re.fullmatch(rf"bestarm: Cannot listen on 127.0.0.1 port {port}: .*\n", result.stderr)
+    assert result.stderr == (
+        f"bestarm: Cannot listen on 127.0.0.1 port {port}: another program uses it. "
+        "Stop that program, or choose another port; 0 takes any that is free.\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,11 @@ P = ParamSpec("P")
 
 _PARSERS: tuple[tuple[type, Callable[[str], Any]], ...] = ((float, decimal), (int, whole))
 _ENTRY = re.compile(r"(?P<name>\w+)(?: \((?P<metavar>[^)]*)\))?: (?P<help>.*)")
+_REMEDIES: dict[int | None, str] = {
+    errno.ENOENT: " Check its name and its folder.",
+    errno.EACCES: " Check who may use it.",
+    errno.EISDIR: " Name a file.",
+}
 # Not connections that were refused, and the like.
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
 
@@ -46,6 +51,7 @@ def command(function: Callable[P, None]) -> Callable[P, None]:
             cause = words[:1].lower() + words[1:]
             if error.filename is not None and cause:
                 sentence = f"{str(error.filename)!r} cannot be read or written: {cause}."
+                sentence += _REMEDIES.get(error.errno, "")
             elif error.filename is None and error.errno in _FULL:
                 sentence = f"Writing failed: {cause}. What was done by then is done."
             else:

@@ -24,7 +24,7 @@ from bestarm.checks import suggestion
 from bestarm.environments import World
 from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.policies import Method, Policy
-from bestarm.policies.registry import accepted, find, policies
+from bestarm.policies.registry import accepted, find, free_options, policies, unknown_option
 from bestarm.problem import Problem
 from bestarm.simulation import Oracle
 
@@ -155,20 +155,15 @@ def _options(text: str, options: str) -> dict[str, Any]:
 
 
 def _check_options(entry: Entry, options: dict[str, Any], later: Collection[str]) -> None:
-    try:
-        taken = inspect.signature(entry.factory).parameters
-    except (TypeError, ValueError):
-        return  # not known
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values()):
+    free = free_options(entry.factory)
+    if free is None:
         return
-    free = {name: known for name, known in list(taken.items())[1:] if name != "seed"}
     for name in options:
         if name not in free:
-            listed = ", ".join(free) or "none"
             raise _wrong(
                 f"{entry.name}:{name}",
-                f"{entry.name} has no option {name!r}; it has {listed}.",
-                "The seed is given with --seed." if name == "seed" else suggestion(name, free),
+                f"{entry.name} has no option {name!r}.",
+                "The seed is given with --seed." if name == "seed" else unknown_option(name, free),
             )
     for name, parameter in free.items():
         known = name in options or name in entry.truths or name in later

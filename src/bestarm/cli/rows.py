@@ -70,13 +70,13 @@ class UserFile:
         Raises:
             InvalidInputError: it is not text in UTF-8.
         """
-        if str(self.path) == "-":
-            return sys.stdin.read().removeprefix("\ufeff")
         try:
+            if str(self.path) == "-":
+                return sys.stdin.read().removeprefix("\ufeff")
             return self.path.read_text(encoding="utf-8-sig")
-        except UnicodeDecodeError as error:
+        except UnicodeDecodeError:
             remedy = f"Save it as CSV in UTF-8. {self.what}"
-            raise self.wrong(f"is not text in UTF-8 ({error}).", remedy) from None
+            raise self.wrong("is not text in UTF-8.", remedy) from None
 
     def _json_rows(self, text: str) -> Iterator[Row]:
         try:

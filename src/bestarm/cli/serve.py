@@ -90,7 +90,10 @@ def _only_this_machine(host: str) -> bool:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         raise InvalidInputError(
-            f"There is no address for {host!r}.", field="host", value=host
+            f"There is no address for {host!r}.",
+            field="host",
+            value=host,
+            remedy="Use 127.0.0.1, or 0.0.0.0 for all addresses of this machine.",
         ) from None
     return bool(host) and all(
         ipaddress.ip_address(str(each[4][0]).split("%")[0]).is_loopback for each in found

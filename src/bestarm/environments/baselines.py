@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
+from typing import Any
 
 import numpy as np
 
@@ -181,9 +182,9 @@ class Sinusoid(_Known):
 
 @dataclass(frozen=True, eq=False)
 class Function(_Known):
-    """ν_t = function(t), evaluated on arrays of round numbers."""
+    """ν_t = function(t), evaluated on arrays of round numbers where it takes them."""
 
-    function: Callable[[Array], object]
+    function: Callable[[Any], object]
     limit: float
 
     @property
@@ -193,14 +194,14 @@ class Function(_Known):
 
     def _evaluate(self, start: int, size: int) -> Array:
         rounds = np.arange(start + 1, start + size + 1, dtype=float)
-        values = vector(self.function(rounds), "baseline", first=int(rounds[0]))
+        values = vector(self._call(rounds), "baseline", first=int(rounds[0]))
         if values.shape != rounds.shape:
             raise InvalidInputError(
-                f"`baseline` was called with {len(rounds)} rounds and returned an array of shape "
-                f"{values.shape}.",
+                f"`baseline` must return one number per round; for {len(rounds)} rounds it "
+                f"returned values of shape {values.shape}.",
                 field="baseline",
                 value=values.shape,
-                remedy="It must take an array of round numbers and return one value per round.",
+                remedy="It is a function of the round's number, or of an array of them.",
             )
         beyond = np.flatnonzero(np.abs(values) > self.limit)
         if beyond.size:
@@ -212,6 +213,16 @@ class Function(_Known):
                 remedy="Raise the bound, or leave it out.",
             )
         return values
+
+    def _call(self, rounds: Array) -> object:
+        """Its values on all rounds at once or, if it takes single rounds only, one by one."""
+        try:
+            values = self.function(rounds)
+            if np.shape(values) == rounds.shape:  # type: ignore[call-overload]
+                return values
+        except (TypeError, ValueError):  # as `if` and `math.sin` raise for arrays
+            pass
+        return [self.function(number) for number in rounds.tolist()]
 
 
 @dataclass(frozen=True, eq=False)
@@ -346,7 +357,10 @@ def switches(levels: Sequence[float] = (-1.0, 1.0), *, period: float = 1000.0) -
     values = vector(levels, "levels")
     if values.ndim != 1 or len(np.unique(values)) != len(values) or len(values) < 2:
         raise InvalidInputError(
-            "`levels` must hold at least two different numbers.", field="levels", value=levels
+            "`levels` must hold at least two different numbers.",
+            field="levels",
+            value=levels,
+            remedy="For a single level use `constant`.",
         )
     if positive(period, "period") < 1:
         raise InvalidInputError(
@@ -362,9 +376,10 @@ def custom(values: object, *, bound: float | None = None) -> Baseline:
     """ν_t from an array of values for rounds 1, 2, …, or from a function.
 
     An array is never repeated: a plan that would run past its end is refused before any of it is
-    drawn. A function takes a float array of round numbers and returns one value per round. It must
-    be a pure function, because its values are cached for the next run, and it may be called for up
-    to 100 000 rounds beyond those pulled. `bound` is the largest |ν_t|; an array needs none.
+    drawn. A function takes a float array of round numbers and returns one value per round, or takes
+    and returns single numbers, which is slower. It must be a pure function, because its values are
+    cached for the next run, and it may be called for up to 100 000 rounds beyond those pulled.
+    `bound` is the largest |ν_t|; an array needs none.
     """
     limit = math.inf if bound is None else positive(bound, "bound")
     if callable(values):
@@ -375,6 +390,7 @@ def custom(values: object, *, bound: float | None = None) -> Baseline:
             f"`baseline` must have one value per round, within its bound; got shape {array.shape}.",
             field="baseline",
             value=array.shape,
+            remedy="Give a list of numbers, and a bound that none of them exceeds.",
         )
     array.flags.writeable = False
     return Recorded(array)

@@ -26,7 +26,7 @@ class Semiparametric(FixedWorld):
         theta: the true parameter θ.
         target: features of the targets to choose among; the source if left out.
         baseline: how ν_t moves: one of `bestarm.environments.baselines`, a number, an array with
-            one value per round, or a function of an array of round numbers.
+            one value per round, or a function of the round's number or of an array of them.
         noise: the standard deviation of the noise.
         block: how many arms a round can pull, all with the same ν_t: plans may be over blocks of up
             to so many.

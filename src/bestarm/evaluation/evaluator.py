@@ -147,6 +147,7 @@ async def evaluate_async(
             f"`judge` must be a function of an option and an item; got {judge!r}.",
             field="judge",
             value=judge,
+            remedy="For example `def judge(option, item): return 1`.",
         )
     question = Question.of(options, items)
     limits = Limits(bounds, concurrency, retries, price, max_cost)

@@ -90,12 +90,16 @@ class Question:
         return np.argsort(words.random_raw(len(self.items)), kind="stable").astype(np.int64)
 
 
+_EXAMPLE = 'For example ["Be brief.", "Be kind."].'
+
+
 def _read(values: object, field: str, *, least: int) -> tuple[Described, ...]:
     if isinstance(values, (str, Mapping)) or not isinstance(values, Sequence):
         raise InvalidInputError(
             f"`{field}` must be a list of texts or of mappings; got {type(values).__name__!r}.",
             field=field,
             value=values,
+            remedy=_EXAMPLE,
         )
     for place, value in enumerate(values, start=1):
         if not isinstance(value, (str, Mapping)):
@@ -103,12 +107,14 @@ def _read(values: object, field: str, *, least: int) -> tuple[Described, ...]:
                 f"`{field}` must be texts or mappings; number {place} is {value!r}.",
                 field=field,
                 value=value,
+                remedy=_EXAMPLE,
             )
     if len(values) < least:
         raise InvalidInputError(
             f"`{field}` must be at least {least}; got {len(values)}.",
             field=field,
             value=len(values),
+            remedy="Add more of them.",
         )
     return tuple(values)
 

@@ -67,7 +67,10 @@ class Encoder:
 def _checked(name: object, value: object) -> float | str | bool | None:
     if not isinstance(name, str):
         raise InvalidInputError(
-            f"Names of `covariates` must be text; got {name!r}.", field="covariates", value=name
+            f"Names of `covariates` must be text; got {name!r}.",
+            field="covariates",
+            value=name,
+            remedy='For example {"age": 31}.',
         )
     if value is None or isinstance(value, (str, bool)):
         return value

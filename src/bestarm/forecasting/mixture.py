@@ -127,6 +127,7 @@ class Mixture(Forecaster):
                 f"`{field}` has {width} numbers; those of earlier draws had {now}.",
                 field=field,
                 value=width,
+                remedy=f"Give {now} numbers each time.",
             )
 
 

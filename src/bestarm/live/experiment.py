@@ -166,6 +166,7 @@ class Experiment:
         clock: Callable[[], float] | None,
         forecasts: Forecasts | None,
     ) -> None:
+        inputs.check_clock(clock)
         self.spec = made_of if isinstance(made_of, Spec) else None
         self.problem, self.traits, self.seed = made_of.problem, made_of.traits, seed
         self._ledger, self._clock, self._forecasts = ledger, clock, forecasts
@@ -204,6 +205,7 @@ class Experiment:
         problem: Problem,
         *,
         policy: str = "anytime",
+        bounds: tuple[float, float] | None = None,
         options: Mapping[str, object] | None = None,
         seed: int | None = None,
         lease: float | str | None = None,
@@ -219,6 +221,8 @@ class Experiment:
             name: the experiment's name there.
             problem: what is to be found out.
             policy: a policy's name, or your own as `module:attribute`.
+            bounds: the lowest and the highest reward: (0, 1) for no and yes. For policies that have
+                the option `bounds`, as "anytime" has.
             options: what the policy is made with: numbers, texts, and lists of them.
             seed: fixes the draws, and the policy's own; random if left out. Whoever knows it can
                 foresee the draws.
@@ -237,8 +241,9 @@ class Experiment:
             StoreUnavailableError: the database cannot be reached or written to.
             StoreVersionError: its tables are of another version of bestarm.
         """
+        inputs.check_clock(clock)
         kind = kind_of(forecaster)
-        spec = make_spec(problem, policy, options, read_seed(seed), forecaster=kind)
+        spec = make_spec(problem, policy, options, read_seed(seed), bounds=bounds, forecaster=kind)
         texts = {"document": spec.to_json(), "description": inputs.clean_text(description)}
         hashes = {key: sha256(text) for key, text in texts.items()}
         title = inputs.check_name(name)

@@ -134,11 +134,12 @@ def export(
 ) -> int:
     """Write one row per assignment, and return their number: see `Experiment.export`."""
     choice(layout, LAYOUTS, "layout")
-    goal = Path(path)
+    goal = Path(path) if isinstance(path, (str, os.PathLike)) else Path()
     writers = {".csv": _csv, ".parquet": _parquet}
     if goal.suffix.lower() not in writers:
         message = f"`path` must end in .csv or .parquet; got {str(path)!r}."
-        raise InvalidInputError(message, field="path", value=str(path))
+        remedy = "CSV can be read by anything, Parquet is smaller."
+        raise InvalidInputError(message, field="path", value=str(path), remedy=remedy)
     if goal.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(goal))
     try:

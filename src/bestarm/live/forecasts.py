@@ -126,6 +126,10 @@ def kind_of(forecaster: object) -> str | None:
     """
     if forecaster == "own" or isinstance(forecaster, Forecaster):
         return "own"
+    if isinstance(forecaster, str) and forecaster != "default":
+        message = f"`forecaster` must be 'default' or 'own'; got {forecaster!r}."
+        remedy = "With 'own' every `ask` brings its forecasts; leave it out for none."
+        raise InvalidInputError(message, field="forecaster", value=forecaster, remedy=remedy)
     return None if find_forecaster(forecaster) is None else "default"
 
 

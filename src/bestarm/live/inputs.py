@@ -43,13 +43,17 @@ def read_outcomes(outcomes: Any) -> tuple[list[int], list[float]]:
     if hasattr(outcomes, "columns"):
         if not {"id", "reward"} <= set(outcomes.columns):
             message = "A table of outcomes needs the columns 'id' and 'reward'."
-            raise InvalidInputError(message, field="outcomes", value=list(outcomes.columns))
+            remedy = "Rename its columns."
+            found = list(outcomes.columns)
+            raise InvalidInputError(message, field="outcomes", value=found, remedy=remedy)
         numbers, values = outcomes["id"].tolist(), outcomes["reward"].tolist()
     elif isinstance(outcomes, Mapping):
         numbers, values = list(outcomes.keys()), list(outcomes.values())
     else:
         pairs = list(outcomes) if isinstance(outcomes, Iterable) else [outcomes]
         try:
+            if pairs and isinstance(pairs[0], (Mapping, str)):
+                raise TypeError  # noqa: TRY301 - their names or letters are not ids and rewards
             numbers, values = [number for number, _ in pairs], [reward for _, reward in pairs]
         except (TypeError, ValueError):
             wanted = "`outcomes` must be a mapping from id to reward, or pairs of them"
@@ -113,6 +117,14 @@ def conflict(number: int, before: float, now: float | None) -> ConflictingOutcom
     )
 
 
+def check_clock(clock: object) -> None:
+    """Raise unless a clock is a function, or None."""
+    if clock is not None and not callable(clock):
+        message = f"`clock` must be a function that returns the time; got {clock!r}."
+        remedy = "For example `time.time`, or leave it out."
+        raise InvalidInputError(message, field="clock", value=clock, remedy=remedy)
+
+
 def read_time(value: object, *, stored: bool) -> float:
     """The time that a clock shows, in seconds.
 
@@ -170,8 +182,9 @@ def normal_form(name: str) -> str:
 def read_label(value: object, field: str) -> str:
     """A short text without line breaks or control characters."""
     if not isinstance(value, str) or not 0 < len(value) <= 200 or not value.isprintable():
-        message = f"`{field}` must be a text of 1 to 200 characters; got {value!r}."
-        raise InvalidInputError(message, field=field, value=value)
+        message = f"`{field}` must be a text of 1 to 200 characters; got {reprlib.repr(value)}."
+        remedy = "Use letters, digits, spaces and signs, without line breaks."
+        raise InvalidInputError(message, field=field, value=value, remedy=remedy)
     return value
 
 

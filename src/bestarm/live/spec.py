@@ -17,7 +17,7 @@ from bestarm.forecasting.rewards import less_forecasts
 from bestarm.live.events import canonical
 from bestarm.live.store.records import UNREADABLE
 from bestarm.policies.policy import Policy, Traits
-from bestarm.policies.registry import load, policies
+from bestarm.policies.registry import free_options, load, policies, unknown_option
 from bestarm.policies.table import BUILT_IN
 from bestarm.problem import Problem, as_problem
 from bestarm.records import BlockPlan, Plan
@@ -120,7 +120,13 @@ def _read_traits(data: Any) -> Traits:
 
 
 def make_spec(
-    problem: Problem, policy: str, options: Options, seed: int, *, forecaster: str | None = None
+    problem: Problem,
+    policy: str,
+    options: Options,
+    seed: int,
+    *,
+    bounds: object = None,
+    forecaster: str | None = None,
 ) -> Spec:
     """Check what an experiment is to be made of by making its policy and its first plan once."""
     as_problem(problem)
@@ -132,6 +138,15 @@ def make_spec(
             remedy="Name it, for example 'anytime', or give your own as 'module:attribute'.",
         )
     plain = _plain(options)
+    if bounds is not None:
+        if "bounds" in plain:
+            raise InvalidInputError(
+                "`bounds` is given twice: by itself and among the `options`.",
+                field="bounds",
+                value=bounds,
+                remedy="Leave it out of the `options`.",
+            )
+        plain["bounds"] = list(interval(bounds, "bounds"))
     made = _make(problem, policy, plain, seed, forecasts=forecaster is not None)
     with _refusals(policy, plain):
         plan = made.plan()
@@ -142,7 +157,8 @@ def make_spec(
         traits = _read_traits(json.loads(canonical(asdict(made.traits))))
     except UNREADABLE as error:
         message = f"The policy {policy!r} declares traits that cannot be kept ({error})."
-        raise InvalidInputError(message, field="traits", value=made.traits) from None
+        remedy = "Traits are numbers, truth values and None."
+        raise InvalidInputError(message, field="traits", value=made.traits, remedy=remedy) from None
     if forecaster is not None and traits.bounds is not None and "bounds" in plain:
         # Those of rewards as they are told, not of rewards less forecasts.
         traits = replace(traits, bounds=interval(plain["bounds"], "bounds"))
@@ -181,17 +197,23 @@ def check_first(plan: Plan | None, forecasts: bool, *, by_plan: bool = False) ->
 def _plain(options: Options) -> dict[str, Any]:
     if options is not None and not isinstance(options, Mapping):
         raise InvalidInputError(
-            f"`options` must be names with values; got {options!r}.", field="options", value=options
+            f"`options` must be names with values; got {options!r}.",
+            field="options",
+            value=options,
+            remedy='For example {"max_pulls": 5000}.',
         )
     if options and not {"problem", "seed"}.isdisjoint(options):
         message = "The problem and the seed are not among the policy's `options`."
         remedy = "Give them to `create` itself."
         raise InvalidInputError(message, field="options", value=sorted(options), remedy=remedy)
-    try:
-        read: dict[str, Any] = json.loads(canonical(dict(options or {})))
-    except (TypeError, ValueError) as error:
-        message = f"`options` must be numbers, texts, truth values and lists of them ({error})."
-        raise InvalidInputError(message, field="options", value=options) from None
+    read: dict[str, Any] = {}
+    for name, value in (options or {}).items():
+        try:
+            read |= json.loads(canonical({name: value}))
+        except (TypeError, ValueError):
+            message = f"The option {name!r} cannot be kept; got {reprlib.repr(value)}."
+            remedy = "Give finite numbers, texts, truth values, or lists of them."
+            raise InvalidInputError(message, field="options", value=name, remedy=remedy) from None
     return read
 
 
@@ -199,12 +221,7 @@ def _make(
     problem: Problem, name: str, options: dict[str, Any], seed: int, *, forecasts: bool
 ) -> Policy:
     method: Callable[..., Any] = load(name)
-    info = policies().get(name)
-    for needed in () if info is None else info.required:
-        if info is not None and needed not in options:
-            message = f"The policy {name!r} needs the option `{needed}`."
-            remedy = f"Give it, for example {needed}={info.example.get(needed)!r}."
-            raise InvalidInputError(message, field="options", value=options, remedy=remedy)
+    _check_options(name, method, options)
     # JSON has no tuples; the options that are pairs are written as lists.
     given = {key: tuple(v) if isinstance(v, list) else v for key, v in options.items()}
     with _refusals(name, options):
@@ -219,6 +236,25 @@ def _make(
     return policy
 
 
+def _check_options(name: str, method: Callable[..., Any], options: dict[str, Any]) -> None:
+    """Raise unless these are options of the policy, and all that it needs."""
+    known = free_options(method)
+    if known is None:
+        return
+    for option in options:
+        if option not in known:
+            message = f"The policy {name!r} has no option {option!r}."
+            remedy = unknown_option(option, known)
+            raise InvalidInputError(message, field="options", value=option, remedy=remedy)
+    for option, parameter in known.items():
+        if parameter.default is parameter.empty and option not in options:
+            info = policies().get(name)
+            example = None if info is None else info.example.get(option)
+            message = f"The policy {name!r} needs the option `{option}`."
+            remedy = f"Give it{'' if example is None else f', for example {option}={example!r}'}."
+            raise InvalidInputError(message, field="options", value=option, remedy=remedy)
+
+
 @contextmanager
 def _refusals(name: str, options: dict[str, Any]) -> Iterator[None]:
     """Turn what somebody else's code raises into a refusal, in words."""
@@ -229,4 +265,5 @@ def _refusals(name: str, options: dict[str, Any]) -> Iterator[None]:
     except Exception as error:
         why = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": .")
         message = f"The policy {name!r} cannot work with these options on this problem ({why})."
-        raise InvalidInputError(message, field="options", value=options) from error
+        remedy = "Change the options, or choose another policy."
+        raise InvalidInputError(message, field="options", value=options, remedy=remedy) from error

@@ -161,7 +161,8 @@ def change_state(tx: Writing, kind: str, at: float, **data: Any) -> None:
 def _check_not_over(head: Head, verb: str) -> None:
     if head.over:
         wrong = f"An experiment that is {head.state} cannot be {verb}."
-        raise InvalidInputError(wrong, field="state", value=head.state)
+        remedy = "Create another experiment to go on."
+        raise InvalidInputError(wrong, field="state", value=head.state, remedy=remedy)
 
 
 def change_lease(tx: Writing, lease: float | None, at: float) -> None:

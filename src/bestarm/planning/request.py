@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bestarm.bounds import sub_gaussian_scale
-from bestarm.checks import choice, computable, finite, interval, positive, vector, whole
+from bestarm.checks import choice, computable, finite, interval, positive, suggestion, vector, whole
 from bestarm.environments import baselines
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
@@ -56,7 +56,8 @@ class Drift:
             computable(positive(self.size, "size"), "size")
         if self.period is not None and positive(self.period, "period") < 2:
             what = f"`period` must be at least 2 rounds; got {self.period:g}."
-            raise InvalidInputError(what, field="period", value=self.period)
+            remedy = "It is how long the baseline takes to come back."
+            raise InvalidInputError(what, field="period", value=self.period, remedy=remedy)
 
     def path(self, *, level: float, size: float, period: float) -> Path:
         """The baseline, moving around a level."""
@@ -164,8 +165,9 @@ def as_scenario(document: Mapping[str, Any], *, name: str) -> Scenario:
 def _refuse_unknown(document: Mapping[str, Any], known: set[str], field: str) -> None:
     for key in document:
         if key not in known:
-            what = f"Unknown key {key!r} in a {field}; known are {', '.join(sorted(known))}."
-            raise InvalidInputError(what, field=field, value=key)
+            what = f"Unknown key {key!r} in a {field}."
+            remedy = suggestion(key, known) or f"Known are {', '.join(sorted(known))}."
+            raise InvalidInputError(what, field=field, value=key, remedy=remedy)
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,7 +248,8 @@ class PlanRequest:
             chosen = {name: known[name].method for name in names}
         if not chosen:
             what = "There must be at least one policy."
-            raise InvalidInputError(what, field="policies", value=())
+            remedy = f"Known are {', '.join(known)}."
+            raise InvalidInputError(what, field="policies", value=(), remedy=remedy)
         for name, method in chosen.items():
             if self.block > 1 and not accepted(method, block=self.block):
                 what = f"{name} does not take `block`: it cannot be planned in blocks."
@@ -272,7 +275,8 @@ class PlanRequest:
         names = [each.name for each in wanted]
         if not names or len(set(names)) < len(names):
             what = "Every scenario needs a different name."
-            raise InvalidInputError(what, field="scenarios", value=names)
+            remedy = "Name at least one, each by a name of its own."
+            raise InvalidInputError(what, field="scenarios", value=names, remedy=remedy)
         return wanted
 
 

@@ -13,7 +13,9 @@ client has gone.
 from __future__ import annotations
 
 import json
+import math
 import os
+import reprlib
 import signal
 import sys
 import time
@@ -43,7 +45,8 @@ def main() -> None:
         message = "The time limit was reached before a run had finished."
         _write(error={"message": message, "field": "source", "remedy": "Plan for fewer options."})
     except BestArmError as error:
-        _write(error={"message": error.message, "field": error.field, "remedy": error.remedy})
+        known = {"message": error.message, "field": error.field, "remedy": error.remedy}
+        _write(error=known | {"value": _plain(error.value)})
     else:
         _write(plan=plan.to_dict())
 
@@ -73,6 +76,12 @@ def _write(**document: object) -> None:
         print(json.dumps(document, allow_nan=False), flush=True)
     except BrokenPipeError:  # the reader has gone
         os._exit(1)
+
+
+def _plain(value: object) -> object:
+    """A value as JSON can carry it."""
+    finite = isinstance(value, (int, float)) and math.isfinite(value)
+    return value if finite or value is None or isinstance(value, str) else reprlib.repr(value)
 
 
 def _alarm(seconds: float) -> None:

@@ -113,6 +113,26 @@ def options_of(method: Callable[..., Any]) -> Collection[str]:
         return ()
 
 
+def free_options(method: Callable[..., Any]) -> Mapping[str, inspect.Parameter] | None:
+    """The options of a method: all it takes besides the problem and the seed.
+
+    None where it takes any, or Python cannot tell.
+    """
+    try:
+        taken = list(inspect.signature(method).parameters.values())
+    except (TypeError, ValueError):  # of something compiled
+        return None
+    if any(each.kind is each.VAR_KEYWORD for each in taken):
+        return None
+    return {each.name: each for each in taken[1:] if each.name != "seed"}
+
+
+def unknown_option(option: str, known: Collection[str]) -> str:
+    """The remedy for an option that is not known."""
+    near = suggestion(option, known)
+    return near or (f"Its options are {', '.join(known)}." if known else "It has no options.")
+
+
 def load(name: str) -> Method:
     """The method of this name, or of one's own as `module:attribute`.
 

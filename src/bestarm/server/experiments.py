@@ -72,7 +72,10 @@ class OpenExperiments:
             return self._keep(Experiment.open(self.store, name), generation)
         except UnknownExperimentError as error:
             raise UnknownExperimentError(
-                f"There is no experiment {name!r}.", field="name", value=name
+                f"There is no experiment {name!r}.",
+                field="name",
+                value=name,
+                remedy="GET /api/v1/experiments lists them.",
             ) from error
 
     def create(self, name: str, problem: Problem, **settings: Any) -> Experiment:

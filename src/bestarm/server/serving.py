@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,23 @@ from bestarm.checks import whole
 from bestarm.errors import InvalidInputError
 from bestarm.server.app import create_app
 from bestarm.server.security.limits import Limits
+
+_CHECK = "Check the host and the port."
+# Why an address cannot be listened on, and what to do: by the system's error.
+_LISTENING: dict[int | None, tuple[str, str]] = {
+    errno.EADDRINUSE: (
+        "another program uses it",
+        "Stop that program, or choose another port; 0 takes any that is free.",
+    ),
+    errno.EACCES: (
+        "the system does not allow it",
+        "Ports below 1024 need special rights: choose a higher one.",
+    ),
+    errno.EADDRNOTAVAIL: (
+        "this machine does not have that address",
+        "Use 127.0.0.1, or 0.0.0.0 for all addresses of this machine.",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -37,10 +55,12 @@ def listen(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=256)
     except OSError as error:
+        cause, remedy = _LISTENING.get(error.errno, (str(error.strerror or error), _CHECK))
         raise InvalidInputError(
-            f"Cannot listen on {host} port {port}: {error.strerror or error}.",
+            f"Cannot listen on {host} port {port}: {cause}.",
             field="port",
             value=port,
+            remedy=remedy,
         ) from None
 
 

@@ -307,7 +307,7 @@ def test_who_has_waited_long_enough_says_so(
         with pytest.raises(StoreUnavailableError, match="lock") as caught:
             experiment.tell(ids[0], 1.0)
         assert one_sentence(caught.value)
-        assert "Another program" in caught.value.remedy
+        assert "other program" in caught.value.remedy
         other.close()
         assert experiment.tell(ids[0], 1.0).recorded
 

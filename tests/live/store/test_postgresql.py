@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -11,6 +12,7 @@ from databases import end_connections, name_of, noted, run_sql, wait_until
 from kept import told
 from needed import need_found
 from postgres import Server, find_pooler
+from sqlalchemy import make_url
 from workers_faults import begin
 
 from bestarm.errors import StoreUnavailableError
@@ -61,6 +63,45 @@ def test_a_call_whose_answer_is_lost_raises(
         assert experiment.status().given == (12 if call == "ask" else 9)
         assert len(told(experiment)) == (1 if call == "ask" else 2)
         assert experiment.verify().sound
+
+
+@pytest.mark.parametrize(
+    ("wrong", "cause"),
+    [
+        ("missing database", 'database "nowhere" does not exist'),
+        ("wrong password", "password authentication failed"),
+        ("no password", ""),  # in the words of the system
+        ("unknown user", 'role "stranger" does not exist'),
+        ("no server", ""),
+        ("no host", "no.host.invalid"),
+    ],
+)
+def test_who_cannot_connect_is_told_what_to_check(
+    postgres: Server, postgres_url: str, tmp_path: Path, wrong: str, cause: str
+) -> None:
+    """To make the same call again would not help."""
+    name, url = name_of(postgres_url), make_url(postgres_url)
+    with postgres.password_needed(name) as password:
+        url = {
+            "missing database": url.set(database="nowhere"),
+            "wrong password": url.set(password="wrong"),
+            "no password": url,
+            "unknown user": url.set(username="stranger", database="postgres"),
+            "no host": url.set(host="no.host.invalid", query={}),
+            "no server": url.update_query_dict({"host": str(tmp_path)}),
+        }[wrong]
+        with pytest.raises(StoreUnavailableError) as caught:
+            begin(url.render_as_string(hide_password=False))
+        right = make_url(postgres_url).set(password=password)
+        begin(right.render_as_string(hide_password=False)).close()
+    error = caught.value
+    assert error.message.startswith("Cannot connect to the database (")
+    assert cause in error.message
+    assert error.remedy == (
+        "Check the host, the user, the password and the name of the database in its URL, and that "
+        "the server runs. Nothing acknowledged is lost."
+    )
+    assert "wrong" not in str(error.value)
 
 
 def test_a_connection_that_has_ended_is_replaced_whatever_comes_first(postgres_url: str) -> None:

@@ -18,10 +18,11 @@ experiment = typer.Typer(
     help="Run an experiment that any number of processes ask and tell, and none can lose.",
 )
 
-for _command in (create, ask, fail, status, recommend, health, log, export, verify, replay):
-    experiment.command()(_command)
-# A negative reward is not an option.
-experiment.command(context_settings={"ignore_unknown_options": True})(tell)
-for _further in (report, pause, resume, lease, stop):
-    experiment.command()(_further)
+_NEGATIVE = (ask, tell, fail, lease)  # a negative number is not an option there
+for _command in (
+    create, ask, tell, fail, status, recommend, health, log, export, report, verify, replay, pause,
+    resume, lease, stop,
+):  # fmt: skip
+    _settings = {"ignore_unknown_options": _command in _NEGATIVE}
+    experiment.command(context_settings=_settings)(_command)
 experiment.command("list")(list_)

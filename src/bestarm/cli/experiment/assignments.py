@@ -43,7 +43,9 @@ def ask(
     """
     if sys.stdout is None:
         raise BestArmError(
-            "Nothing was assigned: output is closed, so it could not be printed.", field="output"
+            "Nothing was assigned: output is closed, so it could not be printed.",
+            field="output",
+            remedy="Run it with standard output open.",
         )
     known = {} if covariates is None else _read_known(covariates)
     if count is None:
@@ -94,7 +96,7 @@ def _read_known(path: Path) -> dict[str, list[Any]]:
 def _unprinted(name: str, batch: Batch, count: int, request_id: str | None) -> str:
     made = f"Assignments {batch.ids[0]} to {batch.ids[-1]} were made but could not be printed."
     if request_id is None:
-        return f"{made} bestarm experiment export {name} FILE.csv shows them."
+        return f"{made} bestarm experiment export {name} --out FILE.csv shows them."
     return f"{made} Ask for {count} again with --request-id {request_id!r} to see them."
 
 
@@ -188,7 +190,10 @@ def _read_id(text: str, where: str = "") -> int:
         return int(text)
     except ValueError:
         raise InvalidInputError(
-            f"`id` must be a whole number; got {text!r}{where}.", field="id", value=text
+            f"`id` must be a whole number; got {text!r}{where}.",
+            field="id",
+            value=text,
+            remedy="Use the ids that `ask` printed.",
         ) from None
 
 
@@ -200,7 +205,7 @@ def _read_reward(text: str, where: str = "") -> float:
             f"`reward` must be a number, or true or false; got {text!r}{where}.",
             field="reward",
             value=text,
-            remedy="Write decimals with a point: 0.5." if "," in text else "",
+            remedy="Write decimals with a point: 0.5." if "," in text else "For example 0.5.",
         )
     return value
 

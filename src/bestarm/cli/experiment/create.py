@@ -119,9 +119,7 @@ def _create(store: str, name: str, settings: Mapping[str, Any], folder: Path) ->
     further = dict(settings)
     tables = [_features(further.pop(key), folder, key) for key in _TABLES if key in settings]
     problem = make_problem(*tables, **{key: further.pop(key, None) for key in _SCALES})
-    bounds = {"bounds": further.pop("bounds")} if "bounds" in settings else {}
-    options = further.pop("options", {}) | bounds
-    return Experiment.create(store, name, problem, options=options, **further)
+    return Experiment.create(store, name, problem, **further)
 
 
 def _features(value: object, folder: Path, field: str) -> FeatureTable:
@@ -154,15 +152,21 @@ def _from_toml(path: Path, known: Sequence[str]) -> dict[str, Any]:
     for key in read:
         if key not in known:
             raise InvalidInputError(
-                f"{str(path)!r} has {key!r}, which is not known; known are {', '.join(known)}.",
+                f"{str(path)!r} has {key!r}, which is not known.",
                 field="problem",
                 value=key,
-                remedy=suggestion(key, known),
+                remedy=suggestion(key, known) or f"Known are {', '.join(known)}.",
             )
-    for key, kind, word in (("options", dict, "a table"), ("description", str, "a text")):
+    for key, kind, word, example in (
+        ("options", dict, "a table", "[options]"),
+        ("description", str, "a text", 'description = "Which page?"'),
+    ):
         if key in read and not isinstance(read[key], kind):
             raise InvalidInputError(
-                f"`{key}` must be {word}; got {read[key]!r}.", field=key, value=read[key]
+                f"`{key}` must be {word}; got {read[key]!r}.",
+                field=key,
+                value=read[key],
+                remedy=f"For example {example}.",
             )
     return read
 

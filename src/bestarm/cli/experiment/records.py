@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from bestarm.cli.experiment.command import Result, on_experiment
 from bestarm.cli.experiment.views import recommendation_data, recommendation_words, time_of
-from bestarm.cli.reporting import need_server, remark
+from bestarm.cli.reporting import count, need_server, remark
 from bestarm.errors import ReplayError
 
 if TYPE_CHECKING:
@@ -54,24 +54,22 @@ def _short(value: object) -> str:
 @on_experiment
 def export(
     experiment: Experiment,
-    path: Path,
     *,
+    out: Path = Path("export.csv"),
     layout: Literal["assignments", "mrt"] = "assignments",
     probabilities: bool = False,
 ) -> Result:
     """Write all assignments with their outcomes to a file.
 
     Args:
-        path (FILE): A file, .csv or .parquet.
+        out (FILE): Where to write them: .csv or .parquet.
         layout: All that is on record, or as micro-randomised trials are analysed.
         probabilities: Add the probability of every option.
     """
     with _progress(experiment, "writing") as progress:
-        rows = experiment.export(
-            path, layout=layout, probabilities=probabilities, progress=progress
-        )
-    data = {"path": str(path), "layout": layout, "rows": rows}
-    return Result(data, [f"{rows} assignments written to {path}."])
+        rows = experiment.export(out, layout=layout, probabilities=probabilities, progress=progress)
+    data = {"file": str(out), "layout": layout, "rows": rows}
+    return Result(data, [f"Wrote {out}: {count(rows, 'assignment')}."])
 
 
 @contextmanager
@@ -83,8 +81,8 @@ def _progress(experiment: Experiment, verb: str) -> Iterator[Count | None]:
     if pulls < _MANY:
         yield None
         return
-    with counted(verb, pulls, what="assignments") as count:
-        yield count
+    with counted(verb, pulls, what="assignments") as counting:
+        yield counting
 
 
 @on_experiment

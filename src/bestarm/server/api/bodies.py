@@ -24,16 +24,16 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Natural = Annotated[int, Field(ge=0, lt=2**63)]
 Row = Annotated[list[Number], Field(fail_fast=True, min_length=1, max_length=200)]
 Features = Annotated[list[Row], Field(fail_fast=True, min_length=1, max_length=10_000)]
+Bounds = Annotated[list[Number], Field(min_length=2, max_length=2)]
 Label = Annotated[str, Field(max_length=1000)]
 Labels = Annotated[list[Label], Field(fail_fast=True, max_length=10_000)]
-# A confidence given as δ is refused further down, where more can be said of it.
+# A confidence or a percentage given as δ is refused further down, where more can be said of it.
 Delta = Annotated[
     float,
     Field(
-        gt=0,
-        lt=1,
+        allow_inf_nan=False,
         description="The error probability allowed: 0.5 at most.",
-        json_schema_extra={"maximum": 0.5},
+        json_schema_extra={"exclusiveMinimum": 0, "maximum": 0.5},
     ),
 ]
 
@@ -41,13 +41,22 @@ Delta = Annotated[
 def _covariate(value: object) -> object:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value  # what else is wrong with it is said further down
-    raise ValueError("it must be a number, a text, true, false or null")
+    raise ValueError("a number, a text, true, false or null")
 
 
 # One check, and not one per kind: of a union, only the first kind's refusal would be said.
 _KINDS = [{"type": kind} for kind in ("number", "string", "boolean", "null")]
 Covariate = Annotated[Any, AfterValidator(_covariate), WithJsonSchema({"anyOf": _KINDS})]
-Lease = Positive | Annotated[str, Field(max_length=50)]
+
+
+def _lease(value: object) -> object:
+    if isinstance(value, (int, float, str)) and not isinstance(value, bool):
+        return value  # whether it is a time is said further down
+    raise ValueError("a number of seconds, or a time like 90s, 30m, 12h or 2d")
+
+
+_TIMES = [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "maxLength": 50}]
+Lease = Annotated[Any, AfterValidator(_lease), WithJsonSchema({"anyOf": _TIMES})]
 
 
 def one_of(names: Sequence[str]) -> AfterValidator:
@@ -55,7 +64,7 @@ def one_of(names: Sequence[str]) -> AfterValidator:
 
     def check(name: str) -> str:
         if name not in names:
-            raise ValueError(f"it must be one of {', '.join(names)}")
+            raise ValueError(f"one of {', '.join(names)}")
         return name
 
     return AfterValidator(check)
@@ -77,7 +86,7 @@ class CreateBody(
         source_labels=["one page", "two pages", "express"],
         delta=DELTA,
         policy="anytime",
-        options={"bounds": [0, 1]},
+        bounds=[0, 1],
         lease="1d",
         description="Which checkout do more people finish?",
     ),
@@ -92,6 +101,7 @@ class CreateBody(
         target_labels: a name for each.
         noise: the scale of the noise.
         baseline: a bound on the baseline's size.
+        bounds: the lowest and the highest reward, for policies that take them.
         options: of the policy.
         seed: of the draws; a random one if left out.
         lease: how long an outcome may take, in seconds or like 90s, 30m, 12h, 2d; any time if left
@@ -110,6 +120,7 @@ class CreateBody(
     noise: Scale = 1.0
     baseline: Scale = 1.0
     policy: PolicyName = "anytime"
+    bounds: Bounds | None = None
     options: dict[str, Any] = Field(default_factory=dict)
     seed: Natural | None = None
     lease: Lease | None = None

@@ -8,12 +8,14 @@ import reprlib
 from collections.abc import Mapping
 from typing import Any
 
+from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from bestarm import errors
+from bestarm.server.api.validation import find_fault
 from bestarm.server.security.tokens import ForbiddenError, UnauthorizedError, hide_tokens
 
 _STATUS: tuple[tuple[type[errors.BestArmError], int], ...] = (
@@ -106,19 +108,19 @@ class Refusal(HTTPException):
         return JSONResponse({"error": error}, self.status_code, self.headers)
 
 
-def refusal_of(error: Exception) -> Refusal:
-    """An expected error in the one shape."""
+def refusal_of(error: Exception, request: Request) -> Refusal:
+    """An expected error of a request in the one shape."""
     match error:
         case Refusal():
             return error
         case errors.BestArmError():
             return _ours(error)
         case RequestValidationError():
-            return _invalid(error)
-        case HTTPException(status_code=status):
-            kind = _KINDS.get(status, "refused")
-            message = f"{error.detail}."
-            return Refusal(status, kind, message, field="request", headers=error.headers)
+            message, field, value, remedy = find_fault(error, request.scope.get("route"))
+            kind = "invalid_input"
+            return Refusal(422, kind, message, field=field, value=value, remedy=remedy)
+        case HTTPException():
+            return _of_routing(error, request.method)
     raise error
 
 
@@ -151,12 +153,16 @@ def _ours(error: errors.BestArmError) -> Refusal:
     )
 
 
-def _invalid(error: RequestValidationError) -> Refusal:
-    first = error.errors()[0]
-    where = ".".join(str(part) for part in first.get("loc", ())) or "body"
-    message = f"`{where.removeprefix('body.')}`: {first.get('msg')}."
-    value = first.get("input")
-    return Refusal(422, "invalid_input", message, field=where, value=value)
+def _of_routing(error: HTTPException, method: str) -> Refusal:
+    status, headers = error.status_code, error.headers
+    kind, message = _KINDS.get(status, "refused"), f"{error.detail}."
+    remedy = "GET /api/v1/openapi.json lists what there is."
+    if status == 404:
+        message = "There is nothing at this address."
+    elif status == 405:
+        allowed = (headers or {}).get("Allow", "another method")
+        message, remedy = f"{method} is not allowed here.", f"Allowed is {allowed}."
+    return Refusal(status, kind, message, field="request", remedy=remedy, headers=headers)
 
 
 def _plain(value: object) -> Any:

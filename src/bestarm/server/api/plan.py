@@ -28,6 +28,7 @@ _LONGEST_LINE = 2**24
 _WORKER = ("-m", "bestarm.planning.worker")
 _LAST = {"plan", "error"}  # what a simulation says at its end
 _ENDED = "The simulation ended abruptly."
+_TRY_AGAIN = "Try again; what the server writes to its error output may say why."
 
 Lines = AsyncGenerator[dict[str, Any], None]
 Row = Annotated[list[bodies.Number], Field(fail_fast=True, min_length=1, max_length=50)]
@@ -93,7 +94,7 @@ class PlanBody(
     delta: bodies.Delta = DELTA
     noise: bodies.Scale | None = None
     baseline: bodies.Scale | None = None
-    bounds: Annotated[list[bodies.Number], Field(min_length=2, max_length=2)] | None = None
+    bounds: bodies.Bounds | None = None
     level: bodies.Number | None = None
     gap: bodies.Positive | None = None
     drift: Annotated[list[DriftName], Field(min_length=1, max_length=5)] | None = None
@@ -144,7 +145,8 @@ class Planner:
                     if not _LAST.isdisjoint(document):
                         return  # no need to await the end of the process
         except TimeoutError:
-            yield {"error": {"message": "It took too long.", "field": "runs", "remedy": ""}}
+            remedy = "Ask for fewer runs, fewer policies or a larger gap."
+            yield {"error": {"message": "It took too long.", "field": "runs", "remedy": remedy}}
         finally:
             self._busy = False
             if process is not None:
@@ -193,10 +195,11 @@ async def _first(
     while not waiting.done():
         await asyncio.wait([waiting], timeout=_LISTENING)
         if await request.is_disconnected():
-            raise Refusal(499, "gone", "The client has gone.", field="request")
+            remedy = "Stay connected until the plan has come."
+            raise Refusal(499, "gone", "The client has gone.", field="request", remedy=remedy)
     first = waiting.result()
     if first is None:
-        raise Refusal(500, "unforeseen", _ENDED, field="request")
+        raise Refusal(500, "unforeseen", _ENDED, field="request", remedy=_TRY_AGAIN)
     if "error" in first:
         raise InvalidInputError(**first["error"])
     return first
@@ -204,8 +207,7 @@ async def _first(
 
 async def _events(first: dict[str, Any], rest: Lines) -> AsyncIterator[dict[str, Any]]:
     """One event per document, each of which has one name; the last is a plan or an error."""
-    remedy = "Try again; what the server writes to its error output may say why."
-    abrupt = {"error": {"message": _ENDED, "field": "request", "remedy": remedy}}
+    abrupt = {"error": {"message": _ENDED, "field": "request", "remedy": _TRY_AGAIN}}
     async with aclosing(rest):
         document, kind = first, ""
         while kind not in _LAST:

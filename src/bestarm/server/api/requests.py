@@ -103,7 +103,7 @@ def _validate(kind: TypeAdapter[T], value: object, *where: str) -> T:
     except ValidationError as error:
         found = error.errors(include_url=False)
         raise RequestValidationError(
-            [{**each, "loc": (*where, *each["loc"])} for each in found]
+            [{**each, "loc": (*where, *each["loc"])} for each in found], body=value
         ) from None
 
 
@@ -123,7 +123,10 @@ class _StrictRequest(Request):
             return read_json(body)
         except (ValueError, RecursionError) as error:
             message = "The body is not JSON that can be read."
-            raise Refusal(400, "bad_request", message, field="body", value=str(error)) from None
+            remedy = "Send one JSON document in UTF-8, of finite numbers, with each name once."
+            raise Refusal(
+                400, "bad_request", message, field="body", value=str(error), remedy=remedy
+            ) from None
 
 
 def read_json(body: bytes) -> Any:

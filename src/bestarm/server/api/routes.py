@@ -136,7 +136,8 @@ async def ask(name: Name, body: bodies.AskBody, request: Request) -> Response:
     token, key = read_bearer(request), request.headers.get("idempotency-key")
     if key is not None and not 1 <= len(key) <= 200:
         message = "`Idempotency-Key` must have 1 to 200 characters."
-        raise InvalidInputError(message, field="Idempotency-Key", value=key)
+        remedy = "Use a short text that is new for every request."
+        raise InvalidInputError(message, field="Idempotency-Key", value=key, remedy=remedy)
 
     def assign() -> Batch:
         experiment = experiments.open(name)

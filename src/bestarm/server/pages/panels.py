@@ -78,10 +78,9 @@ def charts_json(overview: Overview) -> str:
 def write_report(experiment: Experiment, path: str | Path) -> Path:
     """Write an experiment as it stands to an HTML file, and return its path.
 
-    The folder is made if necessary. Raises OSError if the file cannot be written.
+    Raises OSError if the file cannot be written.
     """
     file = Path(path)
-    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(report(Watch(experiment).overview()), encoding="utf-8")
     return file
 

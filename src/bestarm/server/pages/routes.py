@@ -71,7 +71,7 @@ def add_pages(app: FastAPI) -> None:
 
 def _answer_error(request: Request, error: Exception) -> Response:
     """Answer browsers with a page, and programs in the one shape of errors."""
-    refusal, path = refusal_of(error), request.scope["path"]
+    refusal, path = refusal_of(error, request), request.scope["path"]
     browser = "text/html" in request.headers.get("accept", "") and not path.startswith("/api/")
     if not browser and not isinstance(request.scope.get("route"), _PageRoute):
         return refusal.response()
@@ -211,7 +211,8 @@ async def take_token(request: Request, experiments: Experiments) -> Response:
     """Take a valid token, and have the browser keep a pass that allows viewing only."""
     body = await request.body()
     if len(body) > _MOST_FORM:
-        raise Refusal(413, "too_large", "A token is not that long.", field="body")
+        message, remedy = "A token is not that long.", "Paste it alone."
+        raise Refusal(413, "too_large", message, field="body", remedy=remedy)
     form = parse_qs(body.decode("utf-8", "replace"))
     token, goal = form.get("token", [""])[0].strip(), _inside(form.get("next", ["/"])[0])
     kept = await run_in_threadpool(make_pass, experiments.store, token)

@@ -81,7 +81,8 @@ class Guard:
             if answered.began:
                 raise  # too late for another answer
             message = "The server failed unexpectedly; its log says more."
-            answer = Refusal(500, "unforeseen", message, field="request").response()
+            remedy = "Tell whoever runs the server."
+            answer = Refusal(500, "unforeseen", message, field="request", remedy=remedy).response()
             await answer(called, receive, answered)
         if token and called.get(VALID):
             self._known[token] = None
@@ -104,7 +105,8 @@ class Guard:
             # Browsers name the site that made a request; programs do not.
             if headers.get(b"sec-fetch-site", b"none") not in {b"none", b"same-origin"}:
                 message = "A page of another site made this request."
-                raise Refusal(403, "cross_site", message, field="Sec-Fetch-Site")
+                remedy = "Make it from a page of this server, or from a program."
+                raise Refusal(403, "cross_site", message, field="Sec-Fetch-Site", remedy=remedy)
             self._check_body(scope["path"], headers)
 
     def _caller(self, scope: Scope, token: str) -> str:
@@ -143,7 +145,10 @@ class Guard:
                     message = await receive()
             except TimeoutError:
                 words, closing = "The body took too long to arrive.", {"Connection": "close"}
-                raise Refusal(408, "too_slow", words, field="body", headers=closing) from None
+                remedy = "Send it again, in smaller requests."
+                raise Refusal(
+                    408, "too_slow", words, field="body", remedy=remedy, headers=closing
+                ) from None
             size += len(message.get("body", b""))
             if size > most:
                 words, remedy = f"The body is larger than {most} bytes.", "Send several requests."
@@ -170,7 +175,10 @@ def _check_head(scope: Scope, headers: dict[bytes, bytes]) -> None:
     if size + sum(map(len, chain.from_iterable(sent))) > _MOST_HEAD:
         message = f"The head is larger than {_MOST_HEAD:,} bytes."
         closing = {"Connection": "close"}
-        raise Refusal(431, "head_too_large", message, field="request", headers=closing)
+        remedy = "Send a shorter address and fewer headers."
+        raise Refusal(
+            431, "head_too_large", message, field="request", remedy=remedy, headers=closing
+        )
     # A proxy that reads it in another way sees other requests than we do.
     hosts = [name for name, _ in sent].count(b"host")
     if hosts > 1 or (not hosts and scope["http_version"] == "1.1"):
@@ -183,7 +191,8 @@ def _check_head(scope: Scope, headers: dict[bytes, bytes]) -> None:
 
 def _ambiguous(message: str, field: str = "request") -> Refusal:
     closing = {"Connection": "close"}
-    return Refusal(400, "bad_request", message, field=field, headers=closing)
+    remedy = "Send plain HTTP/1.1, as curl does."
+    return Refusal(400, "bad_request", message, field=field, remedy=remedy, headers=closing)
 
 
 def _digest(headers: dict[bytes, bytes]) -> str:

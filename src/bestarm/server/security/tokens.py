@@ -64,7 +64,10 @@ class Role(IntEnum):
             return cls[str(name).upper()]
         except KeyError:
             raise InvalidInputError(
-                f"`role` must be view, tell or manage; got {name!r}.", field="role", value=name
+                f"`role` must be view, tell or manage; got {name!r}.",
+                field="role",
+                value=name,
+                remedy="A page needs view, a program that asks and tells needs tell.",
             ) from None
 
     @property
@@ -99,6 +102,7 @@ def create_token(store: Store, name: str, role: Role) -> str:
             f"`name` must say who uses the token, in 1 to 200 characters; got {name!r}.",
             field="name",
             value=name,
+            remedy="For example shop.",
         )
     store.prepare()
     store.make_tables(_metadata)
@@ -163,12 +167,14 @@ def check_token(tx: Reading, text: str, role: Role) -> None:
 def require(found: Role | None, role: Role) -> Role:
     """A caller's role, which must be at least another."""
     if found is None:
-        remedy = "Send it as `Authorization: Bearer …`; create one with `bestarm token create`."
+        remedy = (
+            "Send it as `Authorization: Bearer …`; create one with `bestarm token create NAME`."
+        )
         message = "This needs a valid access token."
         raise UnauthorizedError(message, field="Authorization", remedy=remedy)
     if found < role:
         message = f"This needs an access token of role {role.word}."
-        remedy = f"Create one with `bestarm token create --role {role.word}`."
+        remedy = f"Create one with `bestarm token create NAME --role {role.word}`."
         raise ForbiddenError(message, field="Authorization", value=found.word, remedy=remedy)
     return found
 

@@ -64,7 +64,9 @@ def check_url(url: object) -> URL:
             f"`url` must name a SQLite file or a PostgreSQL database; got {shown!r}.",
             field="url",
             value=shown,
-            remedy="For example sqlite:///store.db, or postgresql://user@host/name.",
+            remedy=f"Did you mean sqlite:///{shown}?"
+            if shown.endswith((".db", ".sqlite", ".sqlite3")) and ":" not in shown
+            else "For example sqlite:///store.db, or postgresql://user@host/name.",
         ) from None
     in_memory = read.database in {None, "", ":memory:"} or "memory" in read.query.get("mode", "")
     if read.drivername == _SQLITE and in_memory:
@@ -191,9 +193,11 @@ class Store:
     @contextmanager
     def _transaction(self, generation: int | None, *, writing: bool) -> Iterator[Session]:
         generation = self.check_file(generation)
+        connected = False
         try:
             with self._lease() as lease:
                 connection = lease.connection = self._engine.raw_connection()
+                connected = True
                 session = _session(connection, writing=writing)
                 try:
                     session.begin(writing=writing)
@@ -209,7 +213,7 @@ class Store:
                 if writing and self.file is not None:
                     self.file.note_log(session.raw, written=True)
         except self._failures as error:
-            raise self._error(error) from error
+            raise self._error(error, connected=connected) from error
         if writing:
             # Nothing is acknowledged that is only in a file without a name.
             self.check_file(generation)
@@ -281,7 +285,7 @@ class Store:
             with suppress(StoreError):  # the lock ended with its connection
                 transaction.__exit__(None, None, None)
 
-    def _error(self, error: Exception) -> StoreError:
+    def _error(self, error: Exception, *, connected: bool = True) -> StoreError:
         cause = error.orig if isinstance(error, exc.DBAPIError) else error
         code = getattr(cause, "sqlite_errorcode", None)
         state = getattr(cause, "sqlstate", None) if code is None else code & 0xFF
@@ -292,7 +296,12 @@ class Store:
         if not isinstance(cause, (*temporary, exc.TimeoutError)):
             what = f"The database refused ({message})"
             return self._failure(StoreError, what, remedy or "Nothing was changed.")
+        if not connected and not self.sqlite and isinstance(cause, driver.OperationalError):
+            what = f"Cannot connect to the database ({message})"
+            return self._failure(StoreUnavailableError, what, _CONNECTING)
         again = "Nothing acknowledged is lost, and the same call can be made again."
+        if remedy:
+            again = "Then make the same call again: nothing acknowledged is lost."
         what = f"The database cannot be used now ({message})"
         return self._failure(StoreUnavailableError, what, f"{remedy} {again}".lstrip())
 
@@ -462,15 +471,19 @@ _REFUSED = {
     Change.MIXED: "Stop every program that uses the file, remove what lies beside it and ends in "
     "-wal or -shm, and make the same call again.",
 }
+_CONNECTING = (
+    "Check the host, the user, the password and the name of the database in its URL, and that the "
+    "server runs. Nothing acknowledged is lost."
+)
 _REMEDIES: dict[object, str] = {  # by the code of SQLite, or the state of PostgreSQL
     sqlite3.SQLITE_FULL: "Free some space on its disk.",
     sqlite3.SQLITE_IOERR: "Check its disk.",
     sqlite3.SQLITE_READONLY: "Make the file and its folder writable.",
     sqlite3.SQLITE_CANTOPEN: "Check that the folder exists and can be written to.",
-    sqlite3.SQLITE_BUSY: "Another program holds the file open for writing.",
+    sqlite3.SQLITE_BUSY: "Wait until the other program that writes to the file is done.",
     sqlite3.SQLITE_NOTADB: "The file is not a SQLite database, or is damaged.",
     sqlite3.SQLITE_CORRUPT: "The file is damaged: restore it from a backup.",
     "53100": "Free some space on its disk.",
-    "55P03": "Another program keeps the experiment to itself.",
-    "25006": "This server takes no writes now; is it a standby?",
+    "55P03": "Wait until the other program that uses the experiment is done.",
+    "25006": "This server takes no writes: use the primary one.",
 }
