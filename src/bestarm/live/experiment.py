@@ -169,7 +169,9 @@ class Experiment:
         self.spec = made_of if isinstance(made_of, Spec) else None
         self.problem, self.traits, self.seed = made_of.problem, made_of.traits, seed
         self._ledger, self._clock, self._forecasts = ledger, clock, forecasts
-        self._player = Player(made_of.make if isinstance(made_of, Spec) else made_of)
+        make = made_of.make if isinstance(made_of, Spec) else made_of
+        self._player = Player(make)  # its policy computes the steps
+        self._recorded = Player(make)  # its policy is told nothing that is not on record
         self._assigner = Assigner(self.problem.source_labels, seed)
         self._set_up_locks()
         _experiments.add(self)
@@ -740,8 +742,10 @@ class Experiment:
             fits = step.fits(tx.head)
             if fits:
                 transitions.apply(tx, step, labels, self._stamp(tx))
-        if not fits:
-            self._player.forget()
+        if not fits and step.plan is None:  # the policy was told what is not on record
+            with self.read() as snapshot:
+                self._recorded.policy(snapshot)
+            self._player = self._recorded.copy()
         return True
 
     def close(self) -> None:
@@ -766,7 +770,8 @@ def _after_fork_in_child() -> None:
     """Wait for no thread of the parent: in a forked process there is only one."""
     for experiment in _experiments:
         experiment._set_up_locks()
-        experiment._player.forget()  # another thread may have been using the policy
+        for player in (experiment._player, experiment._recorded):
+            player.forget()  # another thread may have been using the policy
         if experiment._forecasts is not None:
             experiment._forecasts.begin_in_fork()
 
