@@ -321,8 +321,8 @@ class Experiment:
                 names to numbers, texts or truth values, or a list of numbers; or a data frame.
                 Where fewer are assigned, the first rows are used.
             forecasts: your own forecast of each outcome, where the experiment takes them.
-            precondition: called with the transaction before anything is recorded; if it raises a
-                `BestArmError`, nothing is. So it is in all methods that take one.
+            precondition: called with the transaction before anything is recorded; if it raises,
+                nothing is. So it is in all methods that take one. It may be called again.
         """
         count = whole(count, "count", least=1, below=MOST + 1)
         known = read_known(self._forecasts, covariates, forecasts, count)
