@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import signal
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from threading import Event
 from typing import Any
 
@@ -14,12 +15,14 @@ import pytest
 from databases import wait_until
 from kept import told
 
-from bestarm import Problem
+from bestarm import AnytimeBAI, Problem
 from bestarm.errors import (
     ConflictingOutcomeError,
     ConflictingRequestError,
     StoreUnavailableError,
 )
+from bestarm.forecasting import Forecaster
+from bestarm.geometry import Array
 from bestarm.live import Experiment
 from bestarm.live.group_commit import GroupCommit
 
@@ -48,6 +51,8 @@ class Gate:
             raise KeyboardInterrupt
         if "fail" in calls:
             raise ArithmeticError
+        if "unavailable" in calls:
+            raise StoreUnavailableError("The disk is full.", field="url")
         return [KeyError(each) if each == "wrong" else each.upper() for each in calls]
 
     def submit_together(self, pool: ThreadPoolExecutor, *names: str) -> list[Any]:
@@ -77,13 +82,25 @@ def test_an_error_is_raised_to_its_caller_alone() -> None:
             wrong.result()
 
 
-def test_a_commit_that_fails_fails_for_its_group_and_no_other() -> None:
+def test_a_commit_that_fails_is_tried_for_each_call_alone() -> None:
     gate = Gate()
     with ThreadPoolExecutor(4) as pool:
-        first, *group = gate.submit_together(pool, "a", "fail", "c")
+        first, failed, right = gate.submit_together(pool, "a", "fail", "c")
+        assert (first.result(), right.result()) == ("A", "C")
+        with pytest.raises(ArithmeticError):
+            failed.result()
+    assert gate.groups[2:] == [[each] for each in gate.groups[1]]
+    assert gate.calls("next") == "NEXT"
+
+
+def test_a_store_that_fails_fails_for_the_group_and_no_other() -> None:
+    """It is not tried again for each call: each might wait until the timeout."""
+    gate = Gate()
+    with ThreadPoolExecutor(4) as pool:
+        first, *group = gate.submit_together(pool, "a", "unavailable", "c")
         assert first.result() == "A"
         for each in group:
-            with pytest.raises(ArithmeticError):
+            with pytest.raises(StoreUnavailableError):
                 each.result()
     assert gate.calls("next") == "NEXT"
 
@@ -130,6 +147,62 @@ def test_ctrl_c_as_a_thread_takes_the_calls_is_said_to_the_others() -> None:
     gate.calls._waiting = Taken()
     with pytest.raises(StoreUnavailableError, match="interrupted"):
         gate.calls("taken")
+
+
+@pytest.mark.parametrize("kind", ["memory", "stored"])
+def test_an_error_of_a_caller_fails_no_call_that_shares_its_transaction(
+    kind: str, sqlite_url: str
+) -> None:
+    """Whatever a precondition or a forecaster raises."""
+
+    class Forecasts(Forecaster):
+        def forecast(self, number: int, moment: float | None, covariates: Array | None) -> float:
+            return 0.5 if covariates is None else 1 / float(covariates[0])
+
+        def learn(self, number: int, features: Array, reward: float) -> None:
+            pass
+
+    def fail(_: object) -> None:
+        raise KeyError("mine")
+
+    problem = Problem([[1, 0], [0, 1]])
+    if kind == "memory":
+        policy = AnytimeBAI(problem, bounds=(0, 1), forecasts=True)
+        experiment = Experiment(policy, seed=0, forecaster=Forecasts())
+    else:
+        options: dict[str, Any] = {"bounds": [0, 1]}
+        experiment = Experiment.create(
+            sqlite_url, "offer", problem, options=options, seed=0, forecaster=Forecasts()
+        )
+    with experiment, ThreadPoolExecutor(6) as pool:
+        experiment.ask(1, covariates=[[1.0]])
+
+        def submit_together(commit: GroupCommit[Any, Any], *calls: Callable[[], Any]) -> list[Any]:
+            with commit._lock:
+                futures = [pool.submit(call) for call in calls]
+                wait_until(lambda: len(commit._waiting) == len(calls))
+            return futures
+
+        ask = partial(experiment.ask, 1)
+        asked = submit_together(
+            experiment._asks,
+            partial(ask, covariates=[[1.0]]),
+            partial(ask, covariates=[[0.0]]),
+            partial(ask, covariates=[[1.0]], precondition=fail),
+            partial(ask, covariates=[[2.0]]),
+        )
+        kinds = [type(each.exception()) for each in asked]
+        assert kinds == [type(None), ZeroDivisionError, KeyError, type(None)]
+        assert {asked[0].result().ids[0], asked[3].result().ids[0]} == {1, 2}
+        tell = experiment.tell_many
+        told_together = submit_together(
+            experiment._tells, partial(tell, {0: 0.5}), partial(tell, {1: 0.5}, precondition=fail)
+        )
+        assert told_together[0].result().recorded == 1
+        with pytest.raises(KeyError, match="mine"):
+            told_together[1].result()
+        assert told(experiment) == {0: 0.5}
+        assert experiment.verify().sound
 
 
 def test_a_forked_process_waits_for_no_thread_of_its_parent(sqlite_url: str) -> None:

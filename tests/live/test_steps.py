@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from threading import Thread
 from typing import Any
 
 import numpy as np
 import pytest
+from chained_policies import PROBLEM as CHAINED
+from chained_policies import Chained
 from kept import told
 
 from bestarm import AnytimeBAI, Experiment, Problem
 from bestarm.errors import DamagedStoreError, InvalidInputError
+from bestarm.live.events import as_data
 from bestarm.live.experiment import _Answer, _Ask, _Tell
+from bestarm.live.replay import Player
 from bestarm.live.store.contract import Reading
-from bestarm.records import Summary
+from bestarm.live.transitions import Step, _identity, apply
+from bestarm.policies import Policy
+from bestarm.records import Plan, Summary
+from bestarm.testing.policy_samples import altered_plan
 
 PROBLEM = Problem(np.eye(3), delta=0.01)
 PATIENCE = 20.0  # seconds until a thread is thought to wait
@@ -24,26 +32,28 @@ SETTINGS: dict[str, Any] = {"policy": "anytime", "options": {"bounds": (0, 1)}, 
 class Meanwhile:
     """Does something, once, while a policy is told a summary."""
 
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch, kind: type[Policy] = AnytimeBAI) -> None:
         self.do: Callable[[], object] | None = None
-        update, amend = AnytimeBAI.update, AnytimeBAI.amend
+        self.calls = 0  # how many summaries policies were told
+        update, amend = kind.update, kind.amend
 
-        def updated(policy: AnytimeBAI, summary: Summary) -> None:
+        def updated(policy: Policy, summary: Summary) -> None:
             self._once()
             update(policy, summary)
 
-        def amended(policy: AnytimeBAI, summary: Summary, *, phase: int) -> None:
+        def amended(policy: Policy, summary: Summary, *, phase: int) -> None:
             self._once()
             amend(policy, summary, phase=phase)
 
-        patch.setattr(AnytimeBAI, "update", updated)
-        patch.setattr(AnytimeBAI, "amend", amended)
+        patch.setattr(kind, "update", updated)
+        patch.setattr(kind, "amend", amended)
 
     @property
     def done(self) -> bool:
         return self.do is None
 
     def _once(self) -> None:
+        self.calls += 1
         do, self.do = self.do, None
         if do is not None:
             do()
@@ -135,6 +145,124 @@ def test_a_step_that_another_process_took_is_not_taken_again(
         experiment.tell_many(dict.fromkeys(experiment.ask(60).ids, 0.5))
         assert sound(experiment)
         assert sound(other)
+
+
+def state_of(experiment: Experiment) -> tuple[object, ...]:
+    """What the policy knows, to the bit."""
+
+    def read(policy: Policy, _: Reading) -> tuple[object, ...]:
+        look, plan = policy.look(), policy.plan()
+        assert plan is not None
+        parts = () if look is None else (look.estimate, look.low, look.high, look.log_evidence)
+        return str(policy.recommend()), as_data(plan), [each.tolist() for each in parts]
+
+    return experiment.inspect(read)
+
+
+def test_after_a_step_that_came_second_the_policy_is_not_told_everything_again(
+    store_url: str, meanwhile: Meanwhile
+) -> None:
+    """Else a process that is behind stays behind: the longer the experiment, the longer it takes.
+
+    The summary that is recorded has an outcome that this process's summary does not have.
+    """
+    with (
+        Experiment.create(store_url, "offer", PROBLEM, **SETTINGS) as experiment,
+        Experiment.open(store_url, "offer") as other,
+    ):
+
+        def come_first() -> None:
+            other.tell(late, 1.0)
+            assert other.status().phase == phase + 1
+
+        for phase in range(1, 13):
+            late, *ids = experiment.ask(60).ids
+            told_before = meanwhile.calls
+            meanwhile.do = come_first
+            experiment.tell_many(dict.fromkeys(ids, 0.5))
+            assert meanwhile.done
+            assert experiment.status().phase == phase + 1
+            state = state_of(experiment)
+            assert meanwhile.calls - told_before <= 4  # by both processes
+            with Experiment.open(store_url, "offer") as fresh:
+                assert state == state_of(fresh) == state_of(other)
+        assert sound(experiment)
+
+
+def test_a_process_that_is_second_for_the_first_time_reads_the_record_once_more(
+    store_url: str, meanwhile: Meanwhile
+) -> None:
+    with (
+        Experiment.create(store_url, "offer", PROBLEM, **SETTINGS) as experiment,
+        Experiment.open(store_url, "offer") as other,
+    ):
+        for _ in range(12):
+            experiment.tell_many(dict.fromkeys(experiment.ask(60).ids, 0.5))
+        other.recommendation()
+        for most in (20, 4):
+            told_before = meanwhile.calls
+            ids = experiment.ask(60).ids
+            meanwhile.do = lambda: other.ask(1)
+            experiment.tell_many(dict.fromkeys(ids, 0.5))
+            assert meanwhile.done
+            assert state_of(experiment) == state_of(other)
+            assert meanwhile.calls - told_before <= most
+
+
+def test_a_plan_that_came_second_is_replaced_by_the_one_on_record(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be made on another processor; the policy goes on from where it is."""
+    made = list[Plan]()
+
+    def plan(player: Player) -> Plan | None:
+        found = planned(player)
+        assert found is not None
+        if not made:
+            with other.read() as snapshot:
+                step = Step(_identity(snapshot.head), plan=altered_plan(found))
+            with other._ledger.writing() as tx:
+                apply(tx, step, PROBLEM.target_labels, other._stamp(tx))
+        made.append(found)
+        return found
+
+    with (
+        Experiment.create(store_url, "offer", PROBLEM, **SETTINGS) as experiment,
+        Experiment.open(store_url, "offer") as other,
+    ):
+        player, ids = experiment._player, experiment.ask(40).ids
+        planned = Player.plan
+        monkeypatch.setattr(Player, "plan", plan)
+        experiment.tell_many(dict.fromkeys(ids, 0.5))
+        assert len(made) == 1
+        assert experiment._player is player
+        assert state_of(experiment) == state_of(other)
+        experiment.tell_many(dict.fromkeys(experiment.ask(60).ids, 0.5))
+        assert len(made) == 2
+        assert state_of(experiment) == state_of(other)
+        assert experiment.verify().sound
+        assert [remark.phase for remark in experiment.replay().remarks] == [2]
+
+
+def test_a_policy_that_cannot_be_copied_is_made_again(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings: dict[str, Any] = {**SETTINGS, "policy": "chained_policies:Chained"}
+    settings["options"] = {"kind": "open"}
+    meanwhile = Meanwhile(monkeypatch, Chained)
+    with (
+        Experiment.create(store_url, "offer", CHAINED, **settings) as experiment,
+        Experiment.open(store_url, "offer") as other,
+    ):
+        with pytest.raises(TypeError):
+            deepcopy(experiment.inspect(lambda policy, _: policy))
+        for _ in range(3):
+            ids = experiment.ask(10).ids
+            meanwhile.do = other._advance
+            experiment.tell_many(dict.fromkeys(ids, 0.5))
+            assert meanwhile.done
+            assert state_of(experiment) == state_of(other)
+        assert sound(experiment)
 
 
 def test_an_experiment_that_is_stopped_while_a_phase_closes_stays_stopped(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
@@ -382,3 +383,19 @@ class ReadsLabels(Halving):
 class FindsTheWorst(Halving):
     def values(self, summary: Summary) -> Array:
         return -super().values(summary)
+
+
+@breaks("a copy goes its own way", words="it was copied")
+class CountsInTheOriginal(Halving):
+    def __init__(self, problem: Problem, *, seed: int) -> None:
+        super().__init__(problem, seed=seed)
+        self.count: Callable[[], int] = lambda: self.pulls  # a copy calls the same function
+
+    def recommend(self) -> Recommendation:
+        return replace(super().recommend(), pulls=self.count())
+
+
+@breaks("a copy leaves the original alone", words="a copy of it was told")
+class SharesItsTrace(Halving):
+    def __deepcopy__(self, _: object) -> SharesItsTrace:
+        return copy(self)

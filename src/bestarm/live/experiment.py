@@ -88,8 +88,9 @@ class Experiment:
                 experiment.tell(assignment.id, measure(assignment.label))
         print(experiment.recommendation())
 
-    Made like this it is held in memory, and any number of threads may ask and tell. With `create`
-    and `open` it is kept in a database, and any number of processes may.
+    Made like this it is held in memory, and any number of threads may ask and tell; a forked
+    process must not use it. With `create` and `open` it is kept in a database, and any number of
+    processes may.
 
     Should the policy fail while a phase closes, its exception passes through `tell` and every
     outcome told is kept: the next `ask`, or telling any outcome again, tries once more.
@@ -170,7 +171,9 @@ class Experiment:
         self.spec = made_of if isinstance(made_of, Spec) else None
         self.problem, self.traits, self.seed = made_of.problem, made_of.traits, seed
         self._ledger, self._clock, self._forecasts = ledger, clock, forecasts
-        self._player = Player(made_of.make if isinstance(made_of, Spec) else made_of)
+        make = made_of.make if isinstance(made_of, Spec) else made_of
+        self._player = Player(make)  # its policy computes the steps
+        self._recorded = Player(make)  # its policy is told nothing that is not on record
         self._assigner = Assigner(self.problem.source_labels, seed)
         self._set_up_locks()
         _experiments.add(self)
@@ -324,8 +327,8 @@ class Experiment:
                 names to numbers, texts or truth values, or a list of numbers; or a data frame.
                 Where fewer are assigned, the first rows are used.
             forecasts: your own forecast of each outcome, where the experiment takes them.
-            precondition: called with the transaction before anything is recorded; if it raises a
-                `BestArmError`, nothing is. So it is in all methods that take one.
+            precondition: called with the transaction before anything is recorded; if it raises,
+                nothing is. So it is in all methods that take one. It may be called again.
         """
         count = whole(count, "count", least=1, below=MOST + 1)
         known = read_known(self._forecasts, covariates, forecasts, count)
@@ -745,8 +748,10 @@ class Experiment:
             fits = step.fits(tx.head)
             if fits:
                 transitions.apply(tx, step, labels, self._stamp(tx))
-        if not fits:
-            self._player.forget()
+        if not fits and step.plan is None:  # the policy was told what is not on record
+            with self.read() as snapshot:
+                self._recorded.policy(snapshot)
+            self._player = self._recorded.copy()
         return True
 
     def close(self) -> None:
@@ -771,7 +776,8 @@ def _after_fork_in_child() -> None:
     """Wait for no thread of the parent: in a forked process there is only one."""
     for experiment in _experiments:
         experiment._set_up_locks()
-        experiment._player.forget()  # another thread may have been using the policy
+        for player in (experiment._player, experiment._recorded):
+            player.forget()  # another thread may have been using the policy
         if experiment._forecasts is not None:
             experiment._forecasts.begin_in_fork()
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from threading import Lock
 from typing import Generic, TypeVar
 
-from bestarm.errors import StoreUnavailableError
+from bestarm.errors import StoreError, StoreUnavailableError
 
 Call = TypeVar("Call")
 Answer = TypeVar("Answer")
@@ -32,7 +32,9 @@ class GroupCommit(Generic[Call, Answer]):
 
     Args:
         commit: carries out several calls in one transaction, and returns an answer for each: an
-            exception is raised to that caller alone, one that it raises itself to all of them.
+            exception is raised to that caller alone. After one that it raises itself nothing is
+            kept. A `StoreError` is raised to all callers; after another, such as one of a caller's
+            forecaster, each call is carried out alone.
     """
 
     def __init__(self, commit: Callable[[Sequence[Call]], Sequence[Answer | Exception]]) -> None:
@@ -64,8 +66,12 @@ class GroupCommit(Generic[Call, Answer]):
             for entry, answer in zip(group, answers, strict=True):
                 entry.answer = answer
         except Exception as error:
-            for entry in group:
-                entry.answer = error
+            if len(group) == 1 or isinstance(error, StoreError):
+                for entry in group:
+                    entry.answer = error
+            else:  # nothing was kept: each alone, so that the error reaches only its own call
+                for entry in group:
+                    self._carry_out([entry])
         except BaseException:
             for entry in group:
                 entry.answer = _interrupted()

@@ -7,6 +7,9 @@ recorded plan and then its summary, through the one loop `Player.follow`; no des
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from copy import Error as CopyError
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -97,6 +100,18 @@ class Player:
         """Start again from the first summary the next time, if the policy can be made again."""
         if self._make is not None:
             self._policy = None
+
+    def copy(self) -> Player:
+        """A player that knows the same, with a policy of its own.
+
+        A policy that cannot be copied is made again, and told all.
+        """
+        assert self._make is not None
+        made = Player(self._make)
+        with suppress(TypeError, CopyError):
+            made._policy = deepcopy(self._policy)
+            made._told, made._closed, made._adopted = self._told, self._closed, self._adopted
+        return made
 
 
 def tell(policy: Policy, record: SummaryRecord) -> None:

@@ -11,6 +11,8 @@ The engine, the store and the live experiment rely on these rules and on nothing
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import Error as CopyError
+from copy import deepcopy
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, NoReturn
@@ -134,6 +136,22 @@ def _asking_changes_nothing(case: _Case, run: list[_Step]) -> None:
             _scribble(policy.plan())
             _scribble(_recommend(policy))
             _require_unchanged(policy, step, "it was asked, and its answer was overwritten")
+
+
+def _a_copy_goes_its_own_way(case: _Case, run: list[_Step]) -> None:
+    """A live experiment copies its policy, if it can be copied, and tells the copy."""
+    policy = case.policy()
+    for step in run[:4]:  # the first few suffice
+        _require_unchanged(policy, step, "it was copied, and the copy was told the same summaries")
+        if step.summary is None:
+            return
+        try:
+            copied = deepcopy(policy)
+        except (TypeError, CopyError):
+            return
+        copied.update(step.summary)
+        _require_unchanged(policy, step, "a copy of it was told a summary")
+        policy = copied
 
 
 def _wrong_summaries_are_refused(case: _Case, run: list[_Step]) -> None:
@@ -307,6 +325,7 @@ _RULES = (
     _recommendations_are_sound,
     _same_summaries_give_the_same_run,
     _asking_changes_nothing,
+    _a_copy_goes_its_own_way,
     _wrong_summaries_are_refused,
     _recorded_plans_are_adopted,
     _plans_made_elsewhere_are_adopted,

@@ -9,13 +9,18 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from databases import name_of, run_sql, wait_until
+from interrupting import Interrupting
 from kept import told
+from sqlalchemy.pool import base as pool_base
+from sqlalchemy.pool import impl as pool_impl
+from sqlalchemy.util import queue as pool_queue
 from workers_faults import begin, forks_one_that_ends
 from workers_started import PATIENCE, processes
 
@@ -67,6 +72,25 @@ def test_who_is_interrupted_while_rolling_back_keeps_no_lock(
                 raise ValueError
         assert other.tell(ids[0], 1.0).recorded
         assert experiment.tell(ids[1], 1.0).recorded
+
+
+# psycopg warns of a connection that the interrupted pool lost, as it is collected.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_ctrl_c_within_the_pool_uses_up_no_connection(store_url: str) -> None:
+    """SQLAlchemy's pool counts a connection before anybody has it, and until after it is back."""
+    with begin(store_url) as experiment:
+        (number,) = experiment.ask(1).ids
+        experiment.tell(number, 1.0)
+        for moment in count(1):
+            interrupting = Interrupting(moment, pool_base, pool_impl, pool_queue)
+            with suppress(KeyboardInterrupt), interrupting:
+                experiment.tell(number, 1.0)
+            if not interrupting.done:
+                break
+            used = experiment._ledger.store._engine.pool.checkedout()  # type: ignore[attr-defined]
+            assert used == 0, moment
+        assert moment > 10
+        assert experiment.tell(number, 1.0).repeated
 
 
 def test_counters_are_read_to_the_bit_whatever_the_server_says(postgres_url: str) -> None:

@@ -33,7 +33,10 @@ _KEPT = np.dtype([*ROW.descr, ("refused", bool), ("summary", np.int64)])
 
 
 class MemoryLedger(Writing):
-    """A ledger in memory, safe for threads. It is its own transaction; `Writing` documents it."""
+    """A ledger in memory, safe for threads. It is its own transaction; `Writing` documents it.
+
+    A forked process must not use it: another thread may have been in a transaction.
+    """
 
     def __init__(self) -> None:
         self._lock = RLock()

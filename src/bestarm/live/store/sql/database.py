@@ -214,6 +214,10 @@ class Store:
                     self.file.note_log(session.raw, written=True)
         except self._failures as error:
             raise self._error(error, connected=connected) from error
+        except (KeyboardInterrupt, SystemExit):
+            # It may have come within the pool, which then counts a connection that nobody has.
+            self.close()
+            raise
         if writing:
             # Nothing is acknowledged that is only in a file without a name.
             self.check_file(generation)
