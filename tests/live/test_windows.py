@@ -43,7 +43,8 @@ def make(request: pytest.FixtureRequest, clock: Clock) -> Iterator[Make]:
 
     def make(*, options: dict[str, Any] | None = None, **given: Any) -> Experiment:
         options = {"kind": "provisional", "sizes": (6, 5, 9, 4)} | (options or {})
-        given = {"window": 10.0, "otherwise": 0, "seed": 3, "clock": clock} | given
+        usual: dict[str, Any] = {"window": 10.0, "otherwise": 0, "seed": 3, "clock": clock}
+        given = usual | given
         if url is None:
             made = Experiment(Chained(PROBLEM, **options), **given)
         else:
@@ -140,8 +141,10 @@ def test_it_is_as_if_all_was_told_at_the_end(make: Make, clock: Clock, kind: str
 
 
 def test_another_process_goes_on_within_the_window(sqlite_url: str, clock: Clock) -> None:
-    given = {"policy": "chained_policies:Chained", "options": {"kind": "open"}, "clock": clock}
-    with Experiment.create(sqlite_url, "a", PROBLEM, window="10s", otherwise=0, **given) as one:
+    given: dict[str, Any] = {"policy": "chained_policies:Chained", "options": {"kind": "open"}}
+    with Experiment.create(
+        sqlite_url, "a", PROBLEM, window="10s", otherwise=0, clock=clock, **given
+    ) as one:
         one.ask(4)
         one.tell(2, 1.0)
     with Experiment.open(sqlite_url, "a", clock=clock) as other:
