@@ -187,7 +187,8 @@ class _Tail:
         delays = delays[~np.isnan(delays)]
         self.usual = float(np.quantile(delays, 0.95)) if len(delays) >= _FEW else None
         usual = np.inf if self.usual is None else self.usual
-        self.patience = max(_LEAST_PATIENCE, _SLOW * usual) if head.lease is None else head.lease
+        limit = head.time_limit
+        self.patience = max(_LEAST_PATIENCE, _SLOW * usual) if limit is None else limit
         deferred = books.rows_of(books.deferrals(waiting=True)[0])
         self.rows = rows = np.concatenate([deferred, window[window["id"] >= head.summary_end]])
         outstanding = np.isnan(rows["reward"]) & np.isnan(rows["lost"])
@@ -320,8 +321,9 @@ def _overdue(head: Head, tail: _Tail) -> Check:
         count = plural(len(tail.ages), "outcome")
         return Check("overdue", "ok", f"{count} outstanding, none overdue{usual}.")
     action = "Decisions wait for the first of them: tell them, `fail` them, or set a lease."
-    if head.lease is not None:
-        action = "Check whether the workers run: the next `ask` or `tell` gives them up."
+    if head.time_limit is not None:
+        settles = "gives them up" if head.window is None else "counts them"
+        action = f"Check whether the workers run: the next `ask` or `tell` {settles}."
     elif head.provisional:
         action = "Each costs evidence, as it may be the worst: tell or `fail` it, or set a lease."
     count, longest = plural(len(overdue), "outcome"), float(overdue.max())
@@ -335,6 +337,8 @@ def _late(head: Head) -> Check:
     if head.over or head.late <= max(2, 0.05 * every):
         return Check("late", "ok", finding)
     action = "Outcomes take longer than the lease allows: lengthen it."
+    if head.window is not None:
+        action = "They are told after their window: is it long enough for the question asked?"
     return Check("late", "warning", finding, action)
 
 
@@ -377,13 +381,14 @@ def _scale(head: Head, bounds: Bounds, scales: Scales, labels: Sequence[str]) ->
 
 def _clock(head: Head) -> Check:
     back = head.clock_setback
-    least, most = (1.0, 3600.0) if head.lease is None else (0.1 * head.lease, 0.5 * head.lease)
+    limit = head.time_limit
+    least, most = (1.0, 3600.0) if limit is None else (0.1 * limit, 0.5 * limit)
     if not back:
         return Check("clock", "ok", "The clock was never set back.")
     finding = f"The clock was set back by {_time(back)}."
     if back <= min(1.0, least):
         return Check("clock", "ok", finding)
-    action = "Set the clocks of all machines by one server: leases end by them."
+    action = "Set the clocks of all machines by one server: leases and windows end by them."
     return Check("clock", "alarm" if back > most else "warning", finding, action)
 
 

@@ -47,7 +47,7 @@ def _covariate(value: object) -> object:
 # One check, and not one per kind: of a union, only the first kind's refusal would be said.
 _KINDS = [{"type": kind} for kind in ("number", "string", "boolean", "null")]
 Covariate = Annotated[Any, AfterValidator(_covariate), WithJsonSchema({"anyOf": _KINDS})]
-Lease = Positive | Annotated[str, Field(max_length=50)]
+Duration = Positive | Annotated[str, Field(max_length=50)]
 
 
 def one_of(names: Sequence[str]) -> AfterValidator:
@@ -96,6 +96,9 @@ class CreateBody(
         seed: of the draws; a random one if left out.
         lease: how long an outcome may take, in seconds or like 90s, 30m, 12h, 2d; any time if left
             out.
+        window: how long after it is asked for an outcome counts, with what was told last by then;
+            when it is told if left out.
+        otherwise: the outcome where nothing was told within the window.
         description: what it is about, in words.
         forecaster: `default` to subtract a forecast from every outcome, made before the option is
             drawn; `own` if every ask brings its forecasts; none if left out.
@@ -112,7 +115,9 @@ class CreateBody(
     policy: PolicyName = "anytime"
     options: dict[str, Any] = Field(default_factory=dict)
     seed: Natural | None = None
-    lease: Lease | None = None
+    lease: Duration | None = None
+    window: Duration | None = None
+    otherwise: float | None = None
     description: Annotated[str, Field(max_length=10_000)] = ""
     forecaster: Literal["default", "own"] | None = None
 
@@ -160,7 +165,7 @@ class FailBody(Body, json_schema_extra=example(ids=[1], reason="left the page"))
 class LeaseBody(Body, json_schema_extra=example(lease="1d")):
     """How long outcomes may take."""
 
-    lease: Lease | None = Field(
+    lease: Duration | None = Field(
         description="Seconds, or a time like 90s, 30m, 12h, 2d; null for any time."
     )
 
