@@ -13,6 +13,7 @@ from bestarm import AnytimeBAI, Problem
 from bestarm.errors import ClockError, ConflictingOutcomeError, InvalidInputError
 from bestarm.forecasting import Forecaster
 from bestarm.live import Experiment, Receipt
+from bestarm.live.watch.wording import describe
 
 Make = Callable[..., Experiment]
 YEAR = 365 * 86_400.0
@@ -235,6 +236,13 @@ def test_a_window_that_cannot_be_is_refused(given: Any, field: str, sentence: st
 def test_a_window_takes_no_lease(make: Make) -> None:
     with pytest.raises(InvalidInputError, match="have a window"):
         make().change_lease(60)
+
+
+def test_the_log_says_in_words_when_outcomes_count(make: Make) -> None:
+    experiment = make(window="7d", otherwise=0.5)
+    words = describe(experiment.events()[0], PROBLEM, open_plans=True)
+    after = "Outcomes count 7 days after their assignment"
+    assert words == f"Created. {after}, as 0.5 where none is told."
 
 
 def test_a_forecaster_learns_at_the_end_of_the_window(clock: Clock) -> None:

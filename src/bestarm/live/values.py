@@ -286,6 +286,18 @@ def in_rounds(assignments: int, rounds: int) -> str:
     return made if assignments == rounds else f"{made} in {plural(rounds, 'round')}"
 
 
+def in_time(seconds: float) -> str:
+    """A length of time in words.
+
+    >>> in_time(90), in_time(7200), in_time(604_800)
+    ('90 seconds', '2 hours', '7 days')
+    """
+    for unit, size in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
+        if seconds >= 2 * size:
+            return f"{round(seconds / size, 1):g} {unit}"
+    return f"{seconds:.3g} seconds"
+
+
 def savings(variance_left: float | None) -> str:
     """What forecasts save, in words; empty if nothing is known of it.
 

@@ -13,7 +13,7 @@ from bestarm.live.audit.evidence import Bounds, LevelTest, LinearTest, RatioTest
 from bestarm.live.draws import first_members
 from bestarm.live.store.contract import ROW, Head, Ids, PlanRecord, Reading, Rows
 from bestarm.live.store.records import check_arms, check_size, damaged
-from bestarm.live.values import Check, plural, savings
+from bestarm.live.values import Check, in_time, plural, savings
 from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
 from bestarm.records import Counts, Plan, Rounds, Summary
@@ -316,7 +316,7 @@ def _missing(arms: _ArmCounts, labels: Sequence[str], lost_yet: int) -> Check:
 
 def _overdue(head: Head, tail: _Tail) -> Check:
     overdue = tail.ages[tail.ages >= tail.patience]
-    usual = "" if tail.usual is None else f"; 95 % came within {_time(tail.usual)}"
+    usual = "" if tail.usual is None else f"; 95 % came within {in_time(tail.usual)}"
     if not len(overdue) or head.over:
         count = plural(len(tail.ages), "outcome")
         return Check("overdue", "ok", f"{count} outstanding, none overdue{usual}.")
@@ -327,7 +327,7 @@ def _overdue(head: Head, tail: _Tail) -> Check:
     elif head.provisional:
         action = "Each costs evidence, as it may be the worst: tell or `fail` it, or set a lease."
     count, longest = plural(len(overdue), "outcome"), float(overdue.max())
-    finding = f"{count} overdue, the oldest after {_time(longest)}{usual}."
+    finding = f"{count} overdue, the oldest after {in_time(longest)}{usual}."
     return Check("overdue", "alarm" if longest > 10 * tail.patience else "warning", finding, action)
 
 
@@ -385,7 +385,7 @@ def _clock(head: Head) -> Check:
     least, most = (1.0, 3600.0) if limit is None else (0.1 * limit, 0.5 * limit)
     if not back:
         return Check("clock", "ok", "The clock was never set back.")
-    finding = f"The clock was set back by {_time(back)}."
+    finding = f"The clock was set back by {in_time(back)}."
     if back <= min(1.0, least):
         return Check("clock", "ok", finding)
     action = "Set the clocks of all machines by one server: leases and windows end by them."
@@ -406,10 +406,3 @@ def _forecasts(head: Head) -> Iterator[Check]:
             "or do without a forecaster in the next experiment."
         )
         yield Check("forecasts", "warning" if harm else "ok", finding, action if harm else "")
-
-
-def _time(seconds: float) -> str:
-    for unit, size in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.3g} seconds"

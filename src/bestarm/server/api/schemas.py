@@ -43,7 +43,9 @@ _STATUS = {
     "variance_left": None,
 }
 StatusOut = Annotated[Status, Field(examples=[_STATUS])]
-ReceiptOut = Annotated[Receipt, Field(examples=[{"recorded": 2, "repeated": 0, "late": 0, "held": 0}])]
+ReceiptOut = Annotated[
+    Receipt, Field(examples=[{"recorded": 2, "repeated": 0, "late": 0, "held": 0}])
+]
 
 
 class ListOut(
