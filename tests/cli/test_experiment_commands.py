@@ -157,6 +157,7 @@ def test_asking_and_telling(drinks: str) -> None:
         "recorded": 0,
         "repeated": 1,
         "late": 0,
+        "held": 0,
         "skipped": 0,
     }
     assert data("tell", drinks, "1", "-1e-3")["recorded"] == 1
@@ -406,3 +407,16 @@ def test_asking_loads_nothing_it_does_not_need(folder: Path, drinks: str) -> Non
     )
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.split() == ["0", "tea"]
+
+
+def test_a_window(folder: Path) -> None:
+    del folder
+    ends = ("--bounds", "0", "1", "--window", "7d", "--otherwise", "0", "--seed", "1")
+    made = data("create", "shop", "arms.csv", *ends)
+    assert (made["window"], made["otherwise"], made["lease"]) == (604_800.0, 0.0, None)
+    run("ask", "shop", "3")
+    words = "1 outcome recorded; 1 to be counted at the end of the window.\n"
+    assert run("tell", "shop", "1", "1")[0] == words
+    assert "3 outstanding (1 told before the end of their window)" in run("status", "shop")[0]
+    assert data("status", "shop")["early"] == 1
+    assert "have a window" in run("lease", "shop", "2h", code=2)[1]

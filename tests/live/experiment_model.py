@@ -88,13 +88,17 @@ class Model:
         policy: what plans.
         seed: of the draws.
         lease: seconds until an assignment is lost, or None.
+        window: seconds until an outcome enters, or None if it does when told.
     """
 
     policy: _Policy
     seed: int
     lease: float | None
+    window: float | None = None
+    otherwise: float = 0.25
     state: str = "running"
     rows: list[Row] = field(default_factory=list)
+    reports: list[tuple[int, float, float, bool]] = field(default_factory=list)
     losses: list[int] = field(default_factory=list)  # in the order lost
     requests: dict[str, tuple[int, Given]] = field(default_factory=dict)
     handed: list[HandedOver] = field(default_factory=list)
@@ -213,6 +217,8 @@ class Model:
     def tell_many(self, outcomes: Iterable[tuple[int, float]], now: float) -> Receipt:
         news = dict(outcomes)
         self._check_known(news)
+        if self.window is not None:
+            return self._report(news, now)
         fresh = {}
         for number, reward in news.items():
             before = self.rows[number].reward
@@ -231,6 +237,25 @@ class Model:
             late += row.late
         return Receipt(len(fresh), len(news) - len(fresh), late)
 
+    def _report(self, news: dict[int, float], now: float) -> Receipt:
+        self.expire(now)
+        fresh = {n: reward for n, reward in news.items() if self.told(n) != reward}
+        late = [n for n in fresh if self.over or self.rows[n].settled]
+        self.reports += [(n, reward, now, n in late) for n, reward in fresh.items()]
+        self.kinds += ["late"] if late else []
+        return Receipt(len(fresh), len(news) - len(fresh), len(late), len(fresh) - len(late))
+
+    def told(self, number: int) -> float | None:
+        """What was told last of an assignment, or entered for it."""
+        of = [reward for n, reward, _, _ in self.reports if n == number]
+        return of[-1] if of else self.rows[number].reward
+
+    def failed_too_late(self, number: int, now: float) -> bool:
+        """Whether it has an outcome, or will have one as soon as anything happens."""
+        known = self.told(number) is not None
+        ends = self.window is not None and number in self._overdue(now)
+        return (known or ends) and self.rows[number].lost is None
+
     def tell_each(
         self, several: Iterable[Iterable[tuple[int, float]]], now: float
     ) -> list[Receipt | type[InvalidInputError]]:
@@ -247,8 +272,7 @@ class Model:
         numbers = list(dict.fromkeys(ids))
         self._check_known(numbers)
         for number in numbers:
-            row = self.rows[number]
-            if row.reward is not None and row.lost is None:
+            if self.failed_too_late(number, now):
                 raise ConflictingOutcomeError("it was told", field="id")
         self.expire(now)
         fresh = [number for number in numbers if self.rows[number].lost is None]
@@ -262,13 +286,18 @@ class Model:
             raise UnknownAssignmentError("never given out", field="id")
 
     def _overdue(self, now: float) -> list[int]:
-        if self.lease is None or self.over:
+        limit = self.lease if self.window is None else self.window
+        if limit is None or self.over:
             return []
-        return [n for n in self.unsettled if self.rows[n].asked + self.lease <= now]
+        return [n for n in self.unsettled if self.rows[n].asked + limit <= now]
 
     def expire(self, now: float) -> None:
         for number in self._overdue(now):
-            self._lose(number, now)
+            if self.window is None:
+                self._lose(number, now)
+                continue
+            row, told = self.rows[number], self.told(number)
+            row.reward, row.told = self.otherwise if told is None else told, now
 
     def _lose(self, number: int, now: float) -> None:
         self.rows[number].lost = now
@@ -285,8 +314,8 @@ class Model:
         self.kinds.append(kind)
 
     def change_lease(self, lease: float | None) -> None:
-        if self.over:
-            raise InvalidInputError("it is over", field="state")
+        if self.over or self.window is not None:
+            raise InvalidInputError("it is over, or has a window", field="state")
         if lease != self.lease:
             self.lease = lease
             self.kinds.append("changed")
@@ -440,11 +469,12 @@ class Model:
             rounds=len({row.round for row in self.rows}),
             state=self.state,
             lost=sum(row.lost is not None for row in self.rows),
-            late=sum(row.late for row in self.rows),
+            late=sum(row.late for row in self.rows) + sum(late for *_, late in self.reports),
+            early=len({n for n, _, _, late in self.reports if not late} & {*self.unsettled}),
             needs_lease=self._needs_lease(),
         )
 
     def _needs_lease(self) -> bool:
         plan = self.plans[-1][0] if self.plans else None
         waits = plan is not None and plan.open and not plan.provisional
-        return waits and self.lease is None and not self.over
+        return waits and self.lease is None and self.window is None and not self.over

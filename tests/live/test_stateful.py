@@ -106,18 +106,29 @@ class Machine(RuleBasedStateMachine):
         kind=st.sampled_from(KINDS),
         sizes=st.lists(st.integers(1, 7), min_size=2, max_size=8),
         lease=st.sampled_from([None, 4.0, 10.0]),
+        window=st.sampled_from([None, None, 4.0]),
         foreseen=st.booleans(),
     )
     def start(
-        self, seed: int, kind: str, sizes: list[int], lease: float | None, foreseen: bool
+        self,
+        seed: int,
+        kind: str,
+        sizes: list[int],
+        lease: float | None,
+        window: float | None,
+        foreseen: bool,
     ) -> None:
         self.foreseen = foreseen and kind in FORESEEABLE
-        self.seed, self.lease = seed, lease
+        lease = lease if window is None else None
+        self.seed = seed
+        self.limits: dict[str, Any] = {"lease": lease, "window": window}
+        if window is not None:
+            self.limits["otherwise"] = Model.otherwise
         self.options: dict[str, Any] = {"kind": kind, "sizes": sizes}
         self.clock = Clock()
         self.name = f"offer {next(NUMBERS)}"
         self.open = [self.begin(self.url, self.clock)]
-        self.model = Model(self.policy(), seed=seed, lease=lease)
+        self.model = Model(self.policy(), seed=seed, lease=lease, window=window)
         self.history: list[tuple[float, Step]] = []
         self.both()
 
@@ -129,7 +140,7 @@ class Machine(RuleBasedStateMachine):
         kind = "own" if self.foreseen else None
         if url is None:
             return Experiment(
-                self.policy(), seed=self.seed, lease=self.lease, clock=clock, forecaster=kind
+                self.policy(), seed=self.seed, clock=clock, forecaster=kind, **self.limits
             )
         return Experiment.create(
             url,
@@ -138,9 +149,9 @@ class Machine(RuleBasedStateMachine):
             policy="chained_policies:Chained",
             options=self.options,
             seed=self.seed,
-            lease=self.lease,
             clock=clock,
             forecaster=kind,
+            **self.limits,
         )
 
     def both(self) -> None:
@@ -214,7 +225,7 @@ class Machine(RuleBasedStateMachine):
         number = data.draw(st.integers(0, len(self.model.rows) - 1))
         before = self.model.rows[number].reward
         reward += 0.0
-        if before is not None and before != reward:
+        if before is not None and before != reward and self.model.window is None:
             self.refused(who, ConflictingOutcomeError, "tell", number, reward)
             reward = before
         self.tells(who, [(number, reward)])
@@ -240,16 +251,17 @@ class Machine(RuleBasedStateMachine):
     @rule(who=who, data=st.data())
     def tell_old_and_new(self, who: int, data: st.DataObject) -> None:
         ids = data.draw(st.lists(st.integers(0, len(self.model.rows) - 1), max_size=8))
-        rewards = [self.model.rows[number].reward for number in ids]
+        rewards = [self.model.told(number) for number in ids]
         outcomes = [
             (number, reward_of(number) if known is None else known)
             for number, known in zip(ids, rewards, strict=True)
         ]
         self.tells(who, outcomes)
+        conflicting = outcomes if self.model.window is None else []
         for wrong, error in (
             ((len(self.model.rows), 0.0), UnknownAssignmentError),
             ((-1, 0.0), UnknownAssignmentError),
-            *(((number, reward + 1.0), ConflictingOutcomeError) for number, reward in outcomes),
+            *(((number, reward + 1.0), ConflictingOutcomeError) for number, reward in conflicting),
         ):
             fresh = [(n, 1.0) for n in self.model.unsettled]
             self.refused(who, error, "tell_many", [*fresh, wrong])
@@ -283,8 +295,7 @@ class Machine(RuleBasedStateMachine):
     @rule(who=who, data=st.data())
     def fail(self, who: int, data: st.DataObject) -> None:
         ids = data.draw(st.lists(st.integers(0, len(self.model.rows) - 1), max_size=4))
-        rows = [self.model.rows[number] for number in ids]
-        told = [row.id for row in rows if row.reward is not None and row.lost is None]
+        told = [number for number in ids if self.model.failed_too_late(number, self.clock.now)]
         if told:
             self.refused(who, ConflictingOutcomeError, "fail_many", ids)
             ids = [number for number in ids if number not in told]
@@ -423,6 +434,8 @@ class Machine(RuleBasedStateMachine):
                 model.lease,
             )
             assert head.assigned == len(rows)
+            reports = [(r.assignment, r.reward, r.told, r.late) for r in books.reports()]
+            assert reports == model.reports
             known = [row.reward for row in model.rows if row.reward is not None]
             assert head.lowest == min(known, default=math.inf)
             assert head.highest == max(known, default=-math.inf)
@@ -469,6 +482,7 @@ class Machine(RuleBasedStateMachine):
             if self.model.over:
                 break
             self.ask(0, 5)
+            self.clock.now += self.model.window or 0.0
             if self.model.unsettled:
                 self.tells(1, [(n, reward_of(n)) for n in reversed(self.model.unsettled)])
             self.the_books_are_those_of_the_model()
@@ -507,6 +521,7 @@ def everything(experiment: Experiment) -> dict[str, object]:
         return {
             "rows": [clean(row) for row in rows],
             "plans": [(as_data(each.plan), each.first) for each in books.plans()],
+            "reports": [vars(each) for each in books.reports()],
             "entries": [_entry(e) for e in books.summaries()],
             "events": [(e.number, e.at, e.kind, e.data) for e in books.events(1)],
             "head": {n: v for n, v in vars(books.head).items() if n not in {"last_hash", "oldest"}},

@@ -35,7 +35,7 @@ def test_an_experiment_over_http_is_the_experiment_of_the_library(
             f"{experiment}/tell",
             json={"outcomes": [{"id": i, "reward": r} for i, r in rewards.items()]},
         )
-        assert receipt.json() == {"recorded": len(rewards), "repeated": 0, "late": 0}
+        assert receipt.json() == {"recorded": len(rewards), "repeated": 0, "late": 0, "held": 0}
         beside.tell_many(rewards)
     assert api.get(experiment).json()["state"] == "finished"
     said, expected_said = api.get(f"{experiment}/recommendation").json(), beside.recommendation()
@@ -112,6 +112,22 @@ def test_pause_resume_stop_and_their_repetition(api: httpx.Client, experiment: s
     assert kinds == ["created", "planned", "paused", "resumed", "stopped"]
 
 
+def test_outcomes_with_a_window(api: httpx.Client, served: Served) -> None:
+    body: dict[str, Any] = {"name": "window", "source_labels": ["old", "new"], "seed": 1}
+    body |= {"options": {"bounds": [0, 1]}, "window": "7d", "otherwise": 0}
+    assert api.post("/experiments", json=body).status_code == 201
+    api.post("/experiments/window/ask", json={"count": 2})
+    for reward in (1, 0):  # a conversion, and its cancellation
+        outcomes = [{"id": 0, "reward": reward}]
+        told = api.post("/experiments/window/tell", json={"outcomes": outcomes})
+        assert told.json() == {"recorded": 1, "repeated": 0, "late": 0, "held": 1}
+    assert api.get("/experiments/window").json()["early"] == 1
+    with Experiment.open(served.url, "window") as beside:
+        assert (beside.window, beside.otherwise) == (604_800.0, 0.0)
+    refused = api.post("/experiments", json=body | {"name": "both", "lease": 60})
+    wrong(refused, 422, "invalid_input")
+
+
 def test_a_lease_can_be_changed_until_the_end(
     api: httpx.Client, served: Served, experiment: str
 ) -> None:
@@ -134,7 +150,7 @@ def test_true_and_false_are_rewards(api: httpx.Client, served: Served, experimen
     api.post(f"{experiment}/ask", json={"count": 2})
     outcomes = [{"id": 0, "reward": True}, {"id": 1, "reward": False}]
     told = api.post(f"{experiment}/tell", json={"outcomes": outcomes})
-    assert told.json() == {"recorded": 2, "repeated": 0, "late": 0}
+    assert told.json() == {"recorded": 2, "repeated": 0, "late": 0, "held": 0}
     with Experiment.open(served.url, unquote(experiment.rpartition("/")[2])) as beside:
         assert beside.outcomes()["reward"].tolist() == [1.0, 0.0]
 
@@ -251,17 +267,17 @@ def test_outcomes_are_told_once_all_or_none(api: httpx.Client, experiment: str) 
         return api.post(f"{experiment}/tell", json={"outcomes": outcomes})
 
     api.post(f"{experiment}/ask", json={"count": 4})
-    assert tell((0, 1), (1, 0)).json() == {"recorded": 2, "repeated": 0, "late": 0}
-    assert tell((0, 1), (2, 0)).json() == {"recorded": 1, "repeated": 1, "late": 0}
+    assert tell((0, 1), (1, 0)).json() == {"recorded": 2, "repeated": 0, "late": 0, "held": 0}
+    assert tell((0, 1), (2, 0)).json() == {"recorded": 1, "repeated": 1, "late": 0, "held": 0}
     wrong(tell((3, 1), (0, 0)), 409, "conflicting_outcome")
     wrong(tell((3, 1), (4, 0)), 404, "unknown_assignment")
     wrong(tell((3, 1.5)), 422, "invalid_input")
     assert api.get(experiment).json()["answered"] == 3
-    assert tell().json() == {"recorded": 0, "repeated": 0, "late": 0}
+    assert tell().json() == {"recorded": 0, "repeated": 0, "late": 0, "held": 0}
     wrong(api.post(f"{experiment}/fail", json={"ids": [0]}), 409, "conflicting_outcome")
     for _ in range(2):
         assert api.post(f"{experiment}/fail", json={"ids": [3]}).json()["lost"] == 1
-    assert tell((3, 1)).json() == {"recorded": 1, "repeated": 0, "late": 1}
+    assert tell((3, 1)).json() == {"recorded": 1, "repeated": 0, "late": 1, "held": 0}
 
 
 def test_polling_with_an_etag_costs_nothing_until_something_changes(

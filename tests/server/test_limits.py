@@ -72,7 +72,7 @@ def test_a_body_in_chunks_is_as_good_as_any(served: Served) -> None:
         told = client.post(
             "/experiments/offer/tell", content=iter([b'{"outco', b'mes": []}']), headers=headers
         )
-        assert told.json() == {"recorded": 0, "repeated": 0, "late": 0}
+        assert told.json() == {"recorded": 0, "repeated": 0, "late": 0, "held": 0}
 
 
 @pytest.mark.parametrize(

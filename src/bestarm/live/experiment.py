@@ -102,6 +102,10 @@ class Experiment:
         lease: how long after it is asked for an assignment without an outcome is lost, in seconds
             or as a text like "90s", "30m", "2h" or "1d": another is drawn in its place, and an
             outcome that comes later is kept but not used. None means no limit.
+        window: how long after it is asked for an outcome enters, in seconds or as a text like "7d",
+            with the reward that was told last by then. So a conversion can be told at once, and a
+            correction within the window. None means that an outcome enters when it is told.
+        otherwise: the outcome where nothing was told within the window: 0 for a conversion.
         clock: returns the time, in seconds since 1970 or in simulated time; if left out, the clock
             of this process.
         forecaster: makes a forecast of every outcome before its arm is drawn, which is subtracted
@@ -128,6 +132,8 @@ class Experiment:
         *,
         seed: int | None = None,
         lease: float | str | None = None,
+        window: float | str | None = None,
+        otherwise: float | None = None,
         clock: Callable[[], float] | None = None,
         forecaster: Forecaster | str | None = None,
     ) -> None:
@@ -138,13 +144,12 @@ class Experiment:
                 value=policy,
                 remedy="Make one first, for example `SPBAI(problem)`.",
             )
+        limits = inputs.read_limits(lease, window, otherwise, policy.traits.bounds)
         ledger = MemoryLedger()
         forecasts = make_forecasts(kind_of(forecaster), forecaster, policy.problem.source, None)
         self._set_up(ledger, policy, seed=read_seed(seed), clock=clock, forecasts=forecasts)
         with ledger.writing() as tx:
-            tx.head, created = transitions.begin(
-                self._now(tx), lease=inputs.read_lease(lease), seed=self.seed
-            )
+            tx.head, created = transitions.begin(self._now(tx), limits, seed=self.seed)
             tx.add_event(created)
         self._advance()
         with self.read() as snapshot:
@@ -212,6 +217,8 @@ class Experiment:
         options: Mapping[str, object] | None = None,
         seed: int | None = None,
         lease: float | str | None = None,
+        window: float | str | None = None,
+        otherwise: float | None = None,
         description: str = "",
         clock: Callable[[], float] | None = None,
         forecaster: Forecaster | str | None = None,
@@ -231,6 +238,9 @@ class Experiment:
                 foresee the draws.
             lease: how long an outcome may take before it is lost, in seconds or as a text like
                 "2h"; None means no limit.
+            window: how long after it is asked for an outcome enters, with the reward that was told
+                last by then; None means when it is told.
+            otherwise: the outcome where nothing was told within the window.
             description: what it is about, in words.
             clock: returns the time, in seconds since 1970; if left out, the clock of a PostgreSQL
                 database itself, and with SQLite that of this process.
@@ -250,12 +260,10 @@ class Experiment:
         texts = {"document": spec.to_json(), "description": inputs.clean_text(description)}
         hashes = {key: sha256(text) for key, text in texts.items()}
         title = inputs.check_name(name)
-        seconds = inputs.read_lease(lease)
+        limits = inputs.read_limits(lease, window, otherwise, spec.traits.bounds)
         with inputs.connected(url) as (store, ledgers):
             now = inputs.read_time(store.now() if clock is None else clock(), stored=True)
-            head, created = transitions.begin(
-                now, lease=seconds, seed=spec.seed, name=title, **hashes
-            )
+            head, created = transitions.begin(now, limits, seed=spec.seed, name=title, **hashes)
             ledger = ledgers.create(store, title, head=head, created=created, **texts)
             experiment = cls._stored(ledger, spec, clock, forecaster)
             experiment._advance()
@@ -346,13 +354,15 @@ class Experiment:
     def tell(self, id: int | Assignment, reward: float) -> Receipt:  # noqa: A002  (the field's name)
         """Record the outcome of one assignment. Telling the same outcome again is harmless.
 
+        Where outcomes have a window, another reward told within it replaces the one before.
+
         Args:
             id: the assignment, or its id.
             reward: a number; True and False are 1 and 0.
 
         Raises:
             UnknownAssignmentError: there is no assignment of this id.
-            ConflictingOutcomeError: another reward was told for it before.
+            ConflictingOutcomeError: another reward was told for it before, and there is no window.
             InvalidInputError: the reward is not a finite number, or outside the policy's bounds.
         """
         return self.tell_many([(id, reward)])
@@ -377,7 +387,7 @@ class Experiment:
         assert isinstance(answer.result, Receipt)
         if answer.step_pending:
             self._advance()
-        if self._forecasts is not None and not answer.result.late:
+        if self._forecasts is not None and not answer.result.late and not answer.result.held:
             self._forecasts.learn(*told)
         return answer.result
 
@@ -409,9 +419,9 @@ class Experiment:
             transitions.record_failures(tx, numbers, reason=inputs.clean_text(reason), now=now)
 
     def expire(self) -> bool:
-        """Give up overdue outcomes, and return whether there were any. `ask` and `tell` do it too.
+        """Settle assignments whose lease or window has ended, and return whether there were any.
 
-        As long as nothing is overdue it only reads.
+        `ask` and `tell` do it too. As long as no time is up it only reads.
         """
         with self.read() as snapshot:
             if not snapshot.head.due and not transitions.overdue(
@@ -419,12 +429,13 @@ class Experiment:
             ):
                 return False
         with self._changing() as (tx, now):
-            before = tx.head.losses
+            head = tx.head
+            before = head.losses + head.outcomes
             transitions.expire(tx, now)
-            return tx.head.losses > before
+            return head.losses + head.outcomes > before
 
     def pause(self, *, precondition: Precondition | None = None) -> None:
-        """Make no assignments until `resume`. Outcomes are still recorded, and leases go on."""
+        """Make no assignments until `resume`. Leases and windows end, and outcomes are recorded."""
         self._change_state("paused", precondition)
 
     def resume(self, *, precondition: Precondition | None = None) -> None:
@@ -453,7 +464,8 @@ class Experiment:
         """Set how long outcomes may take from now on; what is lost already stays lost.
 
         Raises:
-            InvalidInputError: this is not a length of time, or the experiment is over.
+            InvalidInputError: this is not a length of time, the experiment is over, or its
+                outcomes have a window.
         """
         seconds = inputs.read_lease(lease)
         with self._changing(precondition, leaps=True) as (tx, now):
@@ -485,6 +497,16 @@ class Experiment:
     def lease(self) -> float | None:
         """Seconds after which an assignment without an outcome is lost, or None."""
         return self._head().lease
+
+    @property
+    def window(self) -> float | None:
+        """Seconds after which an outcome enters, or None if it does when it is told."""
+        return self._head().window
+
+    @property
+    def otherwise(self) -> float | None:
+        """The outcome where nothing is told within the window, or None without one."""
+        return self._head().otherwise
 
     def read(self) -> AbstractContextManager[Reading]:
         """A transaction that reads one state of the ledger, for programs that watch it."""

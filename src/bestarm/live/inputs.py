@@ -19,6 +19,7 @@ from bestarm.errors import (
     InvalidInputError,
     MissingDependencyError,
 )
+from bestarm.live.store.head import Limits
 from bestarm.live.store.records import Ids
 from bestarm.live.values import Assignment
 
@@ -81,7 +82,7 @@ def _outcome_id(number: object) -> int:
     return max(-1, min(whole(number, "id"), 2**63 - 1))
 
 
-def _reward(value: object) -> float:
+def _reward(value: object, field: str = "reward") -> float:
     if type(value) is float and abs(value) <= _LARGEST_REWARD:
         return value + 0.0  # −0.0 becomes 0.0
     try:
@@ -90,9 +91,9 @@ def _reward(value: object) -> float:
         number = math.inf
     if not abs(number) <= _LARGEST_REWARD:  # false for NaN as well
         wanted = f"a finite number of size at most {_LARGEST_REWARD:g}, or True or False"
-        message = f"`reward` must be {wanted}; got {value!r}."
-        remedy = "Tell nothing until the outcome is known."
-        raise InvalidInputError(message, field="reward", value=value, remedy=remedy)
+        message = f"`{field}` must be {wanted}; got {value!r}."
+        remedy = "Tell nothing until the outcome is known." if field == "reward" else ""
+        raise InvalidInputError(message, field=field, value=value, remedy=remedy)
     return number + 0.0
 
 
@@ -152,6 +153,37 @@ def read_time(value: object, *, stored: bool) -> float:
             remedy = f"Did you give {unit}? Divide by {size:,.0f}."
     message = f"`clock` must tell the time in seconds since 1970; got {value!r}."
     raise ClockError(message, field="clock", value=value, remedy=remedy)
+
+
+def read_limits(
+    lease: float | str | None,
+    window: float | str | None,
+    otherwise: float | None,
+    bounds: tuple[float, float] | None,
+) -> Limits:
+    """The lease, or the window in seconds and the outcome where nothing is told within it."""
+    if window is None:
+        if otherwise is not None:
+            message = (
+                "`otherwise` is the outcome where nothing is told within the window; got none."
+            )
+            remedy = 'Give the window too, for example window="7d".'
+            raise InvalidInputError(message, field="window", value=None, remedy=remedy)
+        return Limits(read_lease(lease))
+    if otherwise is None:
+        message = "An experiment with a window needs the outcome where nothing is told within it."
+        remedy = "Give it, for example otherwise=0."
+        raise InvalidInputError(message, field="otherwise", value=None, remedy=remedy)
+    if lease is not None:
+        message = "An experiment has a lease or a window, not both."
+        remedy = "Leave the lease out: at the end of its window every outcome is known."
+        raise InvalidInputError(message, field="lease", value=lease, remedy=remedy)
+    reward = _reward(otherwise, "otherwise")
+    if bounds is not None and not bounds[0] <= reward <= bounds[1]:
+        message = f"`otherwise` must lie between {bounds[0]:g} and {bounds[1]:g}; got {reward:g}."
+        remedy = "It is an outcome like any other, within the bounds of the policy."
+        raise InvalidInputError(message, field="otherwise", value=otherwise, remedy=remedy)
+    return Limits(None, duration(window, "window"), reward)
 
 
 def read_lease(lease: float | str | None) -> float | None:

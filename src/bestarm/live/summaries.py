@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bestarm.geometry import Array
 from bestarm.live.events import digest
-from bestarm.live.store.contract import Head, Ids, Reading, Request, Rows, answers_of
+from bestarm.live.store.contract import Head, Ids, Reading, Report, Request, Rows, answers_of
 from bestarm.records import BlockPlan, Plan, Rounds, Summary
 
 _NOTHING = np.empty(0, dtype=np.int64), np.empty(0), np.empty(0, dtype=bool)
@@ -202,13 +202,19 @@ def joined_ids(parts: Iterable[Ids]) -> Ids:
 
 
 def request_data(head: Head) -> dict[str, Any]:
-    """What the log says of all that requests brought along so far."""
-    return {"requests": head.requests_hash, "covariates": head.covariates_hash}
+    """What the log says of requests, of what they brought along, and of reports so far."""
+    data = {"requests": head.requests_hash, "covariates": head.covariates_hash}
+    return data if head.window is None else data | {"reports": head.reports_hash}
 
 
 def chain_request(before: str, request: Request) -> str:
     """The hash of a request and of all before it."""
     return digest([before, *vars(request).values()])
+
+
+def chain_report(before: str, report: Report) -> str:
+    """The hash of a report and of all before it."""
+    return digest([before, *vars(report).values()])
 
 
 def chain_covariates(before: str, known: tuple[int, str]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
@@ -27,11 +27,13 @@ from bestarm.live.store.contract import (
     Ids,
     PlanRecord,
     Reading,
+    Report,
     Rows,
     SummaryRecord,
     Writing,
     answers_of,
 )
+from bestarm.live.store.head import Limits
 from bestarm.live.store.records import damaged
 from bestarm.live.summaries import late_data, ranges
 from bestarm.live.values import Receipt
@@ -43,30 +45,32 @@ _DAY = 86_400.0
 _YEAR = 365 * _DAY
 
 
-def begin(at: float, *, lease: float | None, **data: object) -> tuple[Head, Event]:
+def begin(at: float, limits: Limits, **data: object) -> tuple[Head, Event]:
     """The counters of a new experiment, and the first event of its log.
 
     The event holds the seed, and its hash may be read by those who must not know the seed: with a
     salt that they cannot read either, trying all seeds does not reveal it.
     """
-    head = Head(lease=lease, last_time=at)
+    known = limits._asdict()
+    head = Head(**known, last_time=at)
     maker = {"version": version("bestarm"), "salt": secrets.token_hex(16)}
-    return head, next_event(head, "created", at, lease=lease, **maker, **data)
+    return head, next_event(head, "created", at, **known, **maker, **data)
 
 
 def stamp(head: Head, now: float, *, leaps: bool) -> float:
     """Note the time of a transaction, and by how much the clock was set back since the last.
 
-    Unless it may leap, all outstanding outcomes are not given up because it is wrong by years.
+    Unless it may leap, all outstanding outcomes are not settled because it is wrong by years.
 
     Raises:
-        ClockError: the last transaction was more than a year and a lease ago.
+        ClockError: the last transaction was more than a year and a lease or a window ago.
     """
-    ahead = now - head.last_time
-    if not (leaps or head.lease is None or head.over or ahead <= _YEAR + head.lease):
+    ahead, limit = now - head.last_time, head.time_limit
+    if not (leaps or limit is None or head.over or ahead <= _YEAR + limit):
+        lost = "be lost" if head.window is None else "have come to the end of their window"
         raise ClockError(
             f"The clock is {ahead / _DAY:.0f} days ahead of the last recorded time: by it, all "
-            "outstanding outcomes would be lost.",
+            f"outstanding outcomes would {lost}.",
             field="clock",
             value=now,
             remedy="Set the clock. If it is right, pause and resume the experiment, and continue.",
@@ -78,21 +82,28 @@ def stamp(head: Head, now: float, *, leaps: bool) -> float:
 
 
 def overdue(head: Head, now: float) -> bool:
-    """Whether an outcome may be overdue."""
-    return not head.over and head.lease is not None and head.oldest + head.lease <= now
+    """Whether the lease or the window of an outstanding assignment may have ended."""
+    limit = head.time_limit
+    return not head.over and limit is not None and head.oldest + limit <= now
 
 
 def expire(tx: Writing, now: float) -> None:
-    """Give up the outcomes that are overdue."""
+    """Settle the assignments whose lease or window has ended."""
     head = tx.head
     if not overdue(head, now):
         return
     find_settled(tx)
     head.oldest = _oldest(tx)
-    if overdue(head, now):
-        assert head.lease is not None
-        ids = tx.outstanding(head.settled_end, head.assigned, asked_by=now - head.lease)
+    if not overdue(head, now):
+        return
+    assert head.time_limit is not None
+    ids = tx.outstanding(head.settled_end, head.assigned, asked_by=now - head.time_limit)
+    if head.window is None:
         lose(tx, ids, reason="expired", at=now)
+    elif ids.size:
+        _end_windows(tx, ids.tolist(), now)
+        find_settled(tx)
+        head.oldest = _oldest(tx)
 
 
 def _oldest(tx: Writing) -> float:
@@ -169,10 +180,14 @@ def change_lease(tx: Writing, lease: float | None, at: float) -> None:
     """Set how long outcomes may take.
 
     Raises:
-        InvalidInputError: the experiment is over.
+        InvalidInputError: the experiment is over, or its outcomes have a window.
     """
     head = tx.head
     _check_not_over(head, "given another lease")
+    if head.window is not None:
+        message = "The outcomes of this experiment have a window, and none takes longer."
+        remedy = "A window is settled at creation: what comes early depends on its length."
+        raise InvalidInputError(message, field="lease", value=lease, remedy=remedy)
     if lease != head.lease:
         log(tx, "changed", at, lease=lease, before=head.lease)
         head.lease = lease
@@ -186,7 +201,7 @@ Outcomes = tuple[Sequence[int], Sequence[float]]  # ids, each once, and a reward
 def record_outcomes(
     tx: Writing, outcomes: Outcomes, *, bounds: tuple[float, float] | None, now: float
 ) -> Receipt:
-    """Record outcomes: all of them or, on an error, none.
+    """Record outcomes, or reports of those that have a window: all or, on an error, none.
 
     Raises:
         InvalidInputError: a reward is outside the bounds. That is counted, once per assignment.
@@ -198,6 +213,8 @@ def record_outcomes(
     expire(tx, now)
     _check_bounds(tx, ids, rewards, bounds, now)
     check_assigned(ids, head)
+    if head.window is not None:
+        return _record_reports(tx, ids, rewards, now)
     known, lost = tx.endings(ids)
     new: dict[int, float] = {}
     for number, reward in zip(ids, rewards, strict=True):
@@ -209,12 +226,25 @@ def record_outcomes(
     lost &= new.keys()
     late = set(new) if head.over else lost
     receipt = Receipt(len(new), len(ids) - len(new), len(late))
-    if not new:
-        return receipt
-    tx.add_outcomes(list(new), list(new.values()), at=now, late=[each in late for each in new])
+    if new:
+        _add_outcomes(tx, new, now, late=late, lost=lost)
     if late:
         numbers = np.array(sorted(late))
         log(tx, "late", now, **late_data(numbers, np.array([new[each] for each in sorted(late)])))
+    return receipt
+
+
+def _add_outcomes(
+    tx: Writing,
+    new: dict[int, float],
+    now: float,
+    *,
+    late: Set[int] = frozenset(),
+    lost: Set[int] = frozenset(),
+) -> None:
+    """Add outcomes, of which some are late and some of these lost, and count them."""
+    head = tx.head
+    tx.add_outcomes(list(new), list(new.values()), at=now, late=[each in late for each in new])
     held_up = head.held_up
     head.phase_outcomes += head.settle([number for number in new if number not in lost])
     head.outcomes += len(new) - len(late)
@@ -224,7 +254,43 @@ def record_outcomes(
     # While it is held up, `settled_end` is what it waits for.
     if head.held_up and (not held_up or head.settled_end in new):
         find_settled(tx)
-    return receipt
+
+
+def _record_reports(
+    tx: Writing, ids: Sequence[int], rewards: Sequence[float], now: float
+) -> Receipt:
+    """Record what is told of outcomes that have a window: the last report within it counts.
+
+    What is told later is kept, and is not used.
+    """
+    head, (settled, lost) = tx.head, tx.endings(ids)
+    reported = {report.assignment: report.reward for report in tx.reports_of(ids)}
+    known = settled | reported
+    new = {each: to for each, to in zip(ids, rewards, strict=True) if known.get(each) != to}
+    late = [each for each in new if head.over or each in settled or each in lost]
+    if new:
+        flags = np.isin(list(new), late).tolist()
+        tx.add_reports(list(new), list(new.values()), at=now, late=flags)
+        for number, row in enumerate(zip(new.items(), flags, strict=True), head.reports):
+            (assignment, reward), flag = row
+            report = Report(number, assignment, reward, now, flag)
+            head.reports_hash = summaries.chain_report(head.reports_hash, report)
+        head.reports += len(new)
+        head.late += len(late)
+        head.early += len(new.keys() - reported.keys() - set(late))
+    if late:
+        ids_late = ranges(np.array(late))
+        log(tx, "late", now, ids=ids_late, **summaries.request_data(head))
+    return Receipt(len(new), len(ids) - len(new), len(late), held=len(new) - len(late))
+
+
+def _end_windows(tx: Writing, ids: Sequence[int], now: float) -> None:
+    """Have outcomes enter whose window has ended, with what was told by then."""
+    head = tx.head
+    assert head.otherwise is not None
+    told = {report.assignment: report.reward for report in tx.reports_of(ids)}
+    head.early -= len(told)
+    _add_outcomes(tx, {each: told.get(each, head.otherwise) for each in ids}, now)
 
 
 def record_failures(tx: Writing, ids: Ids, *, reason: str, now: float) -> None:
@@ -232,11 +298,13 @@ def record_failures(tx: Writing, ids: Ids, *, reason: str, now: float) -> None:
 
     Raises:
         UnknownAssignmentError: there is no assignment of an id.
-        ConflictingOutcomeError: an outcome is on record.
+        ConflictingOutcomeError: an outcome is on record, or a report.
     """
     check_assigned(ids.tolist(), tx.head)
     expire(tx, now)
     known, lost = tx.endings(ids.tolist())
+    if tx.head.window is not None:
+        known |= {report.assignment: report.reward for report in tx.reports_of(ids.tolist())}
     ids = np.array([each for each in ids.tolist() if each not in lost], dtype=np.int64)
     for number in ids.tolist():
         if number in known:

@@ -114,18 +114,22 @@ class Receipt:
     Attributes:
         recorded: how many were recorded, late ones included.
         repeated: how many were on record already, with the same reward.
-        late: how many of the recorded came after their assignment was lost, or after the end of
-            the experiment. They are kept and flagged, and no decision depends on them.
+        late: how many of the recorded came after their assignment was lost, after the end of its
+            window or of the experiment. They are kept and flagged, and no decision depends on them.
+        held: how many of the recorded count once their window ends, and may be corrected before.
     """
 
     recorded: int
     repeated: int
     late: int
+    held: int = 0
 
     def __str__(self) -> str:
         text = f"{plural(self.recorded, 'outcome')} recorded"
         if self.repeated:
             text += f", {self.repeated} known before"
+        if self.held:
+            text += f"; {self.held} to be counted at the end of the window"
         if self.late:
             verb = "is" if self.late == 1 else "are"
             text += f"; {self.late} came too late to be used and {verb} flagged"
@@ -147,8 +151,9 @@ class Status:
         state: `"running"`, `"paused"`, `"stopped"` (by its owner) or `"finished"` (by the policy).
         lost: assignments of all phases whose outcome was given up.
         late: outcomes that came too late to be used.
+        early: outstanding assignments whose outcome was told, and counts when its window ends.
         needs_lease: whether an outcome that is never told would hold up the decision for ever: the
-            policy knows no worst reward to assume for it, and there is no lease.
+            policy knows no worst reward to assume for it, and there is no lease or window.
         waits_for: the assignment whose outcome holds up the decision now, or None.
         waits_since: when it was asked for.
         variance_left: the variance of outcomes less their forecasts, as a share of that of outcomes
@@ -165,6 +170,7 @@ class Status:
     state: str = "running"
     lost: int = 0
     late: int = 0
+    early: int = 0
     needs_lease: bool = False
     waits_for: int | None = field(default=None, compare=False)
     waits_since: float | None = field(default=None, compare=False)
@@ -184,7 +190,8 @@ class Status:
             state=head.state,
             lost=head.losses,
             late=head.late,
-            needs_lease=head.waits and head.lease is None and not head.over,
+            early=head.early,
+            needs_lease=head.waits and head.time_limit is None and not head.over,
             waits_for=waits_for,
             waits_since=since,
             variance_left=head.variance_left,
@@ -204,10 +211,11 @@ class Status:
             return f"{self.state} with {made} in {plural(self.phase, 'phase')}{lost}"
         paused = "paused in " if self.state == "paused" else ""
         waits = held_up(self.waits_for, self.waits_since)
+        early = f" ({self.early} told before the end of their window)" if self.early else ""
         return (
             f"{paused}phase {self.phase}: {self.answered} of {self.given + self.remaining} "
-            f"answered, {self.outstanding} outstanding, {self.remaining} to assign; {made} in all"
-            f"{lost}{f'; {waits}' if waits else ''}"
+            f"answered, {self.outstanding} outstanding{early}, {self.remaining} to assign; "
+            f"{made} in all{lost}{f'; {waits}' if waits else ''}"
         )
 
 
@@ -276,6 +284,18 @@ def in_rounds(assignments: int, rounds: int) -> str:
     """
     made = plural(assignments, "assignment")
     return made if assignments == rounds else f"{made} in {plural(rounds, 'round')}"
+
+
+def in_time(seconds: float) -> str:
+    """A length of time in words.
+
+    >>> in_time(90), in_time(7200), in_time(604_800)
+    ('90 seconds', '2 hours', '7 days')
+    """
+    for unit, size in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
+        if seconds >= 2 * size:
+            return f"{round(seconds / size, 1):g} {unit}"
+    return f"{seconds:.3g} seconds"
 
 
 def savings(variance_left: float | None) -> str:

@@ -42,6 +42,7 @@ from bestarm.testing.store_samples import (
     picture,
     read_answers,
     read_rows,
+    report_some,
     require,
     rewards_of,
     tell_some,
@@ -274,6 +275,26 @@ def _refusals_count_once(case: Case) -> None:
             expect(added, 0, f"known refusals are counted as new{how}:")
 
 
+def _reports_are_found_by_assignment(case: Case) -> None:
+    """However far apart the assignments are, and however often each was reported."""
+    ledger, size = case.books(), 5000
+    with ledger.writing() as tx:
+        give_some(tx, [0] * size)
+        report_some(tx, [size - 1, 7, 0], [1.0, 2.0, 3.0])
+        report_some(tx, range(0, size, 2), [0.5] * (size // 2))
+        report_some(tx, [7, 8], [4.0, 5.0])
+    for how, books in case.readings(ledger):
+        found = [(each.assignment, each.reward) for each in books.reports_of([size - 1, 7, 8])]
+        wanted = {7: [2.0, 4.0], 8: [0.5, 5.0], size - 1: [1.0]}
+        for number, rewards in wanted.items():
+            there = [reward for each, reward in found if each == number]
+            expect(there, rewards, f"the reports of assignment {number}{how} read")
+        expect(len(found), 5, f"the number of reports of three assignments{how} is")
+        expect(list(books.reports_of([])), [], f"the reports of no assignment{how} read")
+        last = [each.number for each in books.reports(size // 2 + 3)]
+        expect(last, [size // 2 + 3, size // 2 + 4], f"the last reports{how} have the numbers")
+
+
 def _ranges_end_where_they_should(case: Case) -> None:
     """A range begins with its first id and ends before its last."""
     ledger, size = case.books(), 12
@@ -329,6 +350,7 @@ def _long_ranges_count_each_row_once(case: Case) -> None:
 _LAWS = (
     _the_time_is_in_seconds_and_goes_forward,
     _what_is_written_is_there,
+    _reports_are_found_by_assignment,
     _ranges_end_where_they_should,
     _an_exception_leaves_nothing,
     _outcomes_are_only_added,

@@ -18,6 +18,7 @@ from bestarm.live.store.contract import (
     Ledger,
     PlanRecord,
     Reading,
+    Report,
     Request,
     SummaryRecord,
     Writing,
@@ -142,6 +143,19 @@ def tell_some(
     tx.add_outcomes(ids, rewards, at=at, late=flags)
 
 
+def report_some(
+    tx: Writing,
+    ids: Sequence[int],
+    rewards: Sequence[float],
+    *,
+    late: bool = False,
+    at: float = 2.0,
+) -> None:
+    """Report outcomes that have a window."""
+    tx.add_reports(ids, rewards, at=at, late=[late] * len(ids))
+    tx.head.reports += len(ids)
+
+
 def rewards_of(books: Reading, ids: Ids) -> dict[int, float]:
     """The rewards of those of these assignments that have an outcome, late ones included."""
     rows = books.rows_of(ids)
@@ -185,6 +199,7 @@ STEPS: dict[str, Callable[[Writing], Any]] = {
         tx, [1, 1, 0], request="more", forecasts=[1.0, 2.0, 3.0], covariates=["{}"] * 3
     ),
     "telling": lambda tx: tell_some(tx, [3, 4], [4.0, 5.0], late=[True, False], at=50.0),
+    "reporting": lambda tx: report_some(tx, [7, 1], [0.5, 2.0], late=True, at=55.0),
     "losing": lambda tx: lose_some(tx, [7, 6], reason="gone too", at=60.0),
     "summing up": sum_up,
     "planning": lambda tx: open_phase(tx, Plan.fixed([2, 0, 1], phase=2)),
@@ -207,6 +222,8 @@ def write_some(tx: Writing) -> Picture:
     tell_some(tx, [3, 0], [0.5, -0.5], at=3.0)
     lose_some(tx, [2], reason="no answer", at=4.0)
     tell_some(tx, [2], [7.0], late=[True], at=5.0)
+    report_some(tx, [3, 1], [0.25, 1 / 3], at=4.5)
+    report_some(tx, [3], [0.5], late=True, at=5.5)
     record = sum_up(tx)
     tx.add_deferrals(ids_of([0, 1, 2]))
     tx.settle_deferrals(ids_of([2]), summary=0)
@@ -238,6 +255,12 @@ def write_some(tx: Writing) -> Picture:
             (0, nan, 6.0, nan, nan, -2.0),
             (1, nan, 6.0, nan, nan, 0.5),
         ],
+        "reports": [
+            Report(0, 3, 0.25, 4.5, False),
+            Report(1, 1, 1 / 3, 4.5, False),
+            Report(2, 3, 0.5, 5.5, True),
+        ],
+        "last reports": {1: 1 / 3, 3: 0.5},
         "asked": requests,
         "plans": [PlanRecord(plans[0], 0, 0), PlanRecord(plans[1], 4, 4)],
         "summaries": [record],
@@ -259,11 +282,14 @@ def picture(books: Reading) -> Picture:
     """All that can be read, as plain values."""
     given, plans = books.head.assigned, list(books.plans())
     found = {name: books.request(name) for name in _NAMES}
+    reported = books.reports_of(range(given))
     parts = {
         "head": books.head,
         "rows": read_rows(books, 0, given),
         "covariates": books.covariates(0, given),
         "answers": read_answers(books, 0, given),
+        "reports": list(books.reports()),
+        "last reports": {each.assignment: each.reward for each in reported},
         "asked": list(books.requests()),
         "plans": plans,
         "summaries": list(books.summaries()),

@@ -212,8 +212,8 @@ TAMPERED += [
     ),
 ]
 TAMPERED += [
-    ("UPDATE bestarm_experiments SET state = 'stopped'", "running with the lease", EVERY),
-    ("UPDATE bestarm_experiments SET lease = lease + 1", "with the lease", EVERY),
+    ("UPDATE bestarm_experiments SET state = 'stopped'", "By the log the state is running", EVERY),
+    ("UPDATE bestarm_experiments SET lease = lease + 1", "By the log the lease is", EVERY),
 ]
 
 

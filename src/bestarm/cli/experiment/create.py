@@ -45,6 +45,8 @@ def create(
     option: list[str] | None = None,
     seed: int | None = None,
     lease: str | None = None,
+    window: str | None = None,
+    otherwise: float | None = None,
     description: str | None = None,
     forecaster: str | None = None,
     store: StoreUrl = DEFAULT_STORE,
@@ -62,6 +64,9 @@ def create(
         seed: Fixes the draws; a random one, which is printed, if left out.
         lease (TIME): How long an outcome may take (90s, 30m, 12h, 2d) before it is lost; for ever
             if left out.
+        window (TIME): How long after it is asked for an outcome counts (30m, 7d), with what was
+            told last by then; when it is told if left out.
+        otherwise (OUTCOME): The outcome where nothing was told within the window, like 0.
         description (TEXT): What it is about, in words.
         forecaster (NAME): default to subtract a forecast from every outcome, made before the option
             is drawn; own if every ask brings its own forecasts; none if left out.
@@ -77,6 +82,8 @@ def create(
         "options": _read_options(option or []) or None,
         "seed": seed,
         "lease": lease,
+        "window": window,
+        "otherwise": otherwise,
         "description": description,
         "forecaster": forecaster,
     }

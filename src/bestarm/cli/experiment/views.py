@@ -53,6 +53,8 @@ def status_data(experiment: Experiment) -> dict[str, Any]:
         "description": experiment.description,
         **asdict(experiment.status()),
         "lease": experiment.lease,
+        "window": experiment.window,
+        "otherwise": experiment.otherwise,
         "seed": experiment.seed,
         "delta": problem.delta,
         "arms": list(problem.source_labels),

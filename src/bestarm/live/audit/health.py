@@ -13,7 +13,7 @@ from bestarm.live.audit.evidence import Bounds, LevelTest, LinearTest, RatioTest
 from bestarm.live.draws import first_members
 from bestarm.live.store.contract import ROW, Head, Ids, PlanRecord, Reading, Rows
 from bestarm.live.store.records import check_arms, check_size, damaged
-from bestarm.live.values import Check, plural, savings
+from bestarm.live.values import Check, in_time, plural, savings
 from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
 from bestarm.records import Counts, Plan, Rounds, Summary
@@ -187,7 +187,8 @@ class _Tail:
         delays = delays[~np.isnan(delays)]
         self.usual = float(np.quantile(delays, 0.95)) if len(delays) >= _FEW else None
         usual = np.inf if self.usual is None else self.usual
-        self.patience = max(_LEAST_PATIENCE, _SLOW * usual) if head.lease is None else head.lease
+        limit = head.time_limit
+        self.patience = max(_LEAST_PATIENCE, _SLOW * usual) if limit is None else limit
         deferred = books.rows_of(books.deferrals(waiting=True)[0])
         self.rows = rows = np.concatenate([deferred, window[window["id"] >= head.summary_end]])
         outstanding = np.isnan(rows["reward"]) & np.isnan(rows["lost"])
@@ -315,17 +316,18 @@ def _missing(arms: _ArmCounts, labels: Sequence[str], lost_yet: int) -> Check:
 
 def _overdue(head: Head, tail: _Tail) -> Check:
     overdue = tail.ages[tail.ages >= tail.patience]
-    usual = "" if tail.usual is None else f"; 95 % came within {_time(tail.usual)}"
+    usual = "" if tail.usual is None else f"; 95 % came within {in_time(tail.usual)}"
     if not len(overdue) or head.over:
         count = plural(len(tail.ages), "outcome")
         return Check("overdue", "ok", f"{count} outstanding, none overdue{usual}.")
     action = "Decisions wait for the first of them: tell them, `fail` them, or set a lease."
-    if head.lease is not None:
-        action = "Check whether the workers run: the next `ask` or `tell` gives them up."
+    if head.time_limit is not None:
+        settles = "gives them up" if head.window is None else "counts them"
+        action = f"Check whether the workers run: the next `ask` or `tell` {settles}."
     elif head.provisional:
         action = "Each costs evidence, as it may be the worst: tell or `fail` it, or set a lease."
     count, longest = plural(len(overdue), "outcome"), float(overdue.max())
-    finding = f"{count} overdue, the oldest after {_time(longest)}{usual}."
+    finding = f"{count} overdue, the oldest after {in_time(longest)}{usual}."
     return Check("overdue", "alarm" if longest > 10 * tail.patience else "warning", finding, action)
 
 
@@ -335,6 +337,8 @@ def _late(head: Head) -> Check:
     if head.over or head.late <= max(2, 0.05 * every):
         return Check("late", "ok", finding)
     action = "Outcomes take longer than the lease allows: lengthen it."
+    if head.window is not None:
+        action = "They are told after their window: is it long enough for the question asked?"
     return Check("late", "warning", finding, action)
 
 
@@ -377,13 +381,14 @@ def _scale(head: Head, bounds: Bounds, scales: Scales, labels: Sequence[str]) ->
 
 def _clock(head: Head) -> Check:
     back = head.clock_setback
-    least, most = (1.0, 3600.0) if head.lease is None else (0.1 * head.lease, 0.5 * head.lease)
+    limit = head.time_limit
+    least, most = (1.0, 3600.0) if limit is None else (0.1 * limit, 0.5 * limit)
     if not back:
         return Check("clock", "ok", "The clock was never set back.")
-    finding = f"The clock was set back by {_time(back)}."
+    finding = f"The clock was set back by {in_time(back)}."
     if back <= min(1.0, least):
         return Check("clock", "ok", finding)
-    action = "Set the clocks of all machines by one server: leases end by them."
+    action = "Set the clocks of all machines by one server: leases and windows end by them."
     return Check("clock", "alarm" if back > most else "warning", finding, action)
 
 
@@ -401,10 +406,3 @@ def _forecasts(head: Head) -> Iterator[Check]:
             "or do without a forecaster in the next experiment."
         )
         yield Check("forecasts", "warning" if harm else "ok", finding, action if harm else "")
-
-
-def _time(seconds: float) -> str:
-    for unit, size in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.3g} seconds"

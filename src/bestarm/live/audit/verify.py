@@ -17,11 +17,13 @@ from bestarm.live import summaries
 from bestarm.live.draws import PlanDraws
 from bestarm.live.events import as_data, chained, plan_data, summary_data
 from bestarm.live.store.contract import Event, Ids, PlanRecord, Reading, Rows, SummaryRecord
+from bestarm.live.store.head import Limits
 from bestarm.live.store.records import answers_of
 from bestarm.live.values import plural
 from bestarm.records import Plan, Summary
 
 SHOWN = 20  # findings of one kind that are written out: there may be millions
+_ROUNDING = 1e-3  # seconds
 _PIECE = 50_000  # assignments whose covariates are read at a time
 _STATES = {"paused": "paused", "resumed": "running", "stopped": "stopped", "finished": "finished"}
 
@@ -80,8 +82,9 @@ def audit(
     if log.end is not None:
         with findings.reading():
             redraw.check_rest(log.end, log.failed)
-    if not log.broken and log.late != redraw.late:
-        late = plural(redraw.late, "outcome")
+    flagged = redraw.late + sum(each.late for each in findings.readable(books.reports()))
+    if not log.broken and log.late != flagged:
+        late = plural(flagged, "outcome")
         findings.add("late", f"{late} flagged as late, but {log.late} in the log.")
     counted = log.events, log.plans, log.summaries, redraw.assigned, redraw.outcomes
     return Audit(findings.sentences(), *counted)
@@ -142,13 +145,15 @@ class _Log:
         known = accumulate(
             findings.readable(_covariates(books)), summaries.chain_covariates, initial=""
         )
+        reports = accumulate(findings.readable(books.reports()), summaries.chain_report, initial="")
         self._links = {
             "requests": _Links("requests", requests, findings),
             "covariates": _Links("covariates", known, findings),
+            "reports": _Links("reports", reports, findings),
         }
         self._last_hash = ""
         self._state = "running"
-        self._lease: float | None = None
+        self._limits: dict[str, float | None] = {}
         self._end = 0  # of the last summary
         self._provisional = False
         self.broken = False  # whether the chain ends before the log does
@@ -203,16 +208,20 @@ class _Log:
         if (self.events, self._last_hash) != (head.events, head.last_hash):
             what = "The hash of the last event is not the one kept with the counters"
             findings.add("event", f"{what}: the log was written again, or cut short.")
-        for name, expected in summaries.request_data(head).items():
-            self._links[name].end(expected)
-        if (self._state, self._lease) != (head.state, head.lease):
-            log = f"The log says {self._state} with the lease {self._lease}"
-            findings.add("state", f"{log}, the counters say {head.state} with {head.lease}.")
+        for name, links in self._links.items():
+            links.end(getattr(head, f"{name}_hash"))
+        said = {"state": self._state, **self._limits}
+        for name, value in said.items():
+            if getattr(head, name) != value:
+                counted = f"the counters say {getattr(head, name)}"
+                findings.add("state", f"By the log the {name} is {value}; {counted}.")
 
     def _note(self, event: Event) -> None:
         """What an event says that is neither about a plan nor about a summary."""
-        if event.kind in {"created", "changed"}:
-            self._lease = event.data.get("lease")
+        if event.kind == "created":
+            self._limits = {name: event.data.get(name) for name in Limits._fields}
+        elif event.kind == "changed":
+            self._limits["lease"] = event.data.get("lease")
         if event.kind in {"stopped", "finished"}:
             self.end = event.data
         elif event.kind == "created":
@@ -221,6 +230,8 @@ class _Log:
                 if event.data.get(name) != value:
                     other = f"Event {event.number} is about another experiment"
                     self._findings.add("created", f"{other}: {what} differs.")
+        elif event.kind == "late" and "reports" in event.data:  # their hash is compared
+            self.late += len(summaries.ids_in(event.data["ids"]))
         elif event.kind in {"late", "failed"}:
             self._check_after(event)
 
@@ -354,6 +365,19 @@ class _Redraw:
         self._findings.add_each(rows, wrong, "late", what)
         if not self._books.head.over:
             self._check_in_time(rows)
+        if self._books.head.window is not None:
+            self._check_windows(rows, self._books.head.window)
+
+    def _check_windows(self, rows: Rows, window: float) -> None:
+        """Compare outcomes with what was reported within their window."""
+        reports = [each for each in self._books.reports_of(rows["id"].tolist()) if not each.late]
+        told = {report.assignment: report.reward for report in reports}
+        rows = rows[~np.isnan(rows["reward"])]
+        expected = [told.get(each, self._books.head.otherwise) for each in rows["id"].tolist()]
+        wrong, what = rows["reward"] != np.array(expected, dtype=float), "what was told in time"
+        self._findings.add_each(rows, wrong, "window", f"has another outcome than {what}")
+        wrong = rows["told"] - rows["asked"] < window - _ROUNDING
+        self._findings.add_each(rows, wrong, "window", "entered before the end of its window")
 
     def _check_in_time(self, rows: Rows) -> None:
         flagged = rows["late"] & np.isnan(rows["lost"])

@@ -45,6 +45,7 @@ from bestarm.live.store.records import (
     Event,
     Ids,
     PlanRecord,
+    Report,
     Request,
     Rows,
     SummaryRecord,
@@ -61,6 +62,7 @@ __all__ = [
     "Ledger",
     "PlanRecord",
     "Reading",
+    "Report",
     "Request",
     "Rows",
     "SummaryRecord",
@@ -106,6 +108,14 @@ class Reading(ABC):
     @abstractmethod
     def requests(self) -> Iterator[Request]:
         """All named requests, in the order made."""
+
+    @abstractmethod
+    def reports(self, start: int = 0) -> Iterator[Report]:
+        """The reports from a number on, in order of number."""
+
+    @abstractmethod
+    def reports_of(self, ids: Sequence[int]) -> Iterator[Report]:
+        """The reports of these assignments; those of one assignment in order of number."""
 
     @abstractmethod
     def rows(self, first: int, end: int) -> Iterator[Rows]:
@@ -186,9 +196,9 @@ class Reading(ABC):
 
     def rows_of(self, ids: Ids) -> Rows:
         """These assignments as ROW, in order of id, as far as there are any."""
-        found, ordered = [], np.sort(ids)
-        for run in np.split(ordered, np.flatnonzero(np.diff(ordered) > _FAR) + 1):
-            first, end = (int(run[0]), int(run[-1]) + 1) if run.size else (0, 0)
+        found = []
+        for run in close_together(ids):
+            first, end = int(run[0]), int(run[-1]) + 1
             pieces, dense = self.rows(first, end), end - first == len(run)
             found += [rows if dense else rows[np.isin(rows["id"], run)] for rows in pieces]
         return found[0] if len(found) == 1 else np.concatenate([np.empty(0, dtype=ROW), *found])
@@ -199,6 +209,13 @@ class Reading(ABC):
         told = rows[~np.isnan(rows["reward"])]
         rewards = dict(zip(told["id"].tolist(), told["reward"].tolist(), strict=True))
         return rewards, set(rows["id"][~np.isnan(rows["lost"])].tolist())
+
+
+def close_together(ids: Ids) -> Iterator[Ids]:
+    """These ids in order, in parts that are each worth reading as one range."""
+    ordered = np.sort(ids)
+    parts = np.split(ordered, np.flatnonzero(np.diff(ordered) > _FAR) + 1)
+    return (part for part in parts if part.size)
 
 
 class Writing(Reading):
@@ -242,6 +259,16 @@ class Writing(Reading):
 
         Raises:
             StoreError: one of these assignments has an outcome.
+        """
+
+    @abstractmethod
+    def add_reports(
+        self, ids: Sequence[int], rewards: Sequence[float], *, at: float, late: Sequence[bool]
+    ) -> None:
+        """Add reports, with numbers from the head's `reports` on.
+
+        Raises:
+            StoreError: a report of one of these numbers is on record.
         """
 
     @abstractmethod

@@ -5,8 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 _NEARLY_ALL = 16  # arrived outcomes for each that is outstanding
+
+
+class Limits(NamedTuple):
+    """How long an outcome may take; `Head` says what each means."""
+
+    lease: float | None = None
+    window: float | None = None
+    otherwise: float | None = None
 
 
 @dataclass
@@ -18,8 +27,12 @@ class Head:
     Attributes:
         state: `"running"`, `"paused"`, `"stopped"` or `"finished"`.
         lease: the number of seconds an outcome may take, or None for no limit.
+        window: the number of seconds after which an outcome enters, or None if it does when told.
+        otherwise: the outcome where nothing is told within the window.
         assigned: the number of assignments, and the id of the next.
-        outcomes: outcomes told in time.
+        outcomes: outcomes told in time; where there is a window, those whose window has ended.
+        reports: reports of outcomes that have a window.
+        early: outstanding assignments with a report.
         losses: assignments whose outcome was given up.
         late: outcomes told too late.
         refusals: assignments for which a reward outside the bounds was refused.
@@ -48,6 +61,7 @@ class Head:
         last_hash: the hash of the last event.
         requests_hash: the hash of all named requests.
         covariates_hash: the hash of all covariates.
+        reports_hash: the hash of all reports.
         last_time: the latest time of a writing transaction.
         clock_setback: the largest number of seconds by which a later transaction's clock was
             behind that.
@@ -58,8 +72,12 @@ class Head:
 
     state: str = "running"
     lease: float | None = None
+    window: float | None = None
+    otherwise: float | None = None
     assigned: int = 0
     outcomes: int = 0
+    reports: int = 0
+    early: int = 0
     losses: int = 0
     late: int = 0
     refusals: int = 0
@@ -87,6 +105,7 @@ class Head:
     last_hash: str = ""
     requests_hash: str = ""
     covariates_hash: str = ""
+    reports_hash: str = ""
     last_time: float = -math.inf
     clock_setback: float = 0.0
     spread: float = 0.0
@@ -106,8 +125,13 @@ class Head:
     @property
     def revision(self) -> str:
         """A text that changes whenever anything is recorded."""
-        counts = (self.assigned, self.outcomes, self.losses, self.late, self.refusals, self.events)
-        return "-".join(map(str, counts))
+        told = (self.outcomes, self.reports, self.losses, self.late, self.refusals)
+        return "-".join(map(str, (self.assigned, *told, self.events)))
+
+    @property
+    def time_limit(self) -> float | None:
+        """Seconds after which an assignment is settled, whatever is told: its window or lease."""
+        return self.lease if self.window is None else self.window
 
     @property
     def variance_left(self) -> float | None:

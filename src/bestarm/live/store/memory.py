@@ -20,6 +20,7 @@ from bestarm.live.store.contract import (
     Head,
     Ids,
     PlanRecord,
+    Report,
     Request,
     Rows,
     SummaryRecord,
@@ -46,6 +47,8 @@ class MemoryLedger(Writing):
         self._covariates: dict[int, str] = {}
         self._losses: dict[int, list[int]] = {}  # ids by phase
         self._requests: dict[str, Request] = {}
+        self._reports: list[Report] = []
+        self._reports_of: dict[int, list[Report]] = {}
         self._summaries: list[SummaryRecord] = []
         self._plans: list[PlanRecord] = []
         self._events: list[Event] = []
@@ -91,6 +94,13 @@ class MemoryLedger(Writing):
 
     def requests(self) -> Iterator[Request]:
         yield from self._requests.values()
+
+    def reports(self, start: int = 0) -> Iterator[Report]:
+        yield from self._reports[start:]
+
+    def reports_of(self, ids: Sequence[int]) -> Iterator[Report]:
+        for number in ids:
+            yield from self._reports_of.get(number, ())
 
     def rows(self, first: int, end: int) -> Iterator[Rows]:
         yield self._rows[first : min(end, self._used)][list(ROW.names or ())].astype(ROW)
@@ -169,6 +179,15 @@ class MemoryLedger(Writing):
         if not np.isnan(self._rows["reward"][places]).all():
             raise damaged("An outcome that should be new is on record.")
         self._set(places, reward=rewards, told=at, late=late)
+
+    def add_reports(
+        self, ids: Sequence[int], rewards: Sequence[float], *, at: float, late: Sequence[bool]
+    ) -> None:
+        for number, each in enumerate(zip(ids, rewards, late, strict=True), len(self._reports)):
+            report = Report(number, each[0], each[1], at, each[2])
+            for known in (self._reports, self._reports_of.setdefault(report.assignment, [])):
+                known.append(report)
+                self._undo.append(known.pop)
 
     def add_losses(self, ids: Sequence[int], *, reason: str, at: float) -> None:  # noqa: ARG002
         """Add losses, in this order. Nobody asks for the reasons of an experiment in memory."""

@@ -88,6 +88,17 @@ class Request:
     phase: int  # their phase
 
 
+@dataclass(frozen=True)
+class Report:
+    """What was told of an assignment whose outcome has a window."""
+
+    number: int  # 0, 1, 2, … in the order told
+    assignment: int
+    reward: float
+    told: float
+    late: bool  # whether the assignment was settled before, or the experiment over
+
+
 def answers_of(rows: Rows) -> Rows:
     """The answers among rows."""
     answers = rows[list(ANSWER.names or ())].astype(ANSWER)

@@ -7,7 +7,7 @@ from typing import Any
 
 from bestarm.live.events import recommendation_data
 from bestarm.live.store.contract import Event, Head
-from bestarm.live.values import held_up, in_rounds, plural
+from bestarm.live.values import held_up, in_rounds, in_time, plural
 from bestarm.live.watch.follower import Log
 from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
@@ -168,6 +168,9 @@ def describe(event: Event, problem: Problem, *, open_plans: bool) -> str:
     phase = f"Phase {data.get('phase')}"
     text = f"{kind.capitalize()}."
     match kind:
+        case "created" if data.get("window") is not None:
+            after = f"{in_time(data['window'])} after their assignment"
+            text = f"Created. Outcomes count {after}, as {data['otherwise']:g} where none is told."
         case "planned":
             more = " or more" if open_plans else ""
             text = f"{phase} planned: {plural(data['pulls'], 'assignment')}{more}."
@@ -186,7 +189,7 @@ def describe(event: Event, problem: Problem, *, open_plans: bool) -> str:
             text = named if data["final"] else led
         case "changed":
             lease = data["lease"]
-            time = "any time" if lease is None else plural(round(lease), "second")
+            time = "any time" if lease is None else in_time(lease)
             text = f"Outcomes may now take {time}."
         case "late" | "failed":
             outcomes = plural(sum(end - first for first, end in data["ids"]), "outcome")

@@ -49,14 +49,14 @@ _KINDS = [{"type": kind} for kind in ("number", "string", "boolean", "null")]
 Covariate = Annotated[Any, AfterValidator(_covariate), WithJsonSchema({"anyOf": _KINDS})]
 
 
-def _lease(value: object) -> object:
+def _duration(value: object) -> object:
     if isinstance(value, (int, float, str)) and not isinstance(value, bool):
         return value  # whether it is a time is said further down
     raise ValueError("a number of seconds, or a time like 90s, 30m, 12h or 2d")
 
 
 _TIMES = [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "maxLength": 50}]
-Lease = Annotated[Any, AfterValidator(_lease), WithJsonSchema({"anyOf": _TIMES})]
+Duration = Annotated[Any, AfterValidator(_duration), WithJsonSchema({"anyOf": _TIMES})]
 
 
 def one_of(names: Sequence[str]) -> AfterValidator:
@@ -106,6 +106,9 @@ class CreateBody(
         seed: of the draws; a random one if left out.
         lease: how long an outcome may take, in seconds or like 90s, 30m, 12h, 2d; any time if left
             out.
+        window: how long after it is asked for an outcome counts, with what was told last by then;
+            when it is told if left out.
+        otherwise: the outcome where nothing was told within the window.
         description: what it is about, in words.
         forecaster: `default` to subtract a forecast from every outcome, made before the option is
             drawn; `own` if every ask brings its forecasts; none if left out.
@@ -123,7 +126,9 @@ class CreateBody(
     bounds: Bounds | None = None
     options: dict[str, Any] = Field(default_factory=dict)
     seed: Natural | None = None
-    lease: Lease | None = None
+    lease: Duration | None = None
+    window: Duration | None = None
+    otherwise: Number | None = None
     description: Annotated[str, Field(max_length=10_000)] = ""
     forecaster: Literal["default", "own"] | None = None
 
@@ -171,7 +176,7 @@ class FailBody(Body, json_schema_extra=example(ids=[1], reason="left the page"))
 class LeaseBody(Body, json_schema_extra=example(lease="1d")):
     """How long outcomes may take."""
 
-    lease: Lease | None = Field(
+    lease: Duration | None = Field(
         description="Seconds, or a time like 90s, 30m, 12h, 2d; null for any time."
     )
 

@@ -36,13 +36,16 @@ _STATUS = {
     "state": "running",
     "lost": 0,
     "late": 0,
+    "early": 0,
     "needs_lease": False,
     "waits_for": None,
     "waits_since": None,
     "variance_left": None,
 }
 StatusOut = Annotated[Status, Field(examples=[_STATUS])]
-ReceiptOut = Annotated[Receipt, Field(examples=[{"recorded": 2, "repeated": 0, "late": 0}])]
+ReceiptOut = Annotated[
+    Receipt, Field(examples=[{"recorded": 2, "repeated": 0, "late": 0, "held": 0}])
+]
 
 
 class ListOut(

@@ -68,6 +68,10 @@
     if (seed !== null) made.seed = seed;
     const lease = number(form.elements.lease);
     if (lease !== null) made.lease = lease * 3600;
+    const window = form.elements.window.value.trim();
+    const otherwise = number(form.elements.otherwise);
+    if (window) made.window = window;
+    if (window || otherwise !== null) made.otherwise = otherwise ?? 0;
     if (form.elements.forecaster.checked) made.forecaster = "default";
     made.options = further(form.elements.options.value.trim());
     const control = form.elements.control.value.trim();

@@ -11,23 +11,25 @@ from bestarm.live.store.sql import schema as s
 from bestarm.live.store.sql.database import Store
 
 _OVER = "state IN ('stopped', 'finished')"
+_LIMIT = 'COALESCE("window", lease)'
 _EACH: sa.Select[tuple[str, bool, bool, int]] = sa.select(
     sa.text(
-        f"name, {_OVER}, lease IS NOT NULL AND oldest + lease <= :now AND NOT {_OVER}, "
+        f"name, {_OVER}, "
+        f"{_LIMIT} IS NOT NULL AND oldest + {_LIMIT} <= :now AND NOT {_OVER}, "
         # Counters that only grow, and one of them whenever anything is recorded.
-        "assigned + outcomes + losses + late + refusals + events "
+        "assigned + outcomes + reports + losses + late + refusals + events "
         f"FROM {s.experiments} ORDER BY id DESC"
     )
 )
 
 
 class ChangedExperiment(NamedTuple):
-    """An experiment that has changed, or has a lease that may have run out.
+    """An experiment that has changed, or has a lease or a window that may have ended.
 
     Attributes:
         name: its name.
         over: whether nothing more will be assigned.
-        overdue: whether a lease may have run out.
+        overdue: whether a lease or a window may have ended.
     """
 
     name: str

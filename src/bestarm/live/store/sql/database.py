@@ -33,7 +33,7 @@ from bestarm.live.store.sql.session import TIMEOUT, PostgresSession, Session, Sq
 
 E = TypeVar("E", bound=StoreError)
 
-VERSION = "2"  # of the tables
+VERSION = "3"  # of the tables
 
 SERVER_TIME: sa.ColumnElement[float] = sa.literal_column(
     "CAST(extract(epoch FROM clock_timestamp()) AS double precision)"

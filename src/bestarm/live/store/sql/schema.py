@@ -117,6 +117,7 @@ assignments = _table(
     covariates=sa.Text(),
 )
 outcomes = _table("outcomes", reward=_REAL, told=_REAL, late=sa.SmallInteger())
+reports = _table("reports", assignment=_WHOLE, reward=_REAL, told=_REAL, late=sa.SmallInteger())
 losses = _table("losses", phase=_WHOLE, place=_WHOLE, reason=sa.Text(), at=_REAL)
 refusals = _table("refusals", reward=_REAL, at=_REAL)
 deferrals = _table("deferrals", summary=_WHOLE)  # the number of the one that covers it, or −1
@@ -135,6 +136,7 @@ summaries = _table(
 )
 events = _table("events", rowid=True, at=_REAL, kind=sa.String(40), data=sa.Text(), hash=_HASH)
 
+sa.Index("bestarm_reports_of", reports.c.experiment, reports.c.assignment, reports.c.number)
 sa.Index(
     "bestarm_losses_in_order", losses.c.experiment, losses.c.phase, losses.c.place, unique=True
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import time
@@ -23,10 +24,12 @@ from bestarm.live.store.contract import (
     Ids,
     PlanRecord,
     Reading,
+    Report,
     Request,
     Rows,
     SummaryRecord,
     Writing,
+    close_together,
 )
 from bestarm.live.store.records import UNREADABLE, damaged
 from bestarm.live.store.sql import schema as s
@@ -82,6 +85,8 @@ _EVENTS = _in_order(s.events)
 _REQUESTS = _in_order(s.requests, key="first")
 _REQUEST = _REQUESTS.where(s.requests.c.name == sa.bindparam("name"))
 
+_REPORTS = _in_order(s.reports)
+
 _end: sa.BindParameter[int] = sa.bindparam("end")
 _assigned = s.assignments.c
 
@@ -115,6 +120,8 @@ _REWARDS, _LOST = (
         (s.losses, (s.losses.c.number,)),
     )
 )
+_REPORTS_OF = _in_order(s.reports, key="assignment").where(s.reports.c.assignment < _end)
+_REPORTS_OF = _REPORTS_OF.order_by(s.reports.c.number)
 _COVARIATES = _in_order(s.assignments, _assigned.number, _assigned.covariates).where(
     _assigned.number < _end, _assigned.covariates.is_not(None)
 )
@@ -219,6 +226,16 @@ class SqlReading(Reading):
 
     def requests(self) -> Iterator[Request]:
         return self._records(_REQUESTS, Request, 0, key=2)
+
+    def reports(self, start: int = 0) -> Iterator[Report]:
+        return self._records(_REPORTS, _read_report, start)
+
+    def reports_of(self, ids: Sequence[int]) -> Iterator[Report]:
+        wanted = set(ids)
+        for run in close_together(np.asarray(ids, dtype=np.int64)):
+            near = {"start": int(run[0]), "end": int(run[-1]) + 1}
+            found = itertools.starmap(_read_report, self._select(_REPORTS_OF, **near, size=_ALL))
+            yield from (report for report in found if report.assignment in wanted)
 
     def rows(self, first: int, end: int) -> Iterator[Rows]:
         while first < end:
@@ -331,6 +348,15 @@ class SqlWriting(SqlReading, Writing):
         rows = {"experiment": [self._number] * len(ids), "number": ids, "reward": rewards}
         self.session.add(s.outcomes, rows | {"told": [at] * len(ids), "late": list(map(int, late))})
 
+    def add_reports(
+        self, ids: Sequence[int], rewards: Sequence[float], *, at: float, late: Sequence[bool]
+    ) -> None:
+        numbers = self.head.reports + np.arange(len(ids))
+        flags = list(map(int, late))
+        self._add(
+            s.reports, numbers, assignment=list(ids), reward=list(rewards), told=at, late=flags
+        )
+
     def add_losses(self, ids: Sequence[int], *, reason: str, at: float) -> None:
         every = np.asarray(ids, dtype=np.int64)
         rows = self.rows_of(every)
@@ -419,6 +445,10 @@ def _summary(data: dict[str, Any]) -> Summary:
     if "kinds" in data:
         return Rounds.read(as_blocks(data.pop("blocks"), data["arms"]), **data)
     return Summary(**data)
+
+
+def _read_report(number: int, assignment: int, reward: float, told: float, late: int) -> Report:
+    return Report(number, assignment, reward, told, bool(late))
 
 
 def _read_event(number: int, at: float, kind: str, text: str, hashed: str) -> Event:

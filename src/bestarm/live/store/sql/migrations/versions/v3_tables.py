@@ -6,7 +6,7 @@ from alembic import op
 
 from bestarm.live.store.sql.schema import metadata
 
-revision = "2"
+revision = "3"
 down_revision = None
 
 
