@@ -73,7 +73,8 @@ def create_app(
     app.state.streams = StatusStreams(app.state.experiments, limits)
     app.state.upkeep = Upkeep(app.state.experiments)
     app.state.planner = plan.Planner(limits.planning)
-    for router in (routes.asking, routes.viewing, routes.telling, routes.managing, plan.router):
+    app.router.routes += routes.asking.routes  # found at once: an included router is searched twice
+    for router in (routes.viewing, routes.telling, routes.managing, plan.router):
         app.include_router(router)
     add_pages(app)
     app.add_middleware(_CompressedPages)

@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import AfterValidator, TypeAdapter, ValidationError
 from starlette.concurrency import run_in_threadpool
+from starlette.types import Receive, Scope, Send
 
 from bestarm.errors import UnknownExperimentError
 from bestarm.live.inputs import normal_form
@@ -65,25 +66,25 @@ class PlainRoute(StrictRoute):
     writes. So only a token that was not valid before is looked up before the body is read.
     """
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """How a request is answered."""
-        role = role_needed(self)
-        endpoint: Callable[[str, Any, Request], Coroutine[Any, Any, Response]] = self.endpoint
-        body: TypeAdapter[Any] = TypeAdapter(get_type_hints(self.endpoint)["body"])
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        role, self.app = role_needed(self), self._answer
         assert role is not None
+        self._role = role
+        self._body: TypeAdapter[Any] = TypeAdapter(get_type_hints(self.endpoint)["body"])
 
-        async def checked(request: Request) -> Response:
-            if not request.scope.get(RECENT):
-                await check_role(request, role)
-            name = _validate(_name, request.path_params["name"], "path", "name")
-            sent = await _StrictRequest(request.scope, request.receive).json()
-            try:
-                return await endpoint(name, _validate(body, sent, "body"), request)
-            except UnknownExperimentError:
-                await check_role(request, role)  # who may not look learns nothing
-                raise
-
-        return checked
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = _StrictRequest(scope, receive)
+        if not scope.get(RECENT):
+            await check_role(request, self._role)
+        name = _validate(_name, request.path_params["name"], "path", "name")
+        body = _validate(self._body, await request.json(), "body")
+        try:
+            response: Response = await self.endpoint(name, body, request)
+        except UnknownExperimentError:
+            await check_role(request, self._role)  # who may not look learns nothing
+            raise
+        await response(scope, receive, send)
 
 
 def api_router(role: Role, *codes: int, route_class: type[APIRoute] = StrictRoute) -> APIRouter:

@@ -10,6 +10,7 @@ import math
 import re
 import time
 from collections import OrderedDict
+from functools import lru_cache
 from itertools import chain
 from urllib.parse import quote
 
@@ -161,12 +162,15 @@ class Guard:
     def _host_fits(self, host: str) -> bool:
         found = _HOST.fullmatch(host.lower())
         name = "" if found is None else found[1]
-        if self._any_host or name in self._hosts:
-            return True
-        try:
-            return ipaddress.IPv4Address(name).is_loopback
-        except ValueError:
-            return False
+        return self._any_host or name in self._hosts or _is_loopback(name)
+
+
+@lru_cache(100)
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.IPv4Address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _check_head(scope: Scope, headers: dict[bytes, bytes]) -> None:
