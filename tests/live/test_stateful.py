@@ -275,7 +275,9 @@ class Machine(RuleBasedStateMachine):
             lambda drawn: (drawn[0], reward_of(drawn[0]) + drawn[1])
         )
         several = data.draw(
-            st.lists(st.lists(pair, max_size=4, unique_by=lambda each: each[0]), max_size=4)
+            st.lists(
+                st.lists(pair, max_size=4, unique_by=lambda each: each[0]), min_size=1, max_size=4
+            )
         )
         calls = [_Tell(read_outcomes(outcomes), None) for outcomes in several]
         found = self.do(who, "_commit_tells", calls)
