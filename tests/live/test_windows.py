@@ -104,9 +104,12 @@ def test_the_last_report_within_the_window_counts(make: Make, clock: Clock) -> N
     assert outcomes(experiment) == {0: 0.25, 1: 0.5, 2: 1.0, 3: 0.0}
     assert experiment.status().late == 1
     assert list(ids) == [0, 1, 2, 3]
-    with experiment.read() as snapshot:
-        told = [(each.assignment, each.reward, each.late) for each in snapshot.reports()]
-    assert told == [(0, 1.0, 0), (1, 0.5, 0), (0, 0.25, 0), (2, 1.0, 0), (0, 0.75, 1)]
+    told = experiment.reports()
+    assert told["id"].tolist() == [0, 1, 0, 2, 0]
+    assert told["reward"].tolist() == [1.0, 0.5, 0.25, 1.0, 0.75]
+    assert told["late"].tolist() == [False] * 4 + [True]
+    assert (told["told"] - told["told"][0]).dt.total_seconds().tolist() == [0, 0, 3, 3, 10]
+    assert experiment.outcomes()["told"].dtype == told["told"].dtype
     assert experiment.verify().sound
 
 

@@ -16,7 +16,7 @@ from bestarm.live import inputs, transitions
 from bestarm.live.audit.verify import Audit, audit
 from bestarm.live.draws import MOST, Assigner, Foresee, read_seed
 from bestarm.live.events import log, sha256
-from bestarm.live.export import Progress, assignments_frame, export, outcomes_frame
+from bestarm.live.export import Progress, assignments_frame, export, outcomes_frame, reports_frame
 from bestarm.live.forecasts import Covariates, Forecasts, kind_of, make_forecasts, read_known
 from bestarm.live.group_commit import GroupCommit
 from bestarm.live.replay import Player, Replayed, recommend, replay
@@ -543,6 +543,11 @@ class Experiment:
         """Every outcome told, by id; `tell_many` takes it as it is."""
         with self.read() as snapshot:
             return outcomes_frame(snapshot, self.problem)
+
+    def reports(self) -> pd.DataFrame:
+        """Everything told of outcomes that have a window, in the order told, late reports too."""
+        with self.read() as snapshot:
+            return reports_frame(snapshot)
 
     def export(
         self,

@@ -105,6 +105,25 @@ def outcomes_frame(books: Reading, problem: Problem) -> pd.DataFrame:
     return _frame(books, problem, wanted)
 
 
+def reports_frame(snapshot: Reading) -> pd.DataFrame:
+    """Every report of an outcome that has a window, in the order told."""
+    pandas = _pandas()
+    rows = [(each.assignment, each.reward, each.told, each.late) for each in snapshot.reports()]
+    frame: pd.DataFrame = pandas.DataFrame(rows, columns=["id", "reward", "told", "late"])
+    kinds = {"id": "int64", "reward": "float64", "told": "float64", "late": "bool"}
+    frame = frame.astype(kinds)
+    frame["told"] = pandas.Series(_times(frame["told"].to_numpy())).dt.tz_localize("UTC")
+    return frame
+
+
+def _pandas() -> Any:
+    try:
+        import pandas  # noqa: PLC0415
+    except ImportError as error:
+        raise MissingDependencyError.of("A table", str(error.name), extra="live") from None
+    return pandas
+
+
 def _frame(books: Reading, problem: Problem, wanted: Callable[[Rows], Columns]) -> pd.DataFrame:
     """A data frame of the wanted columns of all assignments."""
     try:
