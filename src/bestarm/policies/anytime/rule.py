@@ -334,9 +334,14 @@ class AnytimeBAI(Policy):
         return np.sort(self._contest.active) if drops else np.arange(self.problem.targets)
 
     def evidence(self) -> Array:
-        """The e-value of each target: the wealth gathered against it; 1/δ drops it.
+        """The evidence against each target; it is dropped at `exp(traits.evidence_needed)`.
 
-        With `top` above 1 or a `tolerance`: the least wealth of the pairs that decide on it.
+        The wealth gathered against it: an e-value, whose mean is at most 1 for a target that is the
+        best. While outcomes are outstanding, it is the largest of the last prefixes of the pulls.
+
+        With `top` above 1 or a `tolerance`: the least, over the pairs that decide on the target, of
+        the largest wealth that the pair has had so far. That is **not** an e-value: compare it with
+        what is needed, but do not average or multiply it.
         """
         return np.exp(np.minimum(self._contest.log_evidence(), 700.0))
 
