@@ -12,7 +12,7 @@ from bestarm.ahead import Ahead
 from bestarm.checks import interval, not_negative, whole
 from bestarm.errors import ProtocolError
 from bestarm.geometry import Array
-from bestarm.policies.anytime.assumptions import Assumptions, check_options
+from bestarm.policies.anytime.assumptions import Assumptions, Question, check_options
 from bestarm.policies.anytime.bets import StakeGrid
 from bestarm.policies.anytime.block_drawing import InBlocks
 from bestarm.policies.anytime.block_options import check_blocks
@@ -115,7 +115,12 @@ class AnytimeBAI(Policy):
             max_pulls=max_pulls,
         )
         self._assumptions = Assumptions.make(
-            problem, self._bounds, mean_bound, blocks=self._block > 1, items=self._items
+            problem,
+            self._bounds,
+            mean_bound,
+            question=Question(self._top, self._tolerance, control is not None),
+            blocks=self._block > 1,
+            items=self._items,
         )
         self._scale = self._assumptions.scale
         # Of a finite population, no item may be left out.
