@@ -173,6 +173,7 @@ def test_at_the_end_sets_and_tolerances_are_about_all_options(options: dict[str,
     problem, table, done, out = Problem(np.eye(4), delta=0.1), late_bloomer(), 0, False
     policy = AnytimeBAI(problem, bounds=(0, 1), block=4, items=120, **options)
     while (plan := policy.plan()) is not None:
+        assert isinstance(plan, BlockPlan)
         out |= 0 not in policy.recommend().active
         told = table[done : done + plan.rounds]
         policy.update(Rounds.of(plan, [0] * plan.rounds, told))
