@@ -1,6 +1,6 @@
 """Blocks: people and ratings on Jester, and errors on rounds that are built to mislead.
 
-    python -m benchmarks.blocks [--runs 1000] [--seed 0] [--only jester errors items broken]
+    python -m benchmarks.blocks [--runs 1000] [--seed 0] [--only jester errors items broken exact]
         [--sizes 1 2 4 8]
 
 Errors are counted over ten times as many runs of every kind. A run errs if it drops one of the
@@ -35,7 +35,7 @@ from bestarm.environments import Ratings
 from bestarm.geometry import Array
 from bestarm.policies.anytime import bets, block_drawing
 from bestarm.policies.anytime.block_bets import BlockFrame, BlockOutcome
-from bestarm.records import Rounds
+from bestarm.records import BlockPlan, Rounds
 from bestarm.simulation.results import wilson
 
 SCALE = (-10.0, 10.0)  # of the Jester ratings
@@ -167,6 +167,33 @@ def count_errors_of_twins(runs: int, seed: int) -> None:
             _count(title, kind, parts, runs // 10, seed)
 
 
+def count_exact_answers(runs: int, seed: int) -> None:
+    """How often answers at the end of all items are wrong: four fair coins on 60 items."""
+    for top in (1, 2):
+        ends = []
+        for each in range(seed, seed + runs):
+            table = (np.random.default_rng(each).random((60, 4)) < 0.5).astype(float)
+            problem = Problem(np.eye(4), delta=0.2)
+            policy = AnytimeBAI(
+                problem, bounds=(0, 1), block=4, items=60, expected_gap=0.2, top=top
+            )
+            done = 0
+            while (plan := policy.plan()) is not None:
+                assert isinstance(plan, BlockPlan)
+                told = table[done : done + plan.rounds, plan.blocks[0]]
+                policy.update(Rounds.of(plan, [0] * plan.rounds, told))
+                done += plan.rounds
+            said, means = policy.recommend(), table.mean(axis=0)
+            wrong = min(means[list(said.chosen)]) < np.sort(means)[-top] - 1e-9
+            ends.append((said.reason == "exact", len(policy._judged) < 4, bool(wrong)))
+        exact = [(out, wrong) for at_end, out, wrong in ends if at_end]
+        dropped, wrong_ones = sum(out for out, _ in exact), sum(wrong for _, wrong in exact)
+        print(
+            f"top {top}: {len(exact)} of {runs} exact, {dropped} with an option out before;", end=""
+        )
+        print(f" {wrong_ones} wrong, {sum(w for out, w in exact if not out)} with none out")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=1000)
@@ -175,6 +202,7 @@ def main() -> None:
         "errors": count_errors,
         "items": count_errors_on_items,
         "broken": count_errors_of_twins,
+        "exact": count_exact_answers,
     }
     parser.add_argument("--only", nargs="+", choices=["jester", *parts], default=["jester", *parts])
     parser.add_argument("--sizes", type=int, nargs="+", default=[1, 2, 4, 8])

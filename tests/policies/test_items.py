@@ -57,7 +57,10 @@ def test_what_cannot_be_shown_sooner_is_exact_at_the_end() -> None:
         assert (said.final, said.error_bound) == (True, 0.001)
         reasons.append(said.reason)
     assert set(reasons) == {"exact"}
-    assert "over all 40 items, each of which was judged" in said.statement
+    assert said.statement == (
+        "'0' is the best of 3 options over all 40 items. No option was ruled out before all of "
+        "them were judged, so this is exact."
+    )
 
 
 def test_ties_at_the_end_go_to_the_first() -> None:
@@ -154,6 +157,41 @@ def test_sets_and_tolerances_are_exact_too() -> None:
     assert (said.chosen, said.reason) == (tuple(order[:2].tolist()), "exact")
     said = judged(table, rng.permutation(50), delta=1e-6, tolerance=0.01).recommend()
     assert said.final
+
+
+def late_bloomer() -> Array:
+    """In the order given, the first option is the worst until half of the items are judged."""
+    table = np.full((120, 4), 0.5)
+    table[:, 1:] += np.tile(0.1 * (np.eye(3) - 1 / 3), (40, 1))  # these tie over all items
+    table[:60, 0], table[60:, 0] = 0.2, 0.81
+    return table
+
+
+@pytest.mark.parametrize("options", [{"top": 2}, {"tolerance": 0.001}])
+def test_at_the_end_sets_and_tolerances_are_about_all_options(options: dict[str, Any]) -> None:
+    """Every option is judged on every item here, so one that seemed to be out may come back."""
+    problem, table, done, out = Problem(np.eye(4), delta=0.1), late_bloomer(), 0, False
+    policy = AnytimeBAI(problem, bounds=(0, 1), block=4, items=120, **options)
+    while (plan := policy.plan()) is not None:
+        assert isinstance(plan, BlockPlan)
+        out |= 0 not in policy.recommend().active
+        told = table[done : done + plan.rounds]
+        policy.update(Rounds.of(plan, [0] * plan.rounds, told))
+        done += plan.rounds
+    said = policy.recommend()
+    assert out
+    assert (said.target, said.reason) == (0, "exact")
+    assert said.statement.endswith("ruled out before all of them were judged, so this is exact.")
+
+
+def test_an_answer_among_the_options_left_says_so() -> None:
+    said = judged(late_bloomer(), np.arange(120), delta=0.1).recommend()
+    assert (said.target, said.reason, said.error_bound) == (1, "exact", 0.1)
+    assert said.statement == (
+        "'1', '2' and '3' tie as the best of 4 options over all 120 items. 1 option was ruled out "
+        "before all of them were judged. The probability that this rule ever says so wrongly, at "
+        "any of its looks, is at most 0.1."
+    )
 
 
 @pytest.mark.parametrize("missing", ["ignorable", "worst-case"])

@@ -82,7 +82,7 @@ def test_the_level_is_known_to_be_zero_wherever_the_bounds_lie(
 
 def test_the_assumption_is_said() -> None:
     still, moving = (
-        AnytimeBAI(Problem(np.eye(2), baseline=b), mean_bound=1.0).recommend().assumptions
+        AnytimeBAI(Problem([[1.0], [2.0]], baseline=b), mean_bound=1.0).recommend().assumptions
         for b in (0.0, 1.0)
     )
     assert any("there is no baseline" in sentence for sentence in still)

@@ -36,7 +36,7 @@ class Traits:
         mean_bound: the bound on |x·θ| that its claim rests on; None for the problem's scale.
         names: how many targets it names.
         margin: how much worse than the best of the others a named target may be, in reward units.
-        evidence_needed: the log of the e-value at which it drops a target; None if it gathers no
+        evidence_needed: the log of the evidence at which it drops a target; None if it gathers no
             evidence.
         max_pulls: the number of pulls at which it stops in any case, or None.
         budgeted: whether it stops when its pulls are spent, and not when it is sure.
@@ -69,7 +69,7 @@ class Look:
         estimate: estimated leader − target, one value per target.
         low: the lower end of an interval for it that holds at every moment at once.
         high: the upper end.
-        log_evidence: the log of the e-value against each target.
+        log_evidence: the log of the evidence against each target, as `evidence_needed` measures it.
     """
 
     leader: int

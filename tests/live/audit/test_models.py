@@ -10,6 +10,7 @@ import pytest
 from bestarm import AnytimeBAI, Experiment, Problem
 from bestarm.geometry import Array
 from bestarm.live.audit.evidence import LevelTest, LinearTest
+from bestarm.live.audit.health import _unchecked
 from bestarm.live.values import Check
 from bestarm.records import Plan, Summary
 
@@ -303,3 +304,48 @@ def test_health_asks_both(bounds: tuple[float, float] | None, pulls: int) -> Non
     assert [each["model"].level for each in (fit, crooked)] == ["ok", "alarm"]
     assert "names alone" in crooked["model"].action
     assert crooked["level"].finding == "A baseline is allowed for, so the level may move."
+
+
+MISFIT = Problem([[0.0], [1.0], [2.0]], source_labels=["low", "middle", "high"], delta=0.05)
+HUMP = np.array([0.3, 0.9, 0.5])
+
+
+def test_a_hump_is_found_once_the_middle_has_outcomes() -> None:
+    """With equal shares it took 140 outcomes, the median of 30 runs, and 220 at most."""
+    for seed in range(10):
+        test, rng = LinearTest(MISFIT, UNIT, 1.0), np.random.default_rng(seed)
+        for phase in range(1, 17):
+            plan, arms = Plan.randomised(np.ones(3) / 3, 20, phase=phase), rng.integers(3, size=20)
+            rewards = (rng.random(20) < HUMP[arms]).astype(float)
+            test.add(plan, Summary.from_pulls(arms, rewards, size=3))
+        assert test.chance < 1e-3
+        assert test.oddest[0] == 1
+
+
+def test_options_that_were_hardly_tried_are_said_to_rest_on_their_features() -> None:
+    """The rule tries the ends of the line and names one of them; the check cannot see the hump."""
+    rng = np.random.default_rng(0)
+    experiment = Experiment(AnytimeBAI(MISFIT, bounds=UNIT), seed=1)
+    while not experiment.finished:
+        for each in experiment.ask(50):
+            experiment.tell(each.id, float(rng.random() < HUMP[each.arm]))
+    assert experiment.recommendation().label == "high"
+    [found] = [check for check in experiment.health() if check.name == "model"]
+    assert found.level == "ok"
+    assert ". Option 'middle' has only " in found.finding
+    assert found.finding.endswith("what is claimed of it rests on its features alone.")
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "words"),
+    [
+        ([50, 1, 50], "Option 'b' has only 1 outcome, too few"),
+        ([50, 0, 39], "2 options have fewer than 40 outcomes each, too few"),
+        ([50, 40, 90], ""),
+        ([3, 0, 5], ""),
+    ],
+)
+def test_few_outcomes_in_words(outcomes: list[int], words: str) -> None:
+    found = _unchecked(np.array(outcomes, dtype=float), ["a", "b", "c"])
+    assert words in found
+    assert bool(found) is bool(words)

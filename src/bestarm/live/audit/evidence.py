@@ -283,6 +283,11 @@ class LinearTest(_PhaseTest):
         self._lead = self._variation = 0.0
 
     @property
+    def outcomes(self) -> Array:
+        """How many outcomes of each arm there are."""
+        return self._seen + self._counts
+
+    @property
     def oddest(self) -> tuple[int, float]:
         """The arm whose residuals are the clearest, and their mean."""
         seen = np.maximum(self._seen, 1.0)

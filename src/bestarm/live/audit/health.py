@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.errors import ProtocolError
+from bestarm.geometry import Array
 from bestarm.live.audit.evidence import Bounds, LevelTest, LinearTest, RatioTest, Scales
 from bestarm.live.draws import first_members
 from bestarm.live.store.contract import ROW, Head, Ids, PlanRecord, Reading, Rows
@@ -18,6 +19,7 @@ from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
 from bestarm.records import Counts, Plan, Rounds, Summary
 
+_FEW_OF_ONE = 40  # outcomes of an option by which a misfit of 0.5 on a scale of 0 to 1 is found
 _FEW = 20  # outcomes needed to know how long they take, or to speak of shares
 _TAIL = 200_000  # assignments that no summary covers, read one by one
 _WINDOW = 10_000  # settled assignments before them, for how long outcomes take
@@ -244,7 +246,7 @@ class _Models:
             return Check("model", "ok", several)
         finding = f"Nothing contradicts the features ({plural(test.pulls, 'outcome')} looked at)."
         if (level := _level(test.chance)) == "ok":
-            return Check("model", "ok", finding)
+            return Check("model", "ok", finding + _unchecked(test.outcomes, labels))
         arm, off = test.oddest
         return Check(
             "model",
@@ -267,6 +269,19 @@ class _Models:
         finding = f"{moves}; by chance this happens {_by_chance(test.chance)}."
         action = "The winner may be wrong. Begin again with a bound on the baseline above 0."
         return Check("level", level, finding, action)
+
+
+def _unchecked(outcomes: Array, labels: Sequence[str]) -> str:
+    """Which options have too few outcomes to tell whether the features fit them."""
+    few = np.flatnonzero(outcomes < _FEW_OF_ONE)
+    if not len(few) or outcomes.max() < _FEW_OF_ONE:
+        return ""
+    which, its, count = "it", "its", int(outcomes[few[0]])
+    told = f"Option {labels[few[0]]!r} has only {plural(count, 'outcome')}"
+    if len(few) > 1:
+        told = f"{len(few)} options have fewer than {_FEW_OF_ONE} outcomes each"
+        which, its = "them", "their"
+    return f" {told}, too few to check: what is claimed of {which} rests on {its} features alone."
 
 
 def _by_chance(chance: float) -> str:

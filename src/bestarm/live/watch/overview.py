@@ -94,7 +94,7 @@ class Timeline:
     kind: str  # "phases" where each phase estimates afresh, "looks" where evidence gathers, "none"
     lines: tuple[Line, ...] = ()  # estimated leader − option, with the leader of the time
     radius: Line | None = None  # for phases: the largest radius
-    # For looks: the log of the e-value against each option, in units of what drops it.
+    # For looks: the log of the evidence against each option, in units of what drops it.
     evidence: tuple[Line, ...] = ()
 
 

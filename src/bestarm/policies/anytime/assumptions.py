@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from bestarm.checks import choice, computable, not_negative
 from bestarm.errors import InvalidInputError, ProtocolError
+from bestarm.geometry import linear_span
 from bestarm.policies.anytime.bets import Scale
+from bestarm.policies.anytime.block_options import each_its_own
 from bestarm.problem import Problem
 from bestarm.records import BlockPlan, Plan, Summary
 
@@ -18,6 +21,20 @@ _BLOCKS = (
     "In a round each option pays its x·θ plus a baseline that all options of the round share, "
     "whatever it is. Which options a round has is drawn with the plan's probabilities."
 )
+_OWN = (
+    "What each option pays on average may move in any way, each on its own, as long as it is "
+    "settled before the draw. Options are drawn with the plan's probabilities."
+)
+_OWN_BLOCKS = (
+    "What each option pays on average may move in any way, each on its own. Apart from a baseline "
+    "that all options of a round share, it does not depend on which options the round has. These "
+    "are drawn with the plan's probabilities."
+)
+_CHANGES = (
+    "The same {options} at every moment. If that changes, the bound is for each option by itself, "
+    "and for this: {error}, on a weighted average over the rounds until then."
+)
+_AVERAGED = "Until there is a winner, the interval of a lead is about its weighted average."
 _ITEMS = (
     "There are {items} items, which come in a random order, each once. What an option pays on an "
     "item does not depend on that order."
@@ -61,6 +78,35 @@ def check_options_of(plan: Plan, *, provisional: bool, forecasts: bool, blocks: 
         )
 
 
+class Question(NamedTuple):
+    """What is asked about the targets.
+
+    Attributes:
+        top: how many are to be named.
+        tolerance: how much worse than the best a named one may be.
+        control: whether effects are measured against a control.
+    """
+
+    top: int = 1
+    tolerance: float = 0.0
+    control: bool = False
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What the answer is about where each option moves by itself."""
+        options, error = (
+            "option is the best",
+            "it is ruled out although those that led were not ahead",
+        )
+        if self.top > 1 or self.tolerance:
+            options = f"{self.top} options are the best" if self.top > 1 else options
+            error = "it is left out although one that is named was not ahead of it"
+            if self.tolerance:
+                error = f"one that is named was more than {self.tolerance:g} behind it"
+        changes = _CHANGES.format(options=options, error=error)
+        return (changes, _AVERAGED) if self.control else (changes,)
+
+
 @dataclass(frozen=True)
 class Assumptions:
     """Where rewards lie.
@@ -82,6 +128,7 @@ class Assumptions:
         bounds: tuple[float, float] | None,
         mean_bound: float | None,
         *,
+        question: Question,
         blocks: bool = False,
         items: int | None = None,
     ) -> Assumptions:
@@ -96,14 +143,34 @@ class Assumptions:
                 value=mean_bound,
                 remedy="Give `bounds` or `mean_bound`, not both.",
             )
+        own, closing = has_own_means(problem), tuple[str, ...]()
+        if items is not None:
+            world = _ITEMS.format(items=items)
+        elif own:
+            world, closing = _OWN_BLOCKS if blocks else _OWN, question.sentences
+        else:
+            world = _BLOCKS if blocks else _DRAWN if problem.drifts else _STILL
         if bounds is not None:
-            low, high = bounds
-            # Added to 0.0, −0.0 is 0.0: what is cached must not depend on which of them came first.
-            return _bounded((low + 0.0, high + 0.0), blocks, problem.drifts, items)
+            low, high = bounds[0] + 0.0, bounds[1] + 0.0  # −0.0 is printed as 0
+            # Without a baseline Σ p w need not be 0, and a center would not drop out of Lemma 1.
+            center = low / 2 + high / 2 if problem.drifts else 0.0
+            within = f"Every reward lies between {low:g} and {high:g}."
+            scale = Scale(low - center, high - center, center=center)
+            return cls(scale, (world, within, *closing), (low, high))
         means = problem.scale if mean_bound is None else not_negative(mean_bound, "mean_bound")
         size = means + (0.0 if blocks else problem.baseline)
         computable(size + problem.noise, "mean_bound")
-        return _unbounded(means + 0.0, problem.baseline + 0.0, problem.noise + 0.0, blocks)
+        noise = f"The noise has mean 0 and is sub-Gaussian with scale {problem.noise:g}."
+        within = f"x·θ of every option lies within ±{means:g}."
+        if own and blocks:
+            within = f"What the options of a round pay on average differs by at most {2 * means:g}."
+        elif own:
+            within = f"What each option pays on average lies within ±{size:g}."
+        elif size > means:
+            moving = f"The baseline lies within ±{problem.baseline:g}, and x·θ of every option"
+            within = f"{moving} within ±{means:g}."
+        scale = Scale(-size, size, problem.noise)
+        return cls(scale, (world, noise, within, *closing))
 
     def with_losses(self, missing: int) -> tuple[str, ...]:
         """The sentences, with one about this many outcomes that never came, if any."""
@@ -169,27 +236,13 @@ class Assumptions:
         )
 
 
-@lru_cache(maxsize=128)  # they are the same in all runs of a simulation
-def _bounded(
-    bounds: tuple[float, float], blocks: bool, drifts: bool, items: int | None
-) -> Assumptions:
-    low, high = bounds
-    # Without a baseline Σ p w need not be 0, and a center would not drop out of Lemma 1.
-    center = low / 2 + high / 2 if drifts else 0.0
-    scale = Scale(low - center, high - center, center=center)
-    world = _BLOCKS if blocks else _DRAWN if drifts else _STILL
-    if items is not None:
-        world = _ITEMS.format(items=items)
-    return Assumptions(scale, (world, f"Every reward lies between {low:g} and {high:g}."), bounds)
-
-
 @lru_cache(maxsize=128)
-def _unbounded(means: float, baseline: float, noise: float, blocks: bool) -> Assumptions:
-    size = means + (0.0 if blocks else baseline)
-    within = f"x·θ of every option lies within ±{means:g}."
-    random = f"The noise has mean 0 and is sub-Gaussian with scale {noise:g}."
-    sentences = _BLOCKS if blocks else _STILL, random, within
-    if baseline > 0 and not blocks:
-        moving = f"The baseline lies within ±{baseline:g}, and x·θ of every option within "
-        sentences = _DRAWN, random, f"{moving}±{means:g}."
-    return Assumptions(Scale(-size, size, noise), sentences)
+def has_own_means(problem: Problem) -> bool:
+    """Whether every target is an arm of its own, and features restrict no arm's mean.
+
+    Then Σ p w = 0 and Σ p w x = x_o − x_a have one solution, w = 1/p_o on o and −1/p_a on a; so
+    has the second alone, where there is no baseline (docs/moving.md).
+    """
+    if problem.drifts:
+        return each_its_own(problem)
+    return each_its_own(problem) and linear_span(problem.source).rank == problem.arms

@@ -76,7 +76,7 @@ class Contest(Protocol):
         ...
 
     def log_evidence(self) -> Array:
-        """The log of every target's e-value."""
+        """The log of the evidence against every target, which drops it at the level."""
         ...
 
 
@@ -219,7 +219,10 @@ class BestOf:
         lead(self._targets, slope, TIE, self._order)
 
     def log_evidence(self) -> Array:
-        """The log of each target's e-value against its being the best, when last it bet."""
+        """The log of each target's e-value against its being the best, when last it bet.
+
+        While outcomes are outstanding, the largest of the prefixes that are looked at.
+        """
         return self._value
 
 
@@ -389,7 +392,11 @@ class TopOf:
             del self._open[old], self._wealth[old], self._most[old], self._seen[old]
 
     def log_evidence(self) -> Array:
-        """For each target, the least log e-value among the pairs that must put it in or out."""
+        """For each target, the least of the pairs that must put it in or out, as a log.
+
+        Of each pair this is the largest log e-value so far, as a pair that has once reached the
+        level is decided. A running maximum is not an e-value.
+        """
         lacking = self._lacking
         evidence = np.empty(len(self._targets))
         evidence[self._order[self._top :]] = self._level - lacking.max(axis=0)

@@ -12,7 +12,7 @@ from bestarm.ahead import Ahead
 from bestarm.checks import interval, not_negative, whole
 from bestarm.errors import ProtocolError
 from bestarm.geometry import Array
-from bestarm.policies.anytime.assumptions import Assumptions, check_options
+from bestarm.policies.anytime.assumptions import Assumptions, Question, check_options
 from bestarm.policies.anytime.bets import StakeGrid
 from bestarm.policies.anytime.block_drawing import InBlocks
 from bestarm.policies.anytime.block_options import check_blocks
@@ -25,7 +25,7 @@ from bestarm.policies.anytime.statements import statement
 from bestarm.policies.policy import Look, Policy, Traits, check_adoptable, has_stopped, same_plan
 from bestarm.problem import Problem, as_problem
 from bestarm.recommendation import FINAL, Effect, Recommendation
-from bestarm.records import Plan, Summary
+from bestarm.records import Counts, Plan, Summary
 
 
 class AnytimeBAI(Policy):
@@ -63,8 +63,8 @@ class AnytimeBAI(Policy):
         block: the number of arms that a round pulls.
         items: the number of items there are, if rounds are drawn from a finite population without
             replacement. Every option left is judged on each item drawn, and its value is its mean
-            over all items; once all are judged, the answer is exact. An outcome that never comes is
-            then always entered at the bound that hurts most.
+            over all items; once all are judged, the best mean is named. An outcome that never comes
+            is then always entered at the bound that hurts most.
         control: the name of the target that effects are measured against. A tenth of δ is spent on
             them. With a `tolerance`, the rule then also stops once no target is shown to be better
             than the control by more than that.
@@ -115,7 +115,12 @@ class AnytimeBAI(Policy):
             max_pulls=max_pulls,
         )
         self._assumptions = Assumptions.make(
-            problem, self._bounds, mean_bound, blocks=self._block > 1, items=self._items
+            problem,
+            self._bounds,
+            mean_bound,
+            question=Question(self._top, self._tolerance, control is not None),
+            blocks=self._block > 1,
+            items=self._items,
         )
         self._scale = self._assumptions.scale
         # Of a finite population, no item may be left out.
@@ -320,14 +325,28 @@ class AnytimeBAI(Policy):
         known = self._way.population if isinstance(self._way, InBlocks) else None
         if known is None or known.seen < known.items:
             return
-        left = np.sort(self._contest.active)
+        left = self._judged
         self._exact, self._tied = known.best(left, top=self._top, tolerance=self._tolerance)
         self._stopped = "exhausted" if self._exact is None else "exact"
 
-    def evidence(self) -> Array:
-        """The e-value of each target: the wealth gathered against it; 1/δ drops it.
+    @property
+    def _judged(self) -> Counts:
+        """Of a finite population, the targets that every item drawn so far was judged for.
 
-        With `top` above 1 or a `tolerance`: the least wealth of the pairs that decide on it.
+        With a tolerance, or to name several, no target ever leaves the blocks.
+        """
+        drops = self._top == 1 and not self._tolerance
+        return np.sort(self._contest.active) if drops else np.arange(self.problem.targets)
+
+    def evidence(self) -> Array:
+        """The evidence against each target; it is dropped at `exp(traits.evidence_needed)`.
+
+        The wealth gathered against it: an e-value, whose mean is at most 1 for a target that is the
+        best. While outcomes are outstanding, it is the largest of the last prefixes of the pulls.
+
+        With `top` above 1 or a `tolerance`: the least, over the pairs that decide on the target, of
+        the largest wealth that the pair has had so far. That is **not** an e-value: compare it with
+        what is needed, but do not average or multiply it.
         """
         return np.exp(np.minimum(self._contest.log_evidence(), 700.0))
 
@@ -390,7 +409,8 @@ class AnytimeBAI(Policy):
             rounds=self._rounds if self._block > 1 else None,
             tied=self._tied,
         )
-        known = self._outcomes, self._tolerance, self._items
+        out = self.problem.targets - len(self._judged)
+        known = self._outcomes, self._tolerance, self._items, out
         return replace(said, statement=statement(said, self.problem, *known))
 
     def _effect(self, target: int, final: bool) -> Effect | None:

@@ -12,6 +12,7 @@ def statement(
     outcomes: int,
     tolerance: float,
     items: int | None,
+    out: int,
 ) -> str:
     """The conclusion so far.
 
@@ -21,6 +22,7 @@ def statement(
         outcomes: how many outcomes are in.
         tolerance: how much worse than the best a named target may be.
         items: the number of items there are, if they are finite.
+        out: the number of options that are ruled out.
     """
     if said.contradicted:
         return (
@@ -50,17 +52,27 @@ def statement(
     else:
         claim = f"{names} is the best of {targets} options"
     if said.reason == "exact":
-        claim += f" over all {items} items, each of which was judged"
+        claim += f" over all {items} items"
     effect = said.effect
     if effect is not None and effect.control != said.target:
         claim += (
             f", and its lead over {effect.label!r}, the control, lies between {effect.lower:.4g} "
             f"and {effect.upper:.4g}"
         )
+    if said.reason == "exact":
+        claim += f". {_ruled_out(out)} before all of them were judged"
+        if not out and effect is None:
+            return f"{claim}, so this is exact."
     return (
         f"{claim}. The probability that this rule ever says so wrongly, at any of its looks, is at "
         f"most {problem.delta:g}."
     )
+
+
+def _ruled_out(options: int) -> str:
+    if not options:
+        return "No option was ruled out"
+    return "1 option was ruled out" if options == 1 else f"{options} options were ruled out"
 
 
 def _tie(said: Recommendation, problem: Problem) -> str:
