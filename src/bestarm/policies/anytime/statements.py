@@ -31,14 +31,8 @@ def statement(
         )
     targets, count = problem.targets, len(said.chosen)
     names = ", ".join(repr(problem.target_labels[i]) for i in said.chosen)
-    if not outcomes:
-        return f"Not decided: no outcome of the {targets} options is in yet."
     if said.reason not in FINAL:
-        leads = "lead" if count > 1 else "leads"
-        return (
-            f"Not decided after {outcomes} outcomes: {names} {leads}, {len(said.active)} of "
-            f"{targets} options are left."
-        )
+        return f"Not decided{_undecided(said, names, outcomes, targets)}"
     if said.reason == "equivalent":
         claim = f"No option is better than {names}, the control, by more than {tolerance:g}"
     elif tolerance:
@@ -67,6 +61,16 @@ def statement(
         f"{claim}. The probability that this rule ever says so wrongly, at any of its looks, is at "
         f"most {problem.delta:g}."
     )
+
+
+def _undecided(said: Recommendation, names: str, outcomes: int, targets: int) -> str:
+    if not outcomes:
+        return f": no outcome of the {targets} options is in yet."
+    leads = f"{names} {'lead' if len(said.chosen) > 1 else 'leads'}"
+    if not said.leads:
+        leads = "too many others are outstanding to say which option leads"
+    left = f"{len(said.active)} of {targets} options are left"
+    return f" after {outcomes} outcomes: {leads}, {left}."
 
 
 def _ruled_out(options: int) -> str:
