@@ -192,7 +192,7 @@ class AnytimeBAI(Policy):
         self._before: OpenPlan | None = None  # the plan before: pulls under it may still come in
         self._outstanding: dict[int, OpenPlan] = {}  # plans with pulls that are pending
         self._contradicted = self._followed = self._measuring = False
-        self._binary = self._bounds == (0, 1) and not forecasts
+        self._binary = not forecasts and self._bounds == (0.0, 1.0)
         self._stopped: str | None = None
         self._exact: tuple[int, ...] | None = None  # the best of all items
         self._tied: tuple[int, ...] = ()
