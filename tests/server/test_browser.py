@@ -319,16 +319,16 @@ def test_it_fits_in_both_themes_and_on_a_phone(
                 assert page.evaluate(DARK) == (theme == "dark")
 
 
-def test_the_first_screen_says_what_matters(browser: Browser, served: Served, url: str) -> None:
+def test_the_first_screen_says_what_matters(browser: Browser, sqlite_url: str) -> None:
     """Verdict, lead, rates, counts and health of an A/B/n experiment, at 1280 by 800."""
     problem = Problem.named(["one page", "two steps", "express", "guest"])
     options = {"bounds": [0, 1], "control": "one page"}
     with Experiment.create(
-        url, "checkout", problem, options=options, description="Which page?", seed=0
+        sqlite_url, "checkout", problem, options=options, description="Which page?", seed=0
     ) as made:
         given = made.ask(400)
         made.tell_many([(each.id, float(each.id % 10 < 3 + each.arm)) for each in given])
-    with tab(browser) as page:
+    with in_thread(sqlite_url) as served, tab(browser) as page:
         page.set_viewport_size({"width": 1280, "height": 800})
         page.goto(f"{served.base}/experiments/checkout")
         for place in ("#verdict", "#lead", "#glance-health", ".facts", "#panel-leaderboard table"):
