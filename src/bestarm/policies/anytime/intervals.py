@@ -107,9 +107,7 @@ def lower_ends(
     return ends
 
 
-def inverted(
-    wealth: Array, exposure: Array, capped: Array, level: float, grid: StakeGrid
-) -> Array:
+def inverted(wealth: Array, exposure: Array, capped: Array, level: float, grid: StakeGrid) -> Array:
     """The largest v at which the wealth less v · exposure and max(v, 0) · capped has the level."""
     # One stake alone reaches the level at `low`; at `high` not even all together do.
     beyond = wealth + grid.log_shares - level

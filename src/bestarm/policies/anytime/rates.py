@@ -111,9 +111,7 @@ def _lower_ends(
         exposure += batch.summary.pulls * stakes
     if not exposure.any():
         return np.full(count, -np.inf)
-    return inverted(
-        np.maximum(wealth, _RUINED), exposure, np.zeros_like(exposure), level, grid
-    )
+    return inverted(np.maximum(wealth, _RUINED), exposure, np.zeros_like(exposure), level, grid)
 
 
 def _known(batch: BatchOutcome, targets: int) -> Array:
