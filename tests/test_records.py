@@ -196,21 +196,25 @@ UNDECIDED = {"final": False, "reason": "running", "active": (0, 1), "error_bound
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({}, "tea: identified as the best after 12,345 outcomes (error ≤ 0.05)"),
+        ({}, "tea: identified as the best after 12,345 assignments (error ≤ 0.05)"),
+        (
+            {"reason": "measuring"},
+            "tea: identified as the best after 12,345 assignments (error ≤ 0.05)",
+        ),
         (
             {"reason": "equivalent"},
-            "tea: equivalent to the best, within the tolerance, after 12,345 outcomes (error ≤ "
+            "tea: equivalent to the best, within the tolerance, after 12,345 assignments (error ≤ "
             "0.05)",
         ),
         (
             {"final": False, "reason": "running", "active": (0, 1), "error_bound": None},
-            "tea: leading, not identified (still running; 2 options remain) after 12,345 outcomes "
-            "(no proven error bound)",
+            "tea: leading, not identified (still running; 2 options remain) after 12,345 "
+            "assignments (no proven error bound)",
         ),
         (
             UNDECIDED | {"claims": 0.05, "pulls": 1},
-            "tea: leading, not identified (still running; 2 options remain) after 1 outcome (once "
-            "identified: error ≤ 0.05)",
+            "tea: leading, not identified (still running; 2 options remain) after 1 assignment "
+            "(once identified: error ≤ 0.05)",
         ),
         (
             UNDECIDED | {"claims": 0.05, "pulls": 0},
@@ -219,22 +223,22 @@ UNDECIDED = {"final": False, "reason": "running", "active": (0, 1), "error_bound
         ),
         (
             UNDECIDED | {"reason": "max_pulls"},
-            "tea: leading, not identified (stopped at its limit of outcomes; 2 options remain) "
-            "after 12,345 outcomes (no proven error bound)",
+            "tea: leading, not identified (stopped at its limit of assignments; 2 options remain) "
+            "after 12,345 assignments (no proven error bound)",
         ),
         (
             UNDECIDED | {"reason": "stopped", "claims": 0.05},
             "tea: leading, not identified (stopped by hand; 2 options remain) after 12,345 "
-            "outcomes (an answer before the end has no proven error bound)",
+            "assignments (an answer before the end has no proven error bound)",
         ),
         (
             UNDECIDED | {"reason": "out of luck"},
             "tea: leading, not identified (stopped: out of luck; 2 options remain) after 12,345 "
-            "outcomes (no proven error bound)",
+            "assignments (no proven error bound)",
         ),
         (
             {"claims": 0.05, "error_bound": None, "contradicted": True},
-            "tea: identified as the best after 12,345 outcomes (rewards contradict the "
+            "tea: identified as the best after 12,345 assignments (rewards contradict the "
             "assumptions: no error bound holds)",
         ),
     ],

@@ -26,6 +26,12 @@ def test_intervals_of_all_contrasts_miss_on_either_side(targets: int) -> None:
     assert sum(share for _ in permutations(range(targets), 2)) == pytest.approx(DELTA)
 
 
+@pytest.mark.parametrize("targets", [2, 3, 7])
+def test_rates_miss_on_either_side(targets: int) -> None:
+    share = bounds.rates_delta(DELTA, targets=targets)
+    assert sum(share for _ in product(range(targets), ["lower", "upper"])) == pytest.approx(DELTA)
+
+
 @pytest.mark.parametrize("arms", [2, 3, 8])
 def test_arm_means_err_once_per_arm(arms: int) -> None:
     """The best arm's mean may be too low, any other's too high: one event per arm."""

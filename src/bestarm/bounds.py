@@ -34,6 +34,7 @@ __all__ = [
     "phase_length",
     "rage_delta",
     "rage_phase_length",
+    "rates_delta",
     "sbe_delta",
     "sbe_phase_length",
     "set_delta",
@@ -174,6 +175,11 @@ def set_delta(delta: float, *, targets: int, top: int) -> float:
 def pairs_delta(delta: float, *, targets: int) -> float:
     """δ / (H(H − 1)): contrasts of all pairs of targets, each bounded from both sides."""
     return delta / (targets * (targets - 1))
+
+
+def rates_delta(delta: float, *, targets: int) -> float:
+    """δ / (2H): the average of every target, bounded from both sides."""
+    return delta / (2 * targets)
 
 
 class ControlShares(NamedTuple):

@@ -9,8 +9,8 @@ from bestarm.geometry import Array
 
 __all__ = ["FINAL", "Effect", "Phase", "Recommendation"]
 
-#: The reasons of a stop with a final answer.
-FINAL = ("identified", "equivalent", "exact")
+#: The reasons of a final answer. While it is "measuring", pulls go on all the same.
+FINAL = ("identified", "measuring", "equivalent", "exact")
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,11 +77,12 @@ class Recommendation:
         target: its index.
         label: its name.
         final: whether the policy finished its identification. A stop at a cap is not final.
-        reason: `"identified"`, `"equivalent"` (none is better than the control by more than the
-            tolerance), `"exact"` (all items of a finite population are judged), `"running"`, or
-            what stopped it short: `"max_pulls"`, `"max_phases"`, `"max_phase_pulls"`,
-            `"budget"`, `"exhausted"` (all items are judged, but too many outcomes lack), or
-            `"stopped"` by hand.
+        reason: `"identified"`, `"measuring"` (identified, and pulls go on until the effect is known
+            as precisely as was asked for), `"equivalent"` (none is better than the control by more
+            than the tolerance), `"exact"` (all items of a finite population are judged),
+            `"running"`, or what stopped it short: `"max_pulls"`, `"max_phases"`,
+            `"max_phase_pulls"`, `"budget"`, `"exhausted"` (all items are judged, but too many
+            outcomes lack), or `"stopped"` by hand.
         pulls: pulls used so far.
         error_bound: a proven bound on the probability that this answer is wrong: `claims`, once it
             is final and nothing contradicts the assumptions; else None.
@@ -137,10 +138,10 @@ class Recommendation:
         if self.tied:
             best = f"one of {len(self.tied)} that tie as the best"
         verdict = best if self.final else state
-        outcomes = "1 outcome" if self.pulls == 1 else f"{self.pulls:,} outcomes"
+        made = "1 assignment" if self.pulls == 1 else f"{self.pulls:,} assignments"
         if self.rounds is not None:
-            outcomes += " in 1 round" if self.rounds == 1 else f" in {self.rounds:,} rounds"
-        return f"{self.label}: {verdict} after {outcomes} ({self._proof})"
+            made += " in 1 round" if self.rounds == 1 else f" in {self.rounds:,} rounds"
+        return f"{self.label}: {verdict} after {made} ({self._proof})"
 
     @property
     def _proof(self) -> str:
@@ -158,9 +159,9 @@ class Recommendation:
 _CAUSES = {
     "running": "still running",
     "stopped": "stopped by hand",
-    "max_pulls": "stopped at its limit of outcomes",
+    "max_pulls": "stopped at its limit of assignments",
     "max_phases": "stopped at its limit of phases",
-    "max_phase_pulls": "stopped at its limit of outcomes per phase",
+    "max_phase_pulls": "stopped at its limit of assignments per phase",
     "budget": "its budget is spent",
     "exhausted": "all items are judged",
 }

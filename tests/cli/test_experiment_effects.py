@@ -48,10 +48,17 @@ def test_status_and_recommend_say_by_how_much() -> None:
     told, effect = data("status", "t"), data("recommend", "t")["effect"]
     assert (effect["label"], effect["control"]) == ("old", 0)
     assert 0 < effect["lower"] < 0.5 < effect["upper"]
-    lead = f"Its lead over the control ‘old’ is {effect['estimate']:.3g} ({effect['lower']:.3g} to"
+    lead = f"Its lead over the control ‘old’ is +{100 * effect['estimate']:.1f} points ("
     assert lead in told["verdict"]
     assert told["verdict"] in run("status", "t")
-    assert "its lead over 'old', the control, lies between" in run("recommend", "t")
+    words = run("recommend", "t")
+    assert f"its lead over 'old', the control, is +{100 * effect['estimate']:.1f} points" in words
+    rates = data("recommend", "t")["rates"]
+    assert [each["label"] for each in rates] == ["old", "new"]
+    assert rates[1]["estimate"] - rates[0]["estimate"] == pytest.approx(effect["estimate"])
+    assert f"- new: {100 * rates[1]['estimate']:.1f} % (" in words
+    assert "95 % for all intervals, at all times together" in words
+    assert f"- new: {100 * rates[1]['estimate']:.1f} % (" in run("status", "t")
 
 
 def test_another_version_of_the_policy_shows_what_is_in_the_log(
@@ -65,7 +72,7 @@ def test_another_version_of_the_policy_shows_what_is_in_the_log(
 def test_equivalent_is_said() -> None:
     play(lambda number, _: float(number % 10 < 5), "tolerance=0.3")
     assert data("recommend", "t")["reason"] == "equivalent"
-    assert "No option is better than the control ‘old’ by more than 0.3" in run("status", "t")
+    assert "No option is better than the control ‘old’ by more than 30 points" in run("status", "t")
 
 
 def test_before_the_end_there_is_no_verdict() -> None:

@@ -112,7 +112,7 @@ def test_options_with_equal_means_over_all_items_tie(
     names = [repr(OPTIONS[place]) for place in tied]
     words = f"{', '.join(names[:-1])} and {names[-1]} tie as the best of 3 options over all 12"
     assert said.statement.startswith(f"{words} items. No option was ruled out")
-    assert f"one of {len(tied)} that tie as the best after 36 outcomes" in str(said)
+    assert f"one of {len(tied)} that tie as the best after 36 assignments" in str(said)
     again = evaluated(score, ITEMS[:12]).recommendation  # the log says no more than before
     assert (again.tied, again.statement) == (tied, said.statement)
 

@@ -145,10 +145,12 @@ def test_an_experiment_that_is_not_an_evaluation_is_not_resumed(sqlite_url: str)
 def test_its_description_says_what_it_is_about(sqlite_url: str) -> None:
     evaluate(never, OPTIONS, ITEMS, name="x", store=sqlite_url, max_cost=0)
     with Experiment.open(sqlite_url, "x") as experiment:
-        assert experiment.description.startswith(
+        assert experiment.description == (
             "Which of 3 options is best on 100 items? Each option that is left is judged on each "
-            "item drawn. The options have the fingerprint "
+            "item drawn."
         )
+        [note] = [each.data for each in experiment.events() if each.kind == "noted"]
+    assert {type(note[field]) for field in ("options", "items")} == {int}
 
 
 def test_every_order_of_items_is_as_likely_as_any_other() -> None:

@@ -349,9 +349,9 @@ def test_what_is_shown_counts_every_outcome_once(sqlite_url: str) -> None:
     counts = np.bincount(rows["arm"][used], minlength=4)
     assert [each.answered for each in shown.allocation] == counts.tolist()
     assert [each.drawn for each in shown.allocation] == np.bincount(rows["arm"]).tolist()
-    last = [line.y[-1] for line in shown.baseline.contrasts]
-    assert last[0] == 0.0
-    assert all(value is not None and value > 0 for value in last[1:])
+    assert shown.outcomes_used == counts.sum()
+    [level] = {line.x for line in (shown.baseline.level, *shown.baseline.raw)}
+    assert level
     assert "rounds" in shown.verdict
 
 

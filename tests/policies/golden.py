@@ -125,6 +125,7 @@ CASES = {
     ),
     "anytime, expected_gap": Case(AnytimeBAI, "plane", {"expected_gap": 0.3}),
     "anytime, control": Case(AnytimeBAI, "one-hot", _RANGE | {"control": "1", "tolerance": 0.05}),
+    "anytime, precision": Case(AnytimeBAI, "one-hot", _RANGE | {"control": "1", "precision": 0.2}),
     "anytime, block": Case(AnytimeBAI, "one-hot", _RANGE | {"block": 2}),
     "anytime, items": Case(AnytimeBAI, "one-hot", _RANGE | {"block": 4, "items": 900}),
     "anytime, forecasts": Case(AnytimeBAI, "plane", _RANGE | {"forecasts": True}),

@@ -23,7 +23,7 @@ from bestarm import Problem
 from bestarm.live import Experiment
 from bestarm.live.watch.overview import Overview, overview
 from bestarm.planning import PlanRequest, plan_experiment
-from bestarm.server.pages.charts import charts, number
+from bestarm.server.pages.charts import charts
 from bestarm.server.pages.snippets import snippets
 from bestarm.server.security.tokens import Role
 
@@ -55,6 +55,7 @@ THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 DARK = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g)[0] < 128"
 SETTLED = """() => [...document.querySelectorAll(".plot")].every(
   plot => Math.abs(plot.clientWidth - plot.querySelector("svg")?.clientWidth) < 3)"""
+UNFOLD = "() => document.querySelectorAll('details').forEach(each => { each.open = true; })"
 TOUCH = """label => {
   const plot = document.getElementById("plot-gaps");
   const at = plot.data.findIndex(trace => {
@@ -155,10 +156,12 @@ def quoted(label: str) -> str:
 def test_every_panel_shows_the_librarys_numbers(
     browser: Browser, served: Served, finished: Overview
 ) -> None:
-    seen = finished
+    seen, unit = finished, finished.unit
+    assert unit.percent
     with tab(browser) as page:
         page.goto(place(served))
-        expect(page.locator("#plot-free .trace").first).to_be_attached()
+        expect(page.locator("#plot-raw .trace").first).to_be_attached()
+        page.evaluate(UNFOLD)
         assert words(page.locator("h1").inner_text()) == NAME
         assert words(page.locator("#verdict").inner_text()) == seen.verdict
         assert seen.leaderboard[0].label == LABELS[2]
@@ -169,7 +172,7 @@ def test_every_panel_shows_the_librarys_numbers(
             assert text in said
 
         said = panel(page, "health")
-        assert page.locator("#panel-health .check").count() == len(seen.health)
+        assert page.locator("#panel-health li.check").count() == len(seen.health)
         for check in seen.health:
             assert check.name in said.lower()
 
@@ -180,16 +183,18 @@ def test_every_panel_shows_the_librarys_numbers(
             assert row.get_attribute("data-target") == str(option.target)
             cells = [words(text) for text in row.locator("th, td").all_inner_texts()]
             assert cells[0] == option.label
+            rate, rates = option.rate, [each.rate for each in seen.leaderboard]
+            ends = unit.interval(option.rate_low, option.rate_high, *rates)
+            assert cells[1] == f"{unit.value(rate, *rates)} {ends}"
             if option.status == "best":
-                assert cells[1] == "the best"
+                assert cells[4] == "the best"
             else:
-                assert cells[1] == f"ruled out in phase {option.phase_out}"
-                ends = f"{number(option.low)} to {number(option.high)}"
-                assert cells[2] == f"{number(option.behind)} {ends}"
+                assert cells[4] == f"ruled out in phase {option.phase_out}"
+                behind, all_of = option.behind, [each.behind for each in seen.leaderboard]
+                ends = unit.interval(option.low, option.high, *all_of)
+                assert cells[2] == f"{unit.difference(behind, *all_of)} {ends}"
                 assert cells[3] == "100 %"
-            assert cells[4:] == [f"{option.pulls:,}", number(option.raw_mean)]
-            style = row.locator("td").last.evaluate("cell => getComputedStyle(cell).fontStyle")
-            assert style == "italic"  # greyed: not used
+            assert cells[5] == f"{option.pulls:,}"
 
         for key, chart in charts(seen).items():
             drawn = page.evaluate(
@@ -214,14 +219,14 @@ def test_every_panel_shows_the_librarys_numbers(
         said = panel(page, "progress")
         assert "The experiment is over" in said
         for name, count in (
-            ("Assignments", seen.head.assigned),
-            ("Outcomes in time", seen.head.outcomes),
-            ("Used for the verdict", seen.used),
+            ("Outcomes", seen.head.outcomes),
+            ("used so far", seen.outcomes_used),
+            ("Awaited", seen.head.outstanding),
         ):
             assert f"{name} {count:,}" in said
 
         events = page.locator("#panel-events li span").all_inner_texts()
-        assert [words(text) for text in events] == [words(e.words) for e in seen.events]
+        assert [words(text) for text in events] == [words(e.words) for e in seen.events[:60]]
 
         for title, code in snippets(NAME, address=served.base).items():
             assert page.locator(f"#code-{title.lower()}").text_content() == code
@@ -304,7 +309,7 @@ def test_it_fits_in_both_themes_and_on_a_phone(
         ):
             page.goto(f"{served.base}{path}")
             if name in {"offer", "report"}:
-                expect(page.locator("#plot-free .trace").first).to_be_attached()
+                expect(page.locator("#plot-raw .trace").first).to_be_attached()
             for theme in THEMES:
                 page.emulate_media(color_scheme=theme)
                 for width in (1280, 360):
@@ -312,6 +317,25 @@ def test_it_fits_in_both_themes_and_on_a_phone(
                     page.wait_for_function(SETTLED)
                     assert page.evaluate("document.documentElement.scrollWidth") <= width, name
                 assert page.evaluate(DARK) == (theme == "dark")
+
+
+def test_the_first_screen_says_what_matters(browser: Browser, sqlite_url: str) -> None:
+    """Verdict, lead, rates, counts and health of an A/B/n experiment, at 1280 by 800."""
+    problem = Problem.named(["one page", "two steps", "express", "guest"])
+    options = {"bounds": [0, 1], "control": "one page"}
+    with Experiment.create(
+        sqlite_url, "checkout", problem, options=options, description="Which page?", seed=0
+    ) as made:
+        given = made.ask(400)
+        made.tell_many([(each.id, float(each.id % 10 < 3 + each.arm)) for each in given])
+    with in_thread(sqlite_url) as served, tab(browser) as page:
+        page.set_viewport_size({"width": 1280, "height": 800})
+        page.goto(f"{served.base}/experiments/checkout")
+        for place in ("#verdict", "#lead", "#glance-health", ".facts", "#panel-leaderboard table"):
+            box = page.locator(place).bounding_box()
+            assert box is not None
+            assert box["y"] + box["height"] <= 800, place
+        assert page.evaluate("document.documentElement.scrollHeight") < 2200
 
 
 def test_with_a_keyboard_and_the_other_theme(
@@ -327,6 +351,7 @@ def test_with_a_keyboard_and_the_other_theme(
         assert page.evaluate("document.documentElement.dataset.theme") == "dark"
         page.reload()
         assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+        page.locator("#fold-snippets > summary").press("Enter")
         summary = page.locator("#snippet-curl summary")
         summary.press("Enter")
         expect(page.locator("#code-curl")).to_be_visible()
@@ -467,6 +492,8 @@ def test_a_browser_plans_and_stops_without_running_what_users_typed(
         page.wait_for_selector("#plan-error:has-text('valid access token')")
         page.fill("#token", planner.token(Role.TELL))
         page.click("summary")
+        assert page.locator("[name=policies]:checked").count() == 1
+        page.check("[value=sp-bai-sharp]")
         page.fill("#runs", "10")
         page.click("#plan-go")
         page.wait_for_selector("#plan-result table")

@@ -21,7 +21,7 @@ from bestarm.recommendation import Recommendation
 if TYPE_CHECKING:
     from bestarm.live.store.sql import Store
 
-_PRINTED = ("options", "items")  # whose fingerprints are in the description, in this order
+_PRINTED = ("options", "items")  # whose fingerprints are in the log
 
 
 class Pair(NamedTuple):
@@ -185,17 +185,11 @@ def open_book(
             yield Book(experiment, question)
 
 
-def _description(question: Question, last: str = "items") -> str:
-    """What it is about, with the fingerprints that a resumed run compares, up to the last field."""
-    about = (
+def _description(question: Question) -> str:
+    return (
         f"Which of {len(question.options)} options is best on {len(question.items)} items? Each "
         "option that is left is judged on each item drawn."
     )
-    prints = (
-        f"The {field} have the fingerprint {question.fingerprint(field)}."
-        for field in _PRINTED[: _PRINTED.index(last) + 1]
-    )
-    return " ".join([about, *prints])
 
 
 def _check(
@@ -218,11 +212,20 @@ def _check(
         if before != now:
             how = f"{reprlib.repr(before)}, not {reprlib.repr(now)}"
             raise _other(experiment.name, field, how, now)
-    for field in _PRINTED:
-        if not experiment.description.startswith(_description(question, field)):
-            raise _other(
-                experiment.name, field, "their fingerprints differ", question.fingerprint(field)
-            )
+    _check_fingerprints(experiment, question)
+
+
+def _check_fingerprints(experiment: Experiment, question: Question) -> None:
+    """Raise if options or items have changed in any letter; a new experiment notes theirs."""
+    now = {field: question.fingerprint(field) for field in _PRINTED}
+    notes = (each.data for each in experiment.events() if each.kind == "noted")
+    before = next((each for each in notes if now.keys() <= each.keys()), None)
+    if before is None:  # before its first pair: it was created just now, or killed just then
+        experiment.note("The fingerprints of options and items are kept, to compare.", **now)
+        return
+    for field, value in now.items():
+        if before[field] != value:
+            raise _other(experiment.name, field, "their fingerprints differ", value)
 
 
 def _other(name: str, field: str, how: str, value: object) -> InvalidInputError:

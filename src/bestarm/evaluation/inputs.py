@@ -64,8 +64,8 @@ class Question:
         """The number of pairs: what judging everything takes."""
         return len(self.options) * len(self.items)
 
-    def fingerprint(self, field: str) -> str:
-        """A short text that differs if the options, or the items, differ in any letter."""
+    def fingerprint(self, field: str) -> int:
+        """A number that differs if the options, or the items, differ in any letter."""
         values = [
             value if isinstance(value, str) else dict(value) for value in getattr(self, field)
         ]
@@ -77,7 +77,8 @@ class Question:
                 field=field,
                 remedy="Look up anything else by its name, in the judge.",
             ) from None
-        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+        return int.from_bytes(digest[:6], "big")  # exact in JSON, whoever reads it
 
     def order(self, seed: int) -> NDArray[np.int64]:
         """The place of the item of each round: every order is equally likely.

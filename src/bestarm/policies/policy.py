@@ -38,6 +38,8 @@ class Traits:
         margin: how much worse than the best of the others a named target may be, in reward units.
         evidence_needed: the log of the evidence at which it drops a target; None if it gathers no
             evidence.
+        precision: how narrow it makes the interval of its effect before it stops: half its width,
+            in reward units; None if it stops once it is sure.
         max_pulls: the number of pulls at which it stops in any case, or None.
         budgeted: whether it stops when its pulls are spent, and not when it is sure.
         follows: whether `follow` makes rounds.
@@ -50,6 +52,7 @@ class Traits:
     names: int = 1
     margin: float = 0.0
     evidence_needed: float | None = None
+    precision: float | None = None
     max_pulls: int | None = None
     budgeted: bool = False
     follows: bool = False
@@ -79,12 +82,34 @@ class Look:
     log_evidence: Array
 
 
+@dataclass(frozen=True, eq=False)
+class Rates:
+    """What every target would have paid on average, had it been pulled in all rounds so far.
+
+    Attributes:
+        estimate: the estimated average of each target. Differences are the estimated contrasts.
+        low: the lower end of an interval for it.
+        high: the upper end.
+        rounds: how many rounds the averages are over: the first ones, as far as outcomes are in.
+        delta: the probability with which any of the intervals, at any moment, misses its average.
+        binary: whether every reward so far is 0 or 1, so that these are rates of success.
+    """
+
+    estimate: Array
+    low: Array
+    high: Array
+    rounds: int
+    delta: float
+    binary: bool = False
+
+
 @runtime_checkable
 class Policy(Protocol):
     """What an engine, a store or a route may ask of a method; none of them knows which it is.
 
     Derive a policy from this class. `problem`, `plan`, `adopt`, `update` and `recommend` are its
-    own; `traits`, `amend`, `look` and `follow` have defaults for policies without these abilities.
+    own; `traits`, `amend`, `look`, `rates` and `follow` have defaults for policies without these
+    abilities.
     """
 
     problem: Problem  # that the policy was made for
@@ -139,6 +164,10 @@ class Policy(Protocol):
 
     def look(self) -> Look | None:
         """What the policy knows about every target now; None if it says so per phase only."""
+        return None
+
+    def rates(self) -> Rates | None:
+        """What every target pays on average; None before outcomes, or if it does not say."""
         return None
 
     def has_stopped(self) -> bool:

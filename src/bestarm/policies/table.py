@@ -35,7 +35,7 @@ HOUSE = (
     PolicyInfo(
         "sbe",
         "bestarm.policies.phased.sbe:SBE",
-        "what SP-BAI improves on, for comparison",
+        "phases with an anchored design, tuned",
         transductive=False,
         effort=30.0,
         reference="Kim, Kim and Oh (2025)",

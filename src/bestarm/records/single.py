@@ -364,6 +364,16 @@ class Summary:
         """The sum of the rewards per arm, less their forecasts, with the center added back."""
         return np.asarray(self.sums + self.center * self.counts)
 
+    @property
+    def is_binary(self) -> bool:
+        """Whether every reward is 0 or 1, if all lie between.
+
+        Then r(1 − r) is never negative, and its sum is zero only if each is.
+        """
+        center, pulls = self.center, float(self.counts.sum())
+        rest = pulls * center * (1 - center) + (1 - 2 * center) * self.sums.sum()
+        return bool(abs(rest - self.squares.sum()) <= 1e-9 * pulls)
+
     def amended(self, later: Summary) -> Summary:
         """These totals after some pending pulls are settled.
 

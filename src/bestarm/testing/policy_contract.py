@@ -176,13 +176,15 @@ def _recommendations_are_sound(case: _Case, run: list[_Step]) -> None:
         label = case.problem.target_labels[it.target]
         _require(it.label == label, f"target {label!r} is labelled {it.label!r} {moment}")
         _require(it.pulls == pulls, f"the recommendation {moment} counts {it.pulls} pulls")
-        _require(not (it.final and step.plan), f"{moment} it is final while a plan is open")
+        measuring = it.reason == "measuring"
+        early = it.final and step.plan and not measuring
+        _require(not early, f"{moment} it is final while a plan is open")
         _require(
             it.final == (it.reason in FINAL),
             f"{moment} final is {it.final} and the reason {it.reason!r}",
         )
         _require(
-            (it.reason == "running") == (step.plan is not None),
+            (it.reason == "running" or measuring) == (step.plan is not None),
             f"{moment} the reason is {it.reason!r} and a plan is {'open' if step.plan else 'not'}",
         )
         active = set(it.active) <= set(range(case.problem.targets)) and it.active

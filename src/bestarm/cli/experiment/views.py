@@ -16,7 +16,9 @@ from bestarm.cli.reporting import checks_result, print_json, printable, remark
 
 if TYPE_CHECKING:
     from bestarm.live import Experiment
+    from bestarm.policies.policy import Policy, Rates
     from bestarm.recommendation import Recommendation
+    from bestarm.units import Unit
 
 
 def time_of(seconds: float) -> str:
@@ -36,13 +38,16 @@ def status(experiment: Experiment) -> Result:
     data = status_data(experiment) | {"verdict": None}
     if now.state == "finished":
         try:
-            said = experiment.recommendation()
+            said, rates = experiment.recommendation(), experiment.inspect(_rates)
+            unit = unit_of(rates)
             data["verdict"] = experiment.inspect(
-                lambda _, books: verdict(books.head, said, problem, traits)
+                lambda _, books: verdict(books.head, said, problem, traits, unit=unit)
             )
+            words.append(data["verdict"])
+            words += rates_words(rates, problem.target_labels)
         except ReplayError:  # another version of the policy: without the effect
             data["verdict"] = Watch(experiment).headline()
-        words.append(data["verdict"])
+            words.append(data["verdict"])
     return Result(data, words)
 
 
@@ -66,7 +71,49 @@ def status_data(experiment: Experiment) -> dict[str, Any]:
 def recommend(experiment: Experiment) -> Result:
     """Name the best option as far as is known, what may be claimed, and under which assumptions."""
     now, labels = experiment.recommendation(), experiment.problem.target_labels
-    return Result(recommendation_data(now, labels), recommendation_words(now))
+    rates = experiment.inspect(_rates)
+    data = recommendation_data(now, labels) | {"rates": rates_data(rates, labels)}
+    return Result(data, [*recommendation_words(now), *rates_words(rates, labels)])
+
+
+def _rates(policy: Policy, _: object) -> Rates | None:
+    return policy.rates()
+
+
+def unit_of(rates: Rates | None) -> Unit:
+    """How rewards are written."""
+    from bestarm.units import Unit
+
+    return Unit(percent=rates is not None and rates.binary)
+
+
+def rates_data(rates: Rates | None, labels: Sequence[str]) -> list[dict[str, Any]] | None:
+    """What each option pays on average, as JSON has it."""
+    if rates is None:
+        return None
+    columns = (labels, rates.estimate.tolist(), rates.low.tolist(), rates.high.tolist())
+    names = ("label", "estimate", "lower", "upper")
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def rates_words(rates: Rates | None, labels: Sequence[str]) -> list[str]:
+    """What each option pays on average, the most first."""
+    if rates is None:
+        return []
+    from bestarm.live.watch.wording import percent
+
+    unit = unit_of(rates)
+    what = "Rate" if rates.binary else "Mean outcome"
+    all_of = rates.estimate.tolist()
+    lines = [
+        f"{what} of each option over the first {rates.rounds:,} assignments, had each got it "
+        f"({percent(rates.delta)} for all intervals, at all times together):"
+    ]
+    for each in sorted(range(len(all_of)), key=lambda option: -all_of[option]):
+        low, high = float(rates.low[each]), float(rates.high[each])
+        size = f"{unit.value(all_of[each], *all_of)} ({unit.interval(low, high, *all_of)})"
+        lines.append(f"- {labels[each]}: {size}")
+    return lines
 
 
 def recommendation_data(now: Recommendation, labels: Sequence[str]) -> dict[str, Any]:

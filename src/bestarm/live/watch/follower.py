@@ -20,15 +20,15 @@ from bestarm.live.experiment import Experiment
 from bestarm.live.replay import Player, recommend
 from bestarm.live.spec import Spec
 from bestarm.live.store.contract import Event, Head, Reading, SummaryRecord
-from bestarm.policies.policy import Look, Policy
+from bestarm.policies.policy import Look, Policy, Rates
 from bestarm.recommendation import Phase, Recommendation
-from bestarm.records import Plan, Rounds
+from bestarm.records import Plan
 
 _APART = 1.15  # pulls from one look to the next, as a ratio
-_SLICES = 48
+_SLICES = 24
+_RATED = 200  # targets up to which rates are computed: it takes a pass over all batches
 _ROUTINE = {"planned", "closed", "answered", "late", "failed"}
 _KEPT_ROUTINE = 12
-_KEPT_NOTABLE = 60
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,48 +43,25 @@ class Moment:
 
 @dataclass(eq=False)
 class Slice:
-    """A stretch of the experiment: raw totals, and those of differences within its parts."""
+    """A stretch of the experiment: totals of the outcomes told."""
 
     first: int  # the id of the first assignment in it
     end: int  # the id after the last
     counts: Array
     sums: Array
-    gram: Array  # Σ n (x − x̄)(x − x̄)ᵀ over its parts, each about its own mean
-    moment: Array  # Σ s (x − x̄), likewise
+    pending: int  # assignments in it whose outcome is outstanding
 
     @classmethod
-    def of(cls, entry: SummaryRecord, arms: Array) -> Slice:
-        """One summary, with the arms in coordinates."""
+    def of(cls, entry: SummaryRecord) -> Slice:
+        """One summary."""
         counts, sums = entry.summary.counts.astype(float), entry.observed.rewards
-        if isinstance(entry.summary, Rounds):
-            laplacian, differences = entry.summary.within()
-            gram = arms.T @ laplacian @ arms
-            return cls(entry.first, entry.end, counts, sums, gram, arms.T @ differences)
-        total = counts.sum()
-        centered = arms - (counts @ arms / total if total else 0.0)
-        gram = centered.T @ (counts[:, None] * centered)
-        # About the summary's center, which drops out: far from zero, rewards would lose digits.
-        return cls(entry.first, entry.end, counts, sums, gram, centered.T @ entry.summary.sums)
+        return cls(entry.first, entry.end, counts, sums, entry.summary.awaited_pulls)
 
-    def join(self, other: Slice, sign: float = 1.0) -> Slice:
+    def join(self, other: Slice, sign: int = 1) -> Slice:
         """This one and another that follows it or lies within it; with sign −1, less that one."""
-        names = ("counts", "sums", "gram", "moment")
+        names = ("counts", "sums", "pending")
         totals = (getattr(self, name) + sign * getattr(other, name) for name in names)
         return Slice(self.first, max(self.end, other.end), *totals)
-
-    def contrasts(self, rows: Array) -> Array:
-        """Contrasts (rows, in coordinates) by least squares with a level for every part.
-
-        A baseline that moves from part to part drops out. NaN where the arms pulled tell nothing.
-        """
-        values, basis = np.linalg.eigh(self.gram)
-        seen = values > 1e-9 * max(values[-1], 1e-300)
-        basis = basis[:, seen]
-        inside = rows @ basis
-        unknown = np.linalg.norm(rows - inside @ basis.T, axis=1)
-        estimate = inside @ ((basis.T @ self.moment) / values[seen])
-        lost = unknown > 1e-6 * np.maximum(np.linalg.norm(rows, axis=1), 1e-300)
-        return np.where(lost, np.nan, estimate)
 
 
 @dataclass
@@ -93,8 +70,9 @@ class Log:
 
     head: Head = field(default_factory=Head)
     created: float = 0.0  # when the experiment began
-    notable: list[Event] = field(default_factory=list)  # the last events that tell something
+    notable: list[Event] = field(default_factory=list)  # the events that tell something
     routine: list[Event] = field(default_factory=list)  # the last few that do not
+    routine_before: int = 0  # how many of these came before
     eliminated: dict[int, int] = field(default_factory=dict)  # the phases that dropped targets
     # When the last summaries were closed, and with how many pulls in all.
     closings: list[tuple[float, int]] = field(default_factory=list)
@@ -114,9 +92,8 @@ class Log:
                 self.closings.append((event.at, max(before, event.data["end"])))
             kept = self.routine if event.kind in _ROUTINE else self.notable
             kept.append(event)
+        self.routine_before += max(len(self.routine) - _KEPT_ROUTINE, 0)
         del self.routine[:-_KEPT_ROUTINE], self.closings[:-_KEPT_ROUTINE]
-        if len(self.notable) > _KEPT_NOTABLE:
-            del self.notable[1 : -_KEPT_NOTABLE + 1]  # the first says how it began
         self.head = books.head.copy()
 
     @property
@@ -145,8 +122,9 @@ class Follower:
         self.slices: list[Slice] = []  # the experiment in stretches
         self.counts, self.sums = np.zeros((2, problem.arms))  # of outcomes that the policy was told
         self.planned, self.drawn = np.zeros((2, problem.arms))  # pulls, with those without outcome
+        self.binary = spec.traits.bounds == (0, 1)  # whether every outcome so far is 0 or 1
+        self.rates: Rates | None = None
         self._targets = problem.targets
-        self._coordinates = problem.span.coordinates(problem.source)
         self._player = Player(spec.make)
         self._plans: dict[int, Plan] = {}
         self._kept: list[Moment] = []
@@ -171,17 +149,21 @@ class Follower:
         self.slices = _merged(self._parts)
         before = [each for each in self._kept if each.pulls < self.said.pulls]
         now = _look(policy) if head.summaries else ()
+        self.rates = policy.rates() if self._targets <= _RATED else None
         self.looks = [*before, *now] or _phases(self.said.trace, self._targets)
 
     def _add(self, record: SummaryRecord) -> None:
         summary, plan = record.summary, self._plans[record.phase]
-        part = whole = Slice.of(record, self._coordinates)
+        part = whole = Slice.of(record)
+        self.binary = self.binary and record.observed.is_binary
         if plan.size > 1 and plan.provisional:
             # A later summary has all rounds of the phase once more.
             if record.late:
-                part = whole.join(self._waiting.pop(record.phase), -1.0)
+                part = whole.join(self._waiting.pop(record.phase), -1)
             if summary.pending.any():
                 self._waiting[record.phase] = whole
+        elif plan.provisional and record.late:
+            part.pending = -int(summary.drawn.sum())
         self.counts += part.counts
         self.sums += part.sums
         if plan.provisional and record.late:

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, compress, pairwise
+from itertools import compress, pairwise
 from threading import Lock
 from typing import Any
 
@@ -24,16 +24,19 @@ from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
 from bestarm.recommendation import Phase, Recommendation
 from bestarm.records import Plan
+from bestarm.units import Unit
 
 _PRICE = 1.0  # nats that a bet on all stakes at once costs, about, against the best of them
 _NEAR = 0.2  # nats that are always taken to be lacking: a batch must close before anything is said
 _RANGE = (0.2, 0.5, 0.8)  # quantiles
 _SCORES: Array = ndtri((np.arange(61) + 0.5) / 61)  # of a normal deviate, equally likely each
 _FAR = 300.0  # times the pulls so far: beyond that nothing is foreseen
+_SOME_DAY = 10 * 365 * 24.0  # hours: beyond that a duration says nothing
 _DRAWN = 24  # targets with a line in the timeline
 _RAW = 4  # options whose raw outcomes are shown over time
 _ENOUGH = 60  # outcomes per arm in a stretch, for its mean to say something
-_LEAST = 10  # outcomes of an arm in a stretch, to be shown at all
+_OUTSTANDING = 0.05  # of a stretch, up to which its mean is shown
+_LEAST = 30  # outcomes of an arm in a stretch, to be shown at all
 _DECLARED = {"range", "scale", "model", "level"}  # checks of what was declared of rewards
 _HEALTH_COST_RATIO = 50  # rerun health checks at most every 50 × their own duration
 
@@ -72,6 +75,10 @@ class Option:
     # The mean of its outcomes. The baseline is in it: no decision rests on it, unless the policy is
     # blind to the baseline.
     raw_mean: float | None = None
+    # What it would have paid on average in the rounds so far: see `Rates`.
+    rate: float | None = None
+    rate_low: float | None = None
+    rate_high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -79,6 +86,7 @@ class Line:
     """One option over time; None where there is no value."""
 
     label: str
+    option: int  # the target, or an arm that is not one: its colour, for good
     rank: int  # its place on the leaderboard, from 0; −1: an arm that is no option, −2: a reference
     out: bool  # whether the line ends because it was dropped
     x: tuple[float, ...] = ()  # pulls, or phases
@@ -100,16 +108,11 @@ class Timeline:
 
 @dataclass(frozen=True)
 class BaselineView:
-    """Raw outcomes beside what is left once the baseline is taken out, stretch by stretch."""
+    """Outcomes as they were told, stretch by stretch: the baseline is in them."""
 
     level: Line  # the mean of all outcomes of each stretch
     raw: tuple[Line, ...]  # the mean outcome of single arms
-    # Estimated leader − option from the differences within all stretches so far: free of the
-    # baseline.
-    contrasts: tuple[Line, ...]
-    leader: str  # whose lead that is
     swing: float | None  # how far `level` went up and down; None before a second stretch
-    gap: float | None  # the lead over the closest option that is not named with the leader
 
 
 @dataclass(frozen=True)
@@ -153,13 +156,19 @@ class Overview:
     timeline: Timeline
     baseline: BaselineView
     allocation: tuple[Allocated, ...]  # one row per arm
-    used: int  # pulls the policy has been told of: what the verdict rests on
+    used: int  # assignments of the phases that are closed, outstanding ones included
+    outcomes_used: int  # outcomes that the verdict rests on
+    unit: Unit  # how outcomes are written
+    rated: int | None  # rounds that the options' rates are averages over; None if there are none
     savings: str  # what forecasts save, in words; empty where there are none
     decided: float | None  # the share collected of the evidence needed to drop the closest rival
     pace: float | None  # recent outcomes per hour
     forecast: EndForecast | None  # None if it is over or nothing is known
     hours: tuple[float | None, ...] | None  # what that takes at this pace: middle, low, high
-    events: tuple[Happening, ...]  # the last ones that tell something, newest first
+    events: tuple[
+        Happening, ...
+    ]  # newest first: all that tell something, and the last routine ones
+    routine_before: int  # earlier routine events: phases planned and evaluated, late outcomes
 
 
 # --- how many more pulls there may be -------------------------------------------------------------
@@ -186,6 +195,13 @@ def from_evidence(pulls: int, evidence: float, level: float) -> EndForecast:
     basis = "From how the evidence against the closest competitor has grown. Rough: four in five "
     basis += "of the experiments this was tried on ended within their range."
     return EndForecast(middle, low or 0, high, basis)
+
+
+def from_width(pulls: int, half: float, precision: float) -> EndForecast:
+    """Pulls until half the width of an interval, which falls as 1/√pulls, is the precision."""
+    more = max(pulls * ((half / precision) ** 2 - 1), 1.0)
+    basis = "The interval of the lead narrows as 1/√outcomes."
+    return EndForecast(math.ceil(more), math.ceil(more / 2), math.ceil(1.5 * more), basis)
 
 
 def from_phases(trace: Sequence[Phase], plan: Plan | None, *, left: int) -> EndForecast | None:
@@ -258,6 +274,11 @@ def leaderboard(
             if "evidence" in known:  # what was dropped stays so, though evidence may ebb away later
                 known["evidence"] = 1.0
         arm = arms.get(problem.target[target].tobytes())
+        if follower.rates is not None:
+            rates = follower.rates
+            ends = rates.estimate, rates.low, rates.high
+            names = ("rate", "rate_low", "rate_high")
+            known |= dict(zip(names, (_finite(each[target]) for each in ends), strict=True))
         if arm is not None:
             count = int(follower.counts[arm])
             known |= {"arm": arm, "pulls": count}
@@ -310,56 +331,48 @@ def timeline(follower: Follower, board: Sequence[Option], level: float) -> Timel
         low = tuple(_finite(each.look.low[target]) for each in seen)
         high = tuple(_finite(each.look.high[target]) for each in seen)
         share = tuple(_finite(each.look.log_evidence[target] / level) for each in seen)
-        lines.append(Line(option.label, rank, out, x, y, low, high))
-        evidence.append(Line(option.label, rank, out, x, share))
+        lines.append(Line(option.label, target, rank, out, x, y, low, high))
+        evidence.append(Line(option.label, target, rank, out, x, share))
     if looks[0].phase is None:
         return Timeline("looks", tuple(lines), evidence=tuple(evidence))
     phases = tuple(float(each.phase or 0) for each in looks)
     radii = [np.delete(look.high - look.estimate, look.leader) for look in (m.look for m in looks)]
     largest = tuple(max(each[np.isfinite(each)].tolist(), default=None) for each in radii)
-    return Timeline("phases", tuple(lines), Line("radius", -2, False, phases, largest))
+    return Timeline("phases", tuple(lines), Line("radius", -1, -2, False, phases, largest))
 
 
 def baseline_lines(follower: Follower, problem: Problem, board: Sequence[Option]) -> BaselineView:
-    """Raw outcomes over time, beside the contrasts that are free of the baseline."""
-    shown, leader = board[:_RAW], board[0]
+    """Outcomes over time, as they were told."""
 
     def short(stretch: Slice) -> bool:
         return bool(stretch.counts.sum() < _ENOUGH * problem.arms)
 
-    slices = joined(follower.slices, lambda last, _: short(last))
+    def told(stretch: Slice) -> bool:
+        # Where many outcomes are outstanding, those that came are the quick ones.
+        return bool(stretch.pending <= _OUTSTANDING * (stretch.counts.sum() + stretch.pending))
+
+    slices = joined(filter(told, follower.slices), lambda last, _: short(last))
     if len(slices) > 1 and short(slices[-1]):
         slices[-2:] = [slices[-2].join(slices[-1])]
     x = tuple((each.first + each.end) / 2 for each in slices)
     means = tuple(_ratio(each.sums.sum(), each.counts.sum()) for each in slices)
-    arms = [(rank, option.arm) for rank, option in enumerate(shown) if option.arm is not None]
+    arms = [
+        (rank, option.target, option.arm)
+        for rank, option in enumerate(board[:_RAW])
+        if option.arm is not None
+    ]
     if not arms:
         often = np.argsort(-follower.counts, kind="stable")[:_RAW].tolist()
-        arms = [(-1, arm) for arm in often if follower.counts[arm]]
+        arms = [(-1, arm, arm) for arm in often if follower.counts[arm]]
     raw = []
-    for rank, arm in arms:
+    for rank, target, arm in arms:
         y = tuple(_ratio(each.sums[arm], each.counts[arm], least=_LEAST) for each in slices)
-        raw.append(Line(problem.source_labels[arm], rank, False, x, y))
-    targets = problem.target[[option.target for option in shown]]
-    rows = problem.span.contrast_coordinates(problem.target[leader.target] - targets)
-    so_far = accumulate(slices, Slice.join)
-    found = np.array([each.contrasts(rows) for each in so_far]).reshape(len(slices), len(shown))
-    contrasts = tuple(
-        Line(option.label, rank, option.status == "out", x, tuple(map(_finite, found[:, rank])))
-        for rank, option in enumerate(shown)
-    )
+        raw.append(Line(problem.source_labels[arm], target, rank, False, x, y))
     seen = [mean for mean in means if mean is not None]
-    gaps = {
-        status: [o.behind for o in board if o.status == status and o.behind is not None]
-        for status in ("in", "out")
-    }
     return BaselineView(
-        Line("all outcomes", -2, False, x, means),
+        Line("all outcomes", -1, -2, False, x, means),
         tuple(raw),
-        contrasts,
-        leader.label,
         max(seen) - min(seen) if len(seen) > 1 else None,
-        min(gaps["in"] or gaps["out"], default=None),
     )
 
 
@@ -421,10 +434,12 @@ class Watch:
         board = leaderboard(follower, problem, level, radii=not traits.budgeted)
         columns = (problem.source_labels, follower.planned, follower.drawn, follower.counts)
         forecast, decided = _forecast(follower, traits, level)
+        unit = Unit(percent=follower.binary)
         pace, hours = _pace(log.closings, experiment.now()), None
         if forecast is not None and pace and head.state == "running":
             ends = (forecast.expected, forecast.low, forecast.high)
-            hours = tuple(None if end is None else end / pace for end in ends)
+            if (forecast.expected or forecast.low) / pace <= _SOME_DAY:
+                hours = tuple(None if end is None else end / pace for end in ends)
         return Overview(
             name=experiment.name,
             description=experiment.description,
@@ -432,9 +447,11 @@ class Watch:
             head=head,
             said=said,
             created=log.created,
-            verdict=wording.verdict(head, said, problem, traits, waits_for=follower.waits_for),
+            verdict=wording.verdict(
+                head, said, problem, traits, unit=unit, waits_for=follower.waits_for
+            ),
             leaders=tuple(problem.target_labels[each] for each in leaders(said)),
-            standing=wording.standing(said, traits, proven=proven),
+            standing=wording.standing(said, traits, proven=proven, unit=unit),
             proven=proven,
             reliability=wording.reliability(said, traits, problem.delta),
             contradictions=tuple(found),
@@ -447,6 +464,9 @@ class Watch:
                 for arm, (label, planned, drawn, count) in enumerate(zip(*columns, strict=True))
             ),
             used=int(follower.drawn.sum()),
+            outcomes_used=int(follower.counts.sum()),
+            unit=unit,
+            rated=None if follower.rates is None else follower.rates.rounds,
             savings=savings(head.variance_left),
             decided=decided,
             pace=pace,
@@ -456,6 +476,7 @@ class Watch:
                 Happening(each.at, each.kind, wording.describe(each, problem, open_plans=head.open))
                 for each in reversed(log.events)
             ),
+            routine_before=log.routine_before,
         )
 
 
@@ -471,7 +492,10 @@ def _forecast(
     head, said = follower.log.head, follower.said
     forecast = decided = None
     last = follower.looks[-1] if follower.looks else None
-    if last is not None and last.phase is None:
+    effect = said.effect
+    if said.reason == "measuring" and effect is not None and traits.precision is not None:
+        forecast = from_width(said.pulls, (effect.upper - effect.lower) / 2, traits.precision)
+    elif last is not None and last.phase is None:
         rivals = set(said.active).difference(leaders(said))
         least = min((float(last.look.log_evidence[target]) for target in rivals), default=level)
         decided = float(np.clip(least / level, 0.0, 1.0))

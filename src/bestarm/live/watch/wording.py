@@ -12,6 +12,7 @@ from bestarm.live.watch.follower import Log
 from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
 from bestarm.recommendation import Effect, Recommendation
+from bestarm.units import Unit
 
 _CONTRADICTED = "The outcomes contradict the declared scales, so nothing is proven."
 _ENDS = {
@@ -60,6 +61,7 @@ def verdict(
     problem: Problem,
     traits: Traits,
     *,
+    unit: Unit,
     waits_for: tuple[int | None, float | None] = (None, None),
 ) -> str:
     """The state of an experiment in one sentence, and which outcome holds it up, if one does."""
@@ -70,7 +72,7 @@ def verdict(
     if recommendation.tied and not traits.margin:
         return recommendation.statement
     if recommendation.final:
-        return _decided(said, problem, traits, recommendation.effect)
+        return _decided(said, problem, traits, unit, recommendation.effect)
     shown = recommendation.pulls and recommendation.leads
     leaders, left = names if shown else [], len(recommendation.active)
     state = _undecided(head, problem, left=left, leaders=leaders, reason=recommendation.reason)
@@ -84,16 +86,20 @@ def verdict(
 
 def headline(log: Log, problem: Problem, traits: Traits) -> str:
     """The verdict, as far as counters and events tell it without the policy."""
-    end = log.end
+    end, unit = log.end, Unit(percent=traits.bounds == (0, 1))  # outcomes are not read here
     if end is not None and end["final"]:
-        return _decided(end, problem, traits)
+        return _decided(end, problem, traits, unit)
     # A rule that names several may take a dropped option back.
     left = problem.targets - len(log.eliminated) if traits.names_the_best else None
+    if left == 1 and traits.precision is not None and end is None:
+        [best] = set(range(problem.targets)).difference(log.eliminated)
+        named = f"{_list([problem.target_labels[best]])} is {_best(1, traits, unit)}"
+        return f"{named} of {problem.targets} options; its lead is being measured."
     leaders, reason = ([], "running") if end is None else ([end["label"]], end["reason"])
     return _undecided(log.head, problem, left=left, leaders=leaders, reason=reason)
 
 
-def standing(recommendation: Recommendation, traits: Traits, *, proven: bool) -> str:
+def standing(recommendation: Recommendation, traits: Traits, *, proven: bool, unit: Unit) -> str:
     """What each of the named options is."""
     if not proven:
         return "named"
@@ -101,12 +107,12 @@ def standing(recommendation: Recommendation, traits: Traits, *, proven: bool) ->
     if recommendation.tied and count == 1 and not traits.margin:
         return "tied as the best"
     among = "" if count == 1 or traits.margin else "among "
-    return f"{among}{_best(count, traits)}"
+    return f"{among}{_best(count, traits, unit)}"
 
 
-def _best(count: int, traits: Traits) -> str:
+def _best(count: int, traits: Traits, unit: Unit) -> str:
     best = "the best" if count == 1 else f"the {count} best"
-    return f"within {traits.margin:g} of {best}" if traits.margin else best
+    return f"within {unit.declared(traits.margin)} of {best}" if traits.margin else best
 
 
 def _named(said: Mapping[str, Any], problem: Problem) -> list[str]:
@@ -114,31 +120,37 @@ def _named(said: Mapping[str, Any], problem: Problem) -> list[str]:
 
 
 def _decided(
-    said: Mapping[str, Any], problem: Problem, traits: Traits, effect: Effect | None = None
+    said: Mapping[str, Any],
+    problem: Problem,
+    traits: Traits,
+    unit: Unit,
+    effect: Effect | None = None,
 ) -> str:
     names = _named(said, problem)
     verb = "is" if len(names) == 1 else "are"
-    best = f"{_best(len(names), traits)} of {problem.targets} options"
+    best = f"{_best(len(names), traits, unit)} of {problem.targets} options"
     made = in_rounds(said["pulls"], said["rounds"] or said["pulls"])
     if said["error_bound"] is None:
         return f"{_list(names)} {verb} named {best} after {made}; no error probability is proven."
     sure = f"at {percent(problem.delta)} after {made}"
     if said["reason"] == "equivalent":
-        more = f"by more than {traits.margin:g}"
+        more = f"by more than {unit.declared(traits.margin)}"
         return f"No option is better than the control {_list(names)} {more}, {sure}."
     control = f"{_list(names)}, the control," if effect else _list(names)
     if effect is None or effect.control == said["target"]:
         return f"{control} {verb} {best}, {sure}."
-    return f"{_list(names)} {verb} {best}. {lead(effect)} Both hold together, {sure}."
+    verdict = f"{_list(names)} {verb} {best}. {lead(effect, unit)} Both hold together, {sure}."
+    if said["reason"] == "measuring" and traits.precision is not None:
+        verdict += (
+            f" The test goes on until the lead is known to ±{unit.declared(traits.precision)}."
+        )
+    return verdict
 
 
-def lead(effect: Effect) -> str:
+def lead(effect: Effect, unit: Unit) -> str:
     """How far the named option is ahead of the control, in a sentence."""
-    relative = ""
-    if effect.relative is not None:
-        relative = f", {100 * effect.relative:.3g} % of what the control yields"
-    size = f"{effect.estimate:.3g} ({effect.lower:.3g} to {effect.upper:.3g})"
-    return f"Its lead over the control {_list([effect.label])} is {size}{relative}."
+    size = unit.lead(effect.estimate, effect.lower, effect.upper, effect.relative)
+    return f"Its lead over the control {_list([effect.label])} is {size}."
 
 
 def _undecided(

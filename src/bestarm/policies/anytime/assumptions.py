@@ -66,6 +66,26 @@ def check_options(
         )
 
 
+def check_precision(precision: float | None, *, control: str | None, items: int | None) -> None:
+    """Raise unless a precision fits the other options."""
+    if precision is None:
+        return
+    if control is None:
+        raise InvalidInputError(
+            "`precision` is that of the lead over the control, and there is no control.",
+            field="precision",
+            value=precision,
+            remedy="Name a `control`, or leave `precision` out.",
+        )
+    if items is not None:
+        raise InvalidInputError(
+            "`precision` does not apply where every item is judged once.",
+            field="precision",
+            value=precision,
+            remedy="Leave `precision` or `items` out.",
+        )
+
+
 def check_options_of(plan: Plan, *, provisional: bool, forecasts: bool, blocks: bool) -> None:
     """Raise unless a plan is of a rule with these options."""
     options = plan.provisional, plan.forecasts is not None, isinstance(plan, BlockPlan)

@@ -226,6 +226,50 @@ class BestOf:
         return self._value
 
 
+class Measuring:
+    """After the decision: pulls go on for one contrast, and nothing is decided any more.
+
+    Args:
+        before: the contest that decided.
+        target: the target that it named.
+        control: the target that its lead is measured against.
+        targets: in coordinates of the affine span.
+    """
+
+    def __init__(self, before: Contest, target: int, control: int, targets: Array) -> None:
+        self.chosen: Indices = np.array([target])
+        self.active: Indices = np.sort([target, control])
+        self.leaders = target, control
+        self.decided = True
+        self._contrast = (targets[target] - targets[control])[None]
+        self._evidence = before.log_evidence().copy()
+
+    def settles_for(self, target: int) -> bool:
+        """Whether it is the one that was named."""
+        return target == self.leaders[0]
+
+    def wanted(self) -> OpenContrasts:
+        """The lead over the control."""
+        return OpenContrasts(self._contrast, np.ones(1))
+
+    def stake(self, frame: AnyFrame) -> Stakes:  # noqa: ARG002 - the decision is made
+        """None."""
+        return []
+
+    def settle(self, stakes: Stakes, batch: AnyBatch) -> None:
+        """Nothing: the decision is made."""
+
+    def amend(self, place: int, before: AnyBatch, after: AnyBatch) -> None:
+        """Nothing: the decision is made."""
+
+    def rank(self, slope: Array, past: Sequence[AnyBatch]) -> None:
+        """Nothing: the decision is made."""
+
+    def log_evidence(self) -> Array:
+        """The log of every target's e-value, when the decision was made."""
+        return self._evidence
+
+
 class TopOf:
     """One e-process for each pair of a chosen target and another: for top m, or a tolerance ε.
 

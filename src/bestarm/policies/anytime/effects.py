@@ -14,6 +14,7 @@ from bestarm.geometry import Array
 from bestarm.policies.anytime.batches import AnyBatch, AnyFrame
 from bestarm.policies.anytime.bets import StakeGrid
 from bestarm.policies.anytime.intervals import lower_ends
+from bestarm.policies.anytime.rates import complete, mean_level
 from bestarm.problem import Problem
 from bestarm.recommendation import Effect
 
@@ -117,7 +118,4 @@ class ControlEffect:
         same = np.flatnonzero((self._problem.source == features).all(axis=1))
         if not len(same):
             return None
-        total = sum(float(each.summary.rewards.sum()) + each.summary.foreseen for each in past)
-        counts = np.sum([each.summary.counts for each in past], axis=0)
-        mean_arm = counts @ self._arms / counts.sum()
-        return total / float(counts.sum()) + float((self._arms[same[0]] - mean_arm) @ slope)
+        return mean_level(complete(past), self._arms, slope) + float(self._arms[same[0]] @ slope)

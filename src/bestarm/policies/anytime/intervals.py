@@ -103,13 +103,11 @@ def lower_ends(
         exposure += batch.exposure * stakes
         capped += batch.capped_exposure * stakes
         if done in prefixes and exposure.any():
-            ends = np.maximum(ends, _inverted(wealth, exposure, capped, level, grid))
+            ends = np.maximum(ends, inverted(wealth, exposure, capped, level, grid))
     return ends
 
 
-def _inverted(
-    wealth: Array, exposure: Array, capped: Array, level: float, grid: StakeGrid
-) -> Array:
+def inverted(wealth: Array, exposure: Array, capped: Array, level: float, grid: StakeGrid) -> Array:
     """The largest v at which the wealth less v · exposure and max(v, 0) · capped has the level."""
     # One stake alone reaches the level at `low`; at `high` not even all together do.
     beyond = wealth + grid.log_shares - level

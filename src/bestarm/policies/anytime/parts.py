@@ -45,6 +45,13 @@ def coordinates(problem: Problem) -> tuple[Array, Array, Array]:
     return arms, features, np.ascontiguousarray(targets)
 
 
+@lru_cache(maxsize=128)
+def target_coordinates(problem: Problem) -> Array:
+    """The targets in the coordinates of `coordinates`, not shifted."""
+    span = problem.span if problem.drifts else linear_span(problem.source)
+    return np.ascontiguousarray(span.coordinates(problem.target))
+
+
 def make_parts(
     setting: Setting,
     *,

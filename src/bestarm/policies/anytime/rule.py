@@ -9,23 +9,46 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from bestarm.ahead import Ahead
-from bestarm.checks import interval, not_negative, whole
+from bestarm.checks import interval, not_negative, positive, whole
 from bestarm.errors import ProtocolError
 from bestarm.geometry import Array
-from bestarm.policies.anytime.assumptions import Assumptions, Question, check_options
+from bestarm.policies.anytime.assumptions import (
+    Assumptions,
+    Question,
+    check_options,
+    check_precision,
+)
 from bestarm.policies.anytime.bets import StakeGrid
 from bestarm.policies.anytime.block_drawing import InBlocks
 from bestarm.policies.anytime.block_options import check_blocks
+from bestarm.policies.anytime.contests import Measuring
 from bestarm.policies.anytime.drawing import Course, Setting
 from bestarm.policies.anytime.effects import ControlEffect, find_control
 from bestarm.policies.anytime.following import Follower
 from bestarm.policies.anytime.intervals import Intervals, leads
-from bestarm.policies.anytime.parts import SLACK, OpenPlan, coordinates, drop_level, make_parts
+from bestarm.policies.anytime.parts import (
+    SLACK,
+    OpenPlan,
+    coordinates,
+    drop_level,
+    make_parts,
+    target_coordinates,
+)
+from bestarm.policies.anytime.rates import average_rates
 from bestarm.policies.anytime.statements import statement
-from bestarm.policies.policy import Look, Policy, Traits, check_adoptable, has_stopped, same_plan
+from bestarm.policies.policy import (
+    Look,
+    Policy,
+    Rates,
+    Traits,
+    check_adoptable,
+    has_stopped,
+    same_plan,
+)
 from bestarm.problem import Problem, as_problem
 from bestarm.recommendation import FINAL, Effect, Recommendation
 from bestarm.records import Counts, Plan, Summary
+from bestarm.units import Unit
 
 _LATE = 1 / 20  # of the outcomes of a batch may be outstanding when it is learned from, …
 _FORGOTTEN = 1 / 4  # … and once as many pulls again were drawn
@@ -71,6 +94,9 @@ class AnytimeBAI(Policy):
         control: the name of the target that effects are measured against. A tenth of δ is spent on
             them. With a `tolerance`, the rule then also stops once no target is shown to be better
             than the control by more than that.
+        precision: once the best is named, go on until half the width of the interval of its lead
+            over the control is at most this, in reward units. The verdict stands meanwhile. The
+            interval holds at every moment at once, so stopping by its width is valid.
 
     Example:
         >>> from bestarm import AnytimeBAI, Problem
@@ -98,6 +124,7 @@ class AnytimeBAI(Policy):
         expected_gap: float | None = None,
         forecasts: bool = False,
         control: str | None = None,
+        precision: float | None = None,
         block: int = 1,
         items: int | None = None,
     ) -> None:
@@ -109,7 +136,9 @@ class AnytimeBAI(Policy):
         self._bounds = None if bounds is None else interval(bounds, "bounds")
         self._mean_bound = mean_bound
         self._block = whole(block, "block", least=1, below=problem.arms + 1)
+        self._precision = None if precision is None else positive(precision, "precision")
         check_options(problem, missing=missing, bounds=bounds, forecasts=forecasts)
+        check_precision(precision, control=control, items=items)
         self._items = None if items is None else whole(items, "items", least=1)
         check_blocks(
             *(problem, self._block, self._items),
@@ -162,7 +191,8 @@ class AnytimeBAI(Policy):
         self._open: OpenPlan | None = None
         self._before: OpenPlan | None = None  # the plan before: pulls under it may still come in
         self._outstanding: dict[int, OpenPlan] = {}  # plans with pulls that are pending
-        self._contradicted = self._followed = False
+        self._contradicted = self._followed = self._measuring = False
+        self._binary = not forecasts and self._bounds == (0.0, 1.0)
         self._stopped: str | None = None
         self._exact: tuple[int, ...] | None = None  # the best of all items
         self._tied: tuple[int, ...] = ()
@@ -184,6 +214,7 @@ class AnytimeBAI(Policy):
             names=self._top,
             margin=self._tolerance,
             evidence_needed=self._level,
+            precision=self._precision,
             max_pulls=self._max_pulls,
             follows=self._follower is not None,
         )
@@ -288,11 +319,12 @@ class AnytimeBAI(Policy):
             self._rounds += done.pulls
             self._outcomes += done.pulls
             self._open = self._before = None
-            self._followed = True
+            self._followed, self._binary = True, False
             self._decide()
         return done.pulls, done.plans
 
     def _count(self, summary: Summary, sign: int) -> None:
+        self._binary = self._binary and summary.is_binary
         self._outcomes += sign * summary.pulls
         self._missing += sign * summary.lost_pulls
         self._pending += sign * summary.awaited_pulls
@@ -332,7 +364,9 @@ class AnytimeBAI(Policy):
     def _decide(self) -> None:
         """Order the targets anew, and stop if there is nothing more to do."""
         self._contest.rank(self._guesses.slope, self._past)
-        if self._effects is not None and self._tolerance:
+        if self._measuring:
+            self._stopped = None if self._imprecise() else "identified"
+        elif self._effects is not None and self._tolerance:
             # Two verdicts: the control is good enough, or another is shown to be better.
             if self._contest.settles_for(self._effects.control):
                 self._stopped = "equivalent"
@@ -342,12 +376,27 @@ class AnytimeBAI(Policy):
                     self._stopped = "identified"
         elif self._contest.decided:
             self._stopped = "identified"
+        if self._stopped == "identified" and self._effects is not None and self._imprecise():
+            target = int(self._contest.chosen[0])
+            self._contest = Measuring(self._contest, target, self._effects.control, self._targets)
+            self._stopped, self._measuring = None, True
         if self._stopped is None and not self._pending:
             self._end_of_items()
         left = math.inf if self._max_pulls is None else self._max_pulls - self._pulls
         spent = self._stopped is None and left < self._way.smallest(self._contest)
         if spent and not self._pending:
-            self._stopped = "max_pulls"
+            self._stopped = "identified" if self._measuring else "max_pulls"
+
+    def _imprecise(self) -> bool:
+        """Whether the interval of the effect is still wider than was asked for."""
+        if self._precision is None:
+            return False
+        effect = self._effect(int(self._contest.chosen[0]), final=True)
+        return effect is not None and effect.upper - effect.lower > 2 * self._precision
+
+    @property
+    def _reason(self) -> str:
+        return self._stopped or ("measuring" if self._measuring else "running")
 
     def _end_of_items(self) -> None:
         """Stop if all items of a finite population are judged."""
@@ -401,7 +450,7 @@ class AnytimeBAI(Policy):
             self._past,
             grid=self._grid,
             delta=self.problem.delta,
-            margin=self._tolerance if self._stopped in FINAL and self._top == 1 else None,
+            margin=self._tolerance if self._reason in FINAL and self._top == 1 else None,
         )
 
     def look(self) -> Look:
@@ -409,6 +458,24 @@ class AnytimeBAI(Policy):
         found = self.intervals()
         evidence = self._contest.log_evidence().copy()  # it is kept, and updated in place
         return Look(found.leader, found.estimate, found.low, found.high, evidence)
+
+    def rates(self) -> Rates | None:
+        """What every target would have paid on average, had it been pulled in all rounds so far.
+
+        Where arms have names and no features, this rests on the draws and on `bounds` (or scales)
+        alone: the baseline and the leads may move as they like. None with blocks.
+        """
+        if self._followed or not self._outcomes or self._block > 1 or self._contradicted:
+            return None
+        rates = average_rates(
+            self.problem,
+            self._past,
+            arms=self._arms,
+            targets=target_coordinates(self.problem),
+            slope=self._guesses.slope,
+            scale=self._scale,
+        )
+        return replace(rates, binary=self._binary)
 
     @property
     def _named(self) -> tuple[int, ...]:
@@ -421,12 +488,12 @@ class AnytimeBAI(Policy):
 
     def recommend(self) -> Recommendation:
         """The leader, or the leading set; final once it is shown to be right."""
-        chosen, final = self._named, self._stopped in FINAL
+        chosen, final = self._named, self._reason in FINAL
         said = Recommendation(
             target=chosen[0],
             label=self.problem.target_labels[chosen[0]],
             final=final,
-            reason=self._stopped or "running",
+            reason=self._reason,
             pulls=self._pulls,
             error_bound=self.problem.delta if final and not self._contradicted else None,
             active=chosen if final else tuple(self._contest.active.tolist()),
@@ -440,7 +507,8 @@ class AnytimeBAI(Policy):
             leads=self._leads,
         )
         out = self.problem.targets - len(self._judged)
-        known = self._outcomes, self._tolerance, self._items, out
+        unit = Unit(percent=self._binary)
+        known = self._outcomes, self._tolerance, self._items, out, unit
         return replace(said, statement=statement(said, self.problem, *known))
 
     @property

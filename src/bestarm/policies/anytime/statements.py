@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bestarm.problem import Problem
 from bestarm.recommendation import FINAL, Recommendation
+from bestarm.units import Unit
 
 
 def statement(
@@ -13,6 +14,7 @@ def statement(
     tolerance: float,
     items: int | None,
     out: int,
+    unit: Unit,
 ) -> str:
     """The conclusion so far.
 
@@ -23,6 +25,7 @@ def statement(
         tolerance: how much worse than the best a named target may be.
         items: the number of items there are, if they are finite.
         out: the number of options that are ruled out.
+        unit: how rewards are written.
     """
     if said.contradicted:
         return (
@@ -33,12 +36,13 @@ def statement(
     names = ", ".join(repr(problem.target_labels[i]) for i in said.chosen)
     if said.reason not in FINAL:
         return f"Not decided{_undecided(said, names, outcomes, targets)}"
+    within = unit.declared(tolerance)
     if said.reason == "equivalent":
-        claim = f"No option is better than {names}, the control, by more than {tolerance:g}"
+        claim = f"No option is better than {names}, the control, by more than {within}"
     elif tolerance:
         who = f"Each of {names}" if count > 1 else names
         whom = f"{_ordinal(count)} best" if count > 1 else "best"
-        claim = f"{who} is at most {tolerance:g} worse than the {whom} of {targets} options"
+        claim = f"{who} is at most {within} worse than the {whom} of {targets} options"
     elif said.tied:
         claim = _tie(said, problem)
     elif count > 1:
@@ -49,10 +53,8 @@ def statement(
         claim += f" over all {items} items"
     effect = said.effect
     if effect is not None and effect.control != said.target:
-        claim += (
-            f", and its lead over {effect.label!r}, the control, lies between {effect.lower:.4g} "
-            f"and {effect.upper:.4g}"
-        )
+        lead = unit.lead(effect.estimate, effect.lower, effect.upper, effect.relative)
+        claim += f"; its lead over {effect.label!r}, the control, is {lead}"
     if said.reason == "exact":
         claim += f". {_ruled_out(out)} before all of them were judged"
         if not out and effect is None:

@@ -127,9 +127,9 @@ class RecommendationOut(
         chosen=[2],
         chosen_labels=["express"],
         assumptions=["Every reward lies between 0 and 1."],
-        statement="'express' is the best of 3 options, and its lead over 'one page', the control, "
-        "lies between 0.021 and 0.089. The probability that this rule ever says so wrongly, at any "
-        f"of its looks, is at most {DELTA:g}.",
+        statement="'express' is the best of 3 options; its lead over 'one page', the control, is "
+        "+5.4 points (2.1 to 8.9), +31 % relative. The probability that this rule ever says so "
+        f"wrongly, at any of its looks, is at most {DELTA:g}.",
         effect={
             "control": 0,
             "label": "one page",
@@ -146,10 +146,11 @@ class RecommendationOut(
         target: its row in the target, or in the source.
         label: its name.
         final: whether the question is settled; a stop at a limit is not that.
-        reason: `identified`; `equivalent`: no option is better than the control by more than the
-            tolerance; `exact`: all items are judged; `running`; or what stopped it short:
-            `max_pulls`, `max_phases`, `max_phase_pulls`, `budget`, `exhausted`, or `stopped` by
-            hand.
+        reason: `identified`; `measuring`: identified, and assignments go on until the effect is
+            known as precisely as was asked for; `equivalent`: no option is better than the control
+            by more than the tolerance; `exact`: all items are judged; `running`; or what stopped it
+            short: `max_pulls`, `max_phases`, `max_phase_pulls`, `budget`, `exhausted`, or `stopped`
+            by hand.
         pulls: how many assignments it rests on.
         rounds: how many rounds these were, where a round has several; else null.
         claims: the proven bound on the probability that a final answer is wrong, known before there

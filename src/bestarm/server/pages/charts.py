@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from bestarm.live.watch.overview import BaselineView, Line, Numbers, Overview, Timeline
+from bestarm.units import Unit
 
-COLOURS = 6  # options that have a colour of their own; the first is the leader's
+COLOURS = 6  # options drawn in colour; which colour depends on the option, never on its rank
 _BANDED = 1  # competitors whose intervals are drawn
 _SETTLED = 0.25  # share of the pulls before which estimates may leave the picture
 _START = 0.04  # share of the pulls before which nothing is drawn
@@ -29,6 +30,7 @@ class Chart:
         levels: horizontal lines with their captions.
         x_phases: whether x counts phases; else pulls or outcomes, from 0.
         dots: whether the points of coloured lines are marked.
+        suffix: what follows a value.
     """
 
     key: str
@@ -40,23 +42,37 @@ class Chart:
     levels: tuple[tuple[float, str], ...] = ()
     x_phases: bool = False
     dots: bool = False
+    suffix: str = ""
 
 
 def number(value: float | None, digits: int = 3) -> str:
     """A number as people read it."""
     if value is None or not math.isfinite(value):
         return "–"
-    if abs(value) >= 1000:
-        return f"{value:,.0f}".replace("-", "−")
-    return f"{value:.{digits}g}".replace("-", "−")
+    text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value + 0.0:.{digits}g}"
+    return text.replace("-", "−")
+
+
+def style(line: Line) -> str:
+    """The classes of a line's colour: the same for an option whatever its place."""
+    if line.rank == -2:
+        return "ink"
+    return option_style(line.option, line.rank)
+
+
+def option_style(option: int, rank: int) -> str:
+    """The classes of an option's colour; beyond the first few places it is grey."""
+    if not 0 <= rank < COLOURS:
+        return "quiet"
+    return f"c{option % COLOURS} s{option // COLOURS % 3}"
 
 
 def charts(overview: Overview) -> dict[str, Chart]:
     """The charts of an experiment by name; one that would be empty is left out."""
     drawn = [
-        *_gaps(overview.timeline, leaders=len(overview.leaders)),
+        *_gaps(overview.timeline, overview.unit, leaders=len(overview.leaders)),
         *_evidence(overview),
-        *_baseline(overview.baseline),
+        *_raw(overview.baseline, overview.unit),
     ]
     return {chart.key: chart for chart in drawn}
 
@@ -77,9 +93,12 @@ def _padded(low: float, high: float, share: float = 0.06) -> tuple[float, float]
     return low - room, high + room
 
 
-def _gaps(timeline: Timeline, *, leaders: int) -> Iterator[Chart]:
+def _gaps(timeline: Timeline, unit: Unit, *, leaders: int) -> Iterator[Chart]:
     if not timeline.lines:
         return
+    radius = None if timeline.radius is None else _scaled(timeline.radius, unit)
+    scaled = tuple(_scaled(line, unit) for line in timeline.lines)
+    timeline = replace(timeline, lines=scaled, radius=radius)
     phased = timeline.kind == "phases"
     last = max(x for line in timeline.lines for x in line.x)
     lines = [
@@ -115,11 +134,12 @@ def _gaps(timeline: Timeline, *, leaders: int) -> Iterator[Chart]:
         "gaps",
         words,
         "phase" if phased else "outcomes",
-        "behind the leader",
+        "points behind the leader" if unit.percent else "behind the leader",
         (high, low),
         _ordered(lines),
         x_phases=phased,
         dots=phased,
+        suffix=" points" if unit.percent else "",
     )
 
 
@@ -146,48 +166,48 @@ def _evidence(overview: Overview) -> Iterator[Chart]:
     if not lines:
         return
     last, leaders = lines[0].x[-1], len(overview.leaders)
+    # Evidence below zero is none, as the table says.
     shown = [
-        _from_start(line, last) for line in lines if line.rank >= leaders or len(lines) <= leaders
+        replace(each, y=tuple(None if y is None else 100 * max(y, 0.0) for y in each.y))
+        for each in (_from_start(line, last) for line in lines)
+        if each.rank >= leaders or len(lines) <= leaders
     ]
     values = _values(line.y for line in shown)
-    low = max(-0.6, min([0.0, *values]))
     yield Chart(
         "evidence",
         "The share collected of the evidence needed to rule out each option, over the outcomes.",
         "outcomes",
-        "share of the evidence needed",
-        _padded(low, max([1.0, *(min(value, 2.0) for value in values)])),
+        "% of the evidence needed",
+        (0.0, 1.06 * max([100.0, *(min(value, 200.0) for value in values)])),
         _ordered(shown),
-        ((1.0, "ruled out"),),
+        ((100.0, "ruled out"),),
+        suffix=" %",
     )
 
 
-def _baseline(baseline: BaselineView) -> Iterator[Chart]:
+def _raw(baseline: BaselineView, unit: Unit) -> Iterator[Chart]:
     if not baseline.level.x:
         return
-    raw = [baseline.level, *baseline.raw]
-    free = [replace(line, out=False) for line in baseline.contrasts]
-    raw_values = _values(line.y for line in raw) or [0.0]
-    free_values = [0.0, *_values(line.y for line in free)]
-    # One scale for both, so that what moves and what does not can be compared.
-    span = 1.1 * max(max(raw_values) - min(raw_values), max(free_values) - min(free_values), 1e-9)
-    middle = (max(raw_values) + min(raw_values)) / 2
-    center = (max(free_values) + min(free_values)) / 2
+    lines = [_scaled(line, unit) for line in (baseline.level, *baseline.raw)]
+    values = _values(line.y for line in lines) or [0.0]
     yield Chart(
         "raw",
-        "The mean raw outcome of the leading options over time: the baseline moves them all.",
+        "The mean outcome of the leading options over time, as told: the baseline moves them all.",
         "outcomes so far",
-        "mean outcome",
-        (middle - span / 2, middle + span / 2),
-        _ordered(raw),
+        "rate, %" if unit.percent else "mean outcome",
+        _padded(min(values), max(values)),
+        _ordered(lines),
         dots=True,
+        suffix=" %" if unit.percent else "",
     )
-    yield Chart(
-        "free",
-        "The distance of the same options from the leader, estimated from all outcomes so far, "
-        "with the baseline removed.",
-        "outcomes so far",
-        "behind the leader",
-        (center + span / 2, center - span / 2),
-        _ordered(free),
+
+
+def _scaled(line: Line, unit: Unit) -> Line:
+    """A line in percent, where rewards are."""
+    if not unit.percent:
+        return line
+    y, low, high = (
+        tuple(None if value is None else 100 * value for value in part)
+        for part in (line.y, line.low, line.high)
     )
+    return replace(line, y=y, low=low, high=high)

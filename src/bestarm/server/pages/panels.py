@@ -22,20 +22,21 @@ from bestarm.live.values import in_rounds
 from bestarm.live.watch.overview import Allocated, Overview, Watch
 from bestarm.live.watch.wording import percent
 from bestarm.server.pages.assets import address_of, read_asset
-from bestarm.server.pages.charts import COLOURS, Chart, charts, number
+from bestarm.server.pages.charts import COLOURS, Chart, charts, number, option_style, style
 
 PANELS = {  # with their titles, in the order of the page
     "verdict": "Verdict",
-    "guarantee": "Guarantee",
+    "leaderboard": "Options",
     "health": "Health",
-    "leaderboard": "Leaderboard",
-    "timeline": "Distance from the leader over time",
-    "baseline": "Baseline: why it does not mislead",
-    "allocation": "Traffic split",
     "progress": "Progress",
+    "timeline": "Over time",
+    "guarantee": "Guarantee",
+    "allocation": "Traffic split",
     "events": "Event log",
     "snippets": "Ask and tell",
 }
+_FOLDED = ("guarantee", "allocation", "events", "snippets")  # on the page, not on paper
+_EVENTS = 60  # of the log, on the page
 _ROWS = 100  # of a table; an experiment may have thousands of options
 
 
@@ -45,9 +46,10 @@ def panels(overview: Overview, pasted: Mapping[str, str] | None = None) -> dict[
     drawn = charts(overview)
     further: dict[str, Any] = {
         "leaderboard": (_bars(overview), _ROWS),
+        "health": (pasted is None,),
         "timeline": (drawn,),
-        "baseline": (drawn,),
         "allocation": (_shares(overview), _ROWS),
+        "events": (None if pasted is None else _EVENTS,),
         "snippets": (pasted,),
     }
     return {
@@ -119,7 +121,9 @@ def _environment() -> Environment:
         content=lambda name: Markup(read_asset(name).decode()),
         in_rounds=in_rounds,
         legend=_legend,
+        option_style=option_style,
         titles=PANELS,
+        folded=_FOLDED,
     )
     return made
 
@@ -134,8 +138,10 @@ def _part(value: float) -> str:
 
 
 def _tied(text: str) -> str:
-    """A text without a line break between a number and its percent sign."""
-    return text.replace(" %", "\N{NO-BREAK SPACE}%")
+    """A text without a line break between a number and its unit."""
+    for unit in ("%", "points"):
+        text = text.replace(f" {unit}", f"\N{NO-BREAK SPACE}{unit}")
+    return text
 
 
 def _plain(value: object) -> str:
@@ -177,16 +183,15 @@ def _lasting(hours: tuple[float | None, ...]) -> str:
 def _legend(chart: Chart) -> list[tuple[str, str]]:
     """Colours with their labels, the leader first."""
     by_style: dict[str, list[str]] = {}
-    for line in chart.lines:
-        style = f"c{line.rank}" if 0 <= line.rank < COLOURS else "quiet"
-        by_style.setdefault("ink" if line.rank == -2 else style, []).append(line.label)
-    coloured = sorted(style for style in by_style if style.startswith("c"))
-    shown = [(style, by_style[style][0]) for style in coloured]
-    for style in ("quiet", "ink"):
-        labels = by_style.get(style, [])
+    for line in sorted(chart.lines, key=lambda line: line.rank):
+        by_style.setdefault(style(line), []).append(line.label)
+    coloured = [each for each in by_style if each.startswith("c")]
+    shown = [(each, by_style[each][0]) for each in coloured]
+    for each in ("quiet", "ink"):
+        labels = by_style.get(each, [])
         if labels:
             several = f"{len(labels)} {'others' if coloured else 'options'}"
-            shown.append((style, labels[0] if len(labels) == 1 else several))
+            shown.append((each, labels[0] if len(labels) == 1 else several))
     return shown
 
 

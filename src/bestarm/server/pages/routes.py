@@ -36,9 +36,9 @@ from bestarm.server.streams import compiling_now
 PUBLIC = frozenset({"/login", "/logout", "/static"})
 
 _MOST_FORM = 10_000  # bytes
-_CHECKED = {"anytime", "sp-bai-sharp"}  # policies to plan with, ticked at first
+_CHECKED = {"anytime"}  # policies to plan with, ticked at first
 _DRIFTS = (
-    ("none", "stays", False),
+    ("none", "stays as it is", False),
     ("sine", "a slow wave", True),
     ("walk", "a random walk", False),
     ("switches", "sudden jumps", False),

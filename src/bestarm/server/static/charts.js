@@ -22,7 +22,9 @@
   function traces(chart, of, colours) {
     const made = [];
     const coloured = (each) => each.rank >= 0 && each.rank < colours;
-    const colour = (each) => of(coloured(each) ? `c${each.rank}` : each.rank === REFERENCE ? "soft" : "quiet");
+    // An option keeps its colour and its dashes, whatever its place.
+    const colour = (each) => of(coloured(each) ? `c${each.option % colours}` : each.rank === REFERENCE ? "soft" : "quiet");
+    const dashes = (each) => (each.rank === REFERENCE ? "dash" : coloured(each) ? ["solid", "dot", "dashdot"][Math.floor(each.option / colours) % 3] : "solid");
     for (const each of chart.lines) {
       if (!each.low.length) continue;
       const there = each.x.map((_, i) => i).filter((i) => each.low[i] !== null && each.high[i] !== null);
@@ -38,10 +40,10 @@
       made.push({
         x: each.x, y: each.y, name: plain(brief(each.label)),
         mode: marks.some(Boolean) ? "lines+markers" : "lines",
-        line: { color: colour(each), width: each.rank === 0 ? 2.6 : coloured(each) ? 2 : 1.2, dash: each.rank === REFERENCE ? "dash" : "solid" },
+        line: { color: colour(each), width: each.rank === 0 ? 2.6 : coloured(each) ? 2 : 1.2, dash: dashes(each) },
         marker: { color: colour(each), size: marks, line: { color: colour(each), width: marks.map((_, i) => (each.out && i === at ? 2.2 : 0)) }, opacity: marks.map((size) => (size ? 1 : 0)), symbol: marks.map((_, i) => (each.out && i === at ? "x-thin" : "circle")) },
         hoverinfo: "text",
-        text: each.y.map((y, i) => (y === null ? "" : `<b>${plain(brief(each.label))}</b><br>${digits.format(y)}${
+        text: each.y.map((y, i) => (y === null ? "" : `<b>${plain(brief(each.label))}</b><br>${digits.format(y)}${chart.suffix}${
           coloured(each) && each.low.length && each.low[i] !== null && each.high[i] !== null ? ` (${digits.format(each.low[i])} to ${digits.format(each.high[i])})` : ""
         }<br>${chart.x_title} ${whole.format(Math.round(each.x[i]))}`)),
       });

@@ -76,7 +76,7 @@
     made.options = further(form.elements.options.value.trim());
     const control = form.elements.control.value.trim();
     if (control) made.options.control = control;
-    for (const name of ["tolerance", "expected_gap"]) {
+    for (const name of ["tolerance", "precision", "expected_gap"]) {
       const found = number(form.elements[name]);
       if (found !== null) made.options[name] = found;
     }

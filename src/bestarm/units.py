@@ -1,0 +1,89 @@
+"""Numbers in words: in percent where all outcomes are 0 or 1, else in the outcome's own unit."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+__all__ = ["Unit", "decimal"]
+
+
+def decimal(value: float, places: int) -> str:
+    """A number with so many decimals; one that rounds to zero is 0, without a sign.
+
+    >>> decimal(-0.004, 2), decimal(-1.26, 1), decimal(12345.6, 0)
+    ('0', '−1.3', '12,346')
+    """
+    text = f"{value:,.{places}f}".replace("-", "−")
+    return text if text.strip("−0.,") else "0"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """How rewards are written.
+
+    Attributes:
+        percent: whether they are rates: every outcome so far is 0 or 1.
+    """
+
+    percent: bool = False
+
+    def value(self, value: float | None, *among: float | None) -> str:
+        """A reward or a rate, with the decimals that the largest of the values asks for.
+
+        >>> Unit(percent=True).value(0.1123), Unit().value(0.1123)
+        ('11.2 %', '0.112')
+        """
+        sign = " %" if self.percent else ""
+        return self._write(value, *among) + sign
+
+    def difference(self, value: float | None, *among: float | None, signed: bool = False) -> str:
+        """A difference of rewards, or of rates in points.
+
+        >>> Unit(percent=True).difference(0.012, signed=True), Unit().difference(-0.012)
+        ('+1.2 points', '−0.0120')
+        """
+        text = self._write(value, *among)
+        plus = "+" if signed and text[0] not in "−–" and text != "0" else ""
+        return f"{plus}{text} points" if self.percent else plus + text
+
+    def declared(self, value: float) -> str:
+        """A difference that somebody declared, as it was written.
+
+        >>> Unit(percent=True).declared(0.004), Unit().declared(0.05)
+        ('0.4 points', '0.05')
+        """
+        return f"{100 * value:.10g} points" if self.percent else f"{value:.10g}"
+
+    def interval(self, low: float | None, high: float | None, *among: float | None) -> str:
+        """An interval, without its unit.
+
+        >>> Unit(percent=True).interval(0.004, 0.02)
+        '0.4 to 2.0'
+        """
+        return f"{self._write(low, high, *among)} to {self._write(high, low, *among)}"
+
+    def lead(self, estimate: float, low: float, high: float, relative: float | None = None) -> str:
+        """A lead with its interval, and relative to something, if that is known.
+
+        >>> Unit(percent=True).lead(0.012, 0.004, 0.02, 0.09)
+        '+1.2 points (0.4 to 2.0), +9 % relative'
+        """
+        text = self.difference(estimate, low, high, signed=True)
+        text += f" ({self.interval(low, high, estimate)})"
+        if relative is None:
+            return text
+        places = 0 if abs(relative) >= 0.05 else 1
+        sign = "+" if relative > 0 else ""
+        return f"{text}, {sign}{decimal(100 * relative, places)} % relative"
+
+    def _write(self, value: float | None, *among: float | None) -> str:
+        if value is None or not math.isfinite(value):
+            return "–"
+        scale = 100 if self.percent else 1
+        known = [abs(each) for each in (value, *among) if each is not None and math.isfinite(each)]
+        largest = scale * max(known)
+        size = math.floor(math.log10(largest)) if largest else 0
+        # Percent as people write them, 11.2 and 0.32; other units with three digits.
+        places = min(max(1 - size, 1), 4) if self.percent else min(max(2 - size, 0), 12)
+        return decimal(scale * value, places)
