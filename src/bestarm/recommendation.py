@@ -97,6 +97,8 @@ class Recommendation:
         rounds: the rounds of these pulls, where a round has several; else None.
         tied: where all items of a finite population are judged, the targets whose means equal that
             of the last one named, itself included; empty if it is better than all others.
+        leads: whether outcomes say that it leads. False while so many are outstanding that no
+            estimate rests on them yet.
     """
 
     target: int
@@ -115,6 +117,7 @@ class Recommendation:
     effect: Effect | None = None
     rounds: int | None = None
     tied: tuple[int, ...] = ()
+    leads: bool = True
 
     def __str__(self) -> str:
         several = f"{len(self.active)} options remain"
@@ -122,6 +125,11 @@ class Recommendation:
         cause = _CAUSES.get(self.reason, f"stopped: {self.reason}")
         if not self.pulls:
             return f"no leader yet: no outcome counts so far ({cause}; {remain}; {self._proof})"
+        if not (self.leads or self.final):
+            return (
+                f"no leader yet: too many outcomes are outstanding ({cause}; {remain}; "
+                f"{self._proof})"
+            )
         state = f"leading, not identified ({cause}; {remain})"
         best = "identified as the best"
         if self.reason == "equivalent":

@@ -60,7 +60,9 @@ def test_the_control_is_shown_to_be_behind_the_best_without_a_union() -> None:
         policy.update(stream.pull(plan))
     assert policy._effects is not None
     behind = policy._effects.behind(policy._past)
-    pair = policy._effects.effect(0, policy._guesses.slope, policy._past, margin=None)
+    pair = policy._effects.effect(
+        0, policy._guesses.slope, policy._past, learned=policy._learned, margin=None
+    )
     assert behind > pair.lower  # the pair's level is higher by log(2(H − 1))
     assert behind < THETA[0] - THETA[1]
 
@@ -76,7 +78,9 @@ def test_an_effect_is_shown_to_be_positive_once_its_share_of_delta_is_reached() 
     needed, shown = -math.log(effects.shares.pair), []
     while (plan := policy.plan()) is not None:
         policy.update(stream.pull(plan))
-        found = effects.effect(0, policy._guesses.slope, policy._past, margin=None)
+        found = effects.effect(
+            0, policy._guesses.slope, policy._past, learned=policy._learned, margin=None
+        )
         shown.append((np.log(policy.evidence()[1]) - needed, found.lower > 0))
     assert len({positive for _, positive in shown}) == 2
     for beyond, positive in shown:

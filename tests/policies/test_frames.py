@@ -74,8 +74,8 @@ def test_a_frame_is_not_changed_by_what_is_learned_after_it(
     expected = growth(fresh, fresh._open.frame, summary)
     slope = policy._guesses.slope.copy()
     # Late outcomes come while the plan is open, then its own, then those of the next plans.
-    policy.amend(late[2], phase=2)
-    policy.amend(late[4], phase=4)
+    for phase in (1, 2, 4):
+        policy.amend(late[phase], phase=phase)
     assert np.abs(policy._guesses.slope - slope).max() > 1e-3
     assert policy._open.frame is frame
     np.testing.assert_array_equal(growth(policy, frame, summary), expected)

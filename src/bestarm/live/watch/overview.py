@@ -246,7 +246,7 @@ def leaderboard(
 
     def option(target: int) -> Option:
         status = "in" if target in active else "out"
-        if target in leading and follower.counts.any():
+        if target in leading and follower.counts.any() and (said.leads or said.final):
             status = "best" if said.final else "leads"
         known = _known(target, follower.looks, level, radii=radii)
         if said.effect is not None and target == said.effect.control not in leading:

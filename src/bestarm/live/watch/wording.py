@@ -71,7 +71,8 @@ def verdict(
         return recommendation.statement
     if recommendation.final:
         return _decided(said, problem, traits, recommendation.effect)
-    leaders, left = names if recommendation.pulls else [], len(recommendation.active)
+    shown = recommendation.pulls and recommendation.leads
+    leaders, left = names if shown else [], len(recommendation.active)
     state = _undecided(head, problem, left=left, leaders=leaders, reason=recommendation.reason)
     sentences = [state]
     if waits := held_up(*waits_for):

@@ -52,3 +52,11 @@ class AnyBatch(Protocol):
     def exposure(self) -> float:
         """By how much the log wealth of a stake λ = 1 falls if the margin falls by 1."""
         ...
+
+    @property
+    def capped_exposure(self) -> float:
+        """By how much it falls besides if the margin is negative and falls by 1.
+
+        That of outstanding outcomes whose factor is at most 1, with a margin above 0 as well.
+        """
+        ...

@@ -187,6 +187,7 @@ class Terms(NamedTuple):
         tail: what is charged, in units of Σ p|w|.
         relative: how far off sums over arms may be, relative to the sum of their terms' sizes.
         largest: the most that λC may be; less than 1.
+        ceiling: the most that a pull without an outcome adds to the log wealth.
     """
 
     low: float
@@ -195,6 +196,7 @@ class Terms(NamedTuple):
     tail: float
     relative: float
     largest: float
+    ceiling: float
 
 
 class Frame:
@@ -205,6 +207,8 @@ class Frame:
         scale: where rewards lie.
         grid: the stakes.
         leaders: the targets that look best and second best.
+        expected: c(a) of all source arms.
+        size: the number of pulls in the batch, as foreseen.
         tail: what is charged for noise beyond what may be, in units of Σ p|w|.
 
     Args:
@@ -233,6 +237,7 @@ class Frame:
         self.sampling, self.scale = sampling, scale
         self.grid = grid or StakeGrid.make()
         self.leaders = leaders
+        self.expected, self.size, self._pulls = guess, size, pulls
         reach, self.tail = scale.reach(pulls)
         self._made_from = guess, spread.copy(), (scale.low, scale.high, reach), size
 
@@ -249,6 +254,19 @@ class Frame:
     def guess(self) -> Array:
         """c(a) of each arm that can be drawn."""
         return self.prior.guess
+
+    def with_guess(self, guess: Array) -> Frame:
+        """The same frame with another guess of all source arms."""
+        return Frame(
+            self.sampling,
+            guess=guess,
+            spread=self._made_from[1],
+            scale=self.scale,
+            size=self.size,
+            pulls=self._pulls,
+            grid=self.grid,
+            leaders=self.leaders,
+        )
 
     def bets(self, contrasts: Array, *, margin: float = 0.0) -> Bets:
         """Bets that contrasts (rows, in coordinates) exceed −margin."""
@@ -294,7 +312,8 @@ class Bets:
 
         frame, scale = self.frame, self.frame.scale
         relative = (len(frame.guess) + STEPS) * EPSILON
-        terms = Terms(scale.low, scale.high, self.margin, frame.tail, relative, LARGEST)
+        numbers = scale.low, scale.high, self.margin, frame.tail, relative, LARGEST
+        terms = Terms(*numbers, 0.0 if batch.may_be_lost else math.inf)
         result = Settled(*np.empty((2, len(self.w), len(frame.grid))))
         stakes = frame.grid.signals, frame.grid.gaps
         settle(self.w, tuple(frame.prior), tuple(batch.totals), tuple(terms), stakes, *result)
@@ -321,6 +340,8 @@ class BatchOutcome:
         summary: what came of it.
         totals: of each arm that can be drawn.
         pending: whether outcomes are outstanding: then an amended batch may take this one's place.
+        may_be_lost: whether outstanding outcomes are passed over once they are lost. Until then
+            their factor is at most 1 ("Losses").
 
     Args:
         frame: what was fixed before.
@@ -338,6 +359,7 @@ class BatchOutcome:
         arms, totals = frame.sampling.arms, tuple(self.totals)
         add_up(arms, frame.guess, shift, lost, *summary.totals, totals)
         self.pending = summary.awaited_pulls > 0
+        self.may_be_lost = not worst_case
 
     @property
     def pulls(self) -> int:
@@ -347,7 +369,12 @@ class BatchOutcome:
     @property
     def exposure(self) -> float:
         """See `AnyBatch.exposure`: every pull has the margin once."""
-        return self.pulls
+        return self.pulls - self.capped_exposure
+
+    @property
+    def capped_exposure(self) -> float:
+        """See `AnyBatch.capped_exposure`."""
+        return self.summary.awaited_pulls if self.may_be_lost else 0
 
 
 def folded(past: Sequence[AnyBatch]) -> int:

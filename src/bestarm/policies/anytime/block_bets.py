@@ -209,6 +209,7 @@ class BlockOutcome:
     Attributes:
         frame: what was fixed before.
         summary: what came of it.
+        capped_exposure: none: what was outstanding is at its worst if it is lost.
         entered: which members of each round count. Members without an outcome that count are at
             the bound that hurts a bet most.
         members: their places among the arms of the frame.
@@ -223,6 +224,8 @@ class BlockOutcome:
         summary: what came of it.
         entered: which members count. By default those with an outcome and those that await one.
     """
+
+    capped_exposure = 0.0
 
     def __init__(self, frame: BlockFrame, summary: Rounds, entered: Flags | None = None) -> None:
         from bestarm.policies.anytime.block_kernels import take_in  # noqa: PLC0415 - compiles

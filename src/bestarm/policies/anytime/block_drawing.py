@@ -224,16 +224,25 @@ class InBlocks:
         """
         return BlockOutcome(before.frame, before.summary.amended(summary), before.entered)
 
-    def learn(self, batch: BlockOutcome, drawn: int) -> None:  # noqa: ARG002 - rounds count
-        """Take in a batch's outcome."""
-        self.guesses.learn(batch)
-        self._see(batch, 1)
-
-    def learn_late(self, before: BlockOutcome, after: BlockOutcome, summary: Summary) -> None:  # noqa: ARG002
-        """Take in outcomes of a batch that were outstanding."""
-        self.guesses.relearn(before, after)
-        self._see(before, -1)
+    def note(self, before: BlockOutcome | None, after: BlockOutcome) -> None:
+        """Note the items of a finite population that were judged."""
+        if before is not None:
+            self._see(before, -1)
         self._see(after, 1)
+
+    def learn(self, place: int, batch: BlockOutcome, drawn: int) -> None:  # noqa: ARG002 - rounds count
+        """Learn from a batch."""
+        self.guesses.learn(batch)
+
+    def relearn(
+        self,
+        place: int,  # noqa: ARG002
+        before: BlockOutcome,
+        after: BlockOutcome,
+        summary: Summary,  # noqa: ARG002
+    ) -> None:
+        """Take in outcomes that were outstanding when their batch was learned from."""
+        self.guesses.relearn(before, after)
 
     def _see(self, batch: BlockOutcome, sign: int) -> None:
         """Note the items of a finite population that were judged."""

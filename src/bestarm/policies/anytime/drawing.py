@@ -11,7 +11,7 @@ from bestarm.geometry import Array
 from bestarm.policies.anytime.allocation import Allocation, Key, Stage, spread_out
 from bestarm.policies.anytime.assumptions import Assumptions, check_options_of
 from bestarm.policies.anytime.batches import AnyBatch, AnyFrame
-from bestarm.policies.anytime.bets import BatchOutcome, Frame, StakeGrid
+from bestarm.policies.anytime.bets import BatchOutcome, Frame, Scale, StakeGrid
 from bestarm.policies.anytime.clipping import ForecastInterval
 from bestarm.policies.anytime.contests import Contest
 from bestarm.policies.anytime.guesses import Guesses
@@ -114,13 +114,22 @@ class Drawing(Protocol):
         """What came of it once outcomes that were outstanding are settled; nothing is learned."""
         ...
 
-    def learn(self, batch: Any, drawn: int) -> None:
-        """Take in a batch's outcome; `drawn` is the number of all pulls so far."""
+    def note(self, before: Any | None, after: Any) -> None:
+        """Note what bets rest on: a batch, or what it is now instead of what it was before."""
         ...
 
-    def learn_late(self, before: Any, after: Any, summary: Summary) -> None:
-        """Take in outcomes of a batch that were outstanding."""
+    def learn(self, place: int, batch: Any, drawn: int) -> None:
+        """Learn from batch number `place`; `drawn` is the number of all pulls so far."""
         ...
+
+    def relearn(self, place: int, before: Any, after: Any, summary: Summary) -> None:
+        """Take in outcomes that were outstanding when their batch was learned from."""
+        ...
+
+
+def _within(scale: Scale, guess: Array) -> Array:
+    """Guesses of rewards, where they can lie."""
+    return np.minimum(np.maximum(guess, scale.low), scale.high)
 
 
 def key_of(contest: Contest) -> Key:
@@ -146,6 +155,7 @@ class Singles:
         self.guesses = Guesses(setting.arms, scale, intercept=problem.drifts)
         self._allocation = Allocation(problem, setting.arms, setting.features)
         self.keep = self._allocation.keep
+        self._predicted: dict[int, Frame] = {}  # of batches learned from that lack outcomes
 
     @property
     def stage(self) -> Stage | None:
@@ -198,7 +208,7 @@ class Singles:
         scale = self._scale.less(plan.forecasts)
         frame = Frame(
             stage.sampling,
-            guess=np.minimum(np.maximum(self.guesses.rewards(plan.pulls), scale.low), scale.high),
+            guess=_within(scale, self.guesses.rewards(plan.pulls)),
             spread=self.guesses.spread,
             scale=scale,
             size=plan.pulls,
@@ -221,18 +231,54 @@ class Singles:
         """What came of it once outcomes that were outstanding are settled."""
         return self.outcome(before.frame, before.summary.amended(summary))
 
-    def learn(self, batch: BatchOutcome, drawn: int) -> None:
-        """Take in a batch's outcome."""
+    def note(self, before: BatchOutcome | None, after: BatchOutcome) -> None:
+        """Nothing: bets rest on guesses alone."""
+
+    def learn(self, place: int, batch: BatchOutcome, drawn: int) -> None:
+        """Learn from a batch as if it were the last one drawn; what is outstanding as predicted."""
         summary = batch.summary
-        self.guesses.learn(batch)
-        if self._interval is not None and summary.pulls:
+        if not summary.pulls:
+            return
+        frame = self._predict(batch)
+        if frame is not batch.frame:
+            batch = BatchOutcome(frame, summary)
+        pending = None
+        if batch.pending:
+            pending = summary.pending[frame.sampling.arms]
+            self._predicted[place] = frame
+        self.guesses.learn(batch, pending)
+        if self._interval is not None:
             mean = (float(summary.rewards.sum()) + summary.foreseen) / summary.pulls
             variance = float(self.guesses.spread.mean())
             self._interval.learn(mean, summary.pulls, drawn=drawn, variance=variance)
 
-    def learn_late(self, before: BatchOutcome, after: BatchOutcome, summary: Summary) -> None:  # noqa: ARG002
-        """Take in outcomes of a batch that were outstanding."""
-        self.guesses.learn(BatchOutcome(before.frame, summary), late=True)
+    def _predict(self, batch: BatchOutcome) -> Frame:
+        """The frame of a batch with what is predicted for it now: its own, unless it came late.
+
+        Without bounds it is always its own: a batch comes in whole, in the order of draws.
+        """
+        frame, summary = batch.frame, batch.summary
+        if not self._provisional:
+            return frame
+        guess = self.guesses.rewards(frame.size)
+        if batch.pending and not self.guesses.pulls:  # for the first its own mean does as well
+            guess[:] = float(summary.rewards.sum()) / summary.pulls - frame.scale.center
+        guess = _within(frame.scale, guess)
+        return frame if np.array_equal(guess, frame.expected) else frame.with_guess(guess)
+
+    def relearn(
+        self,
+        place: int,
+        before: BatchOutcome,  # noqa: ARG002
+        after: BatchOutcome,
+        summary: Summary,
+    ) -> None:
+        """Take in outcomes that were outstanding; those that are lost stay as predicted."""
+        frame = self._predicted.get(place)
+        if frame is not None and summary.pulls:
+            self.guesses.correct(BatchOutcome(frame, summary))
+        if not after.pending:
+            self._predicted.pop(place, None)
 
     def _next_size(self, course: Course) -> int:
         size = int(min(GROWTH * course.pulls, self.guesses.longest()))

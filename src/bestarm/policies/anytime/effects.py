@@ -62,14 +62,21 @@ class ControlEffect:
         self._grid = grid
 
     def effect(
-        self, target: int, slope: Array, past: Sequence[AnyBatch], *, margin: float | None
+        self,
+        target: int,
+        slope: Array,
+        past: Sequence[AnyBatch],
+        *,
+        learned: int,
+        margin: float | None,
     ) -> Effect:
         """The lead of a target over the control.
 
         Args:
             target: the target.
             slope: θ̂.
-            past: the batches so far, with at least one outcome.
+            past: the batches so far.
+            learned: how many of the first batches θ̂ rests on; they have at least one outcome.
             margin: how much worse than the best the target may be, by the decision; None if it is
                 not decided.
         """
@@ -85,7 +92,7 @@ class ControlEffect:
             lower = max(lower, max(self.behind(past), 0.0) - margin)
         upper = max(upper, lower)
         estimate = min(max(float(contrast @ slope), lower), upper)
-        mean = self._mean_reward(slope, past)
+        mean = self._mean_reward(slope, past[:learned])
         relative = estimate / mean if mean is not None and mean > 0 else None
         return Effect(self.control, label, estimate, lower, upper, relative)
 
@@ -105,7 +112,7 @@ class ControlEffect:
         return np.asarray(self._targets[[opponent]] - self._targets[self.control])
 
     def _mean_reward(self, slope: Array, past: Sequence[AnyBatch]) -> float | None:
-        """The estimated mean reward of the control over all pulls so far, if it can be pulled."""
+        """The estimated mean reward of the control over these batches, if it can be pulled."""
         features = self._problem.target[self.control]
         same = np.flatnonzero((self._problem.source == features).all(axis=1))
         if not len(same):

@@ -12,6 +12,7 @@ import numpy as np
 
 from bestarm.geometry import Array
 from bestarm.policies.anytime.bets import BatchOutcome, Scale
+from bestarm.records import Counts
 
 DRIFT = 0.7  # noise deviations that the level may move within a batch: 4 % of the variance
 
@@ -143,17 +144,36 @@ class Guesses:
         weighed = float(self.memory.numbers[AT.weighed])
         return DRIFT * math.sqrt(float(self.memory.numbers[AT.spread]) * weighed / moved)
 
-    def learn(self, batch: BatchOutcome, *, late: bool = False) -> None:
+    def learn(self, batch: BatchOutcome, pending: Counts | None = None) -> None:
         """Take in a batch's outcome.
 
         Args:
             batch: what came of it.
-            late: that these are outcomes of an earlier batch, which say nothing of levels to come.
+            pending: outstanding outcomes of each arm that can be drawn, if there are any. For r
+                counts what is predicted, c, and for (r − c)² the largest that it can be.
         """
         from bestarm.policies.anytime.learning import learn  # noqa: PLC0415 - compiles
 
         sampling = batch.frame.sampling
         drawn = sampling.arms, sampling.centered, sampling.covariance, batch.frame.guess
         totals = batch.totals
-        outcome = totals.counts, totals.first, totals.second, totals.third
-        learn(tuple(self.memory), self.coordinates, self.known, drawn, outcome, late)
+        counts, second = totals.counts, totals.second
+        if pending is not None:
+            counts, second = counts + pending, second + pending * self._largest_square(batch)
+        outcome = counts, totals.first, second, totals.third
+        learn(tuple(self.memory), self.coordinates, self.known, drawn, outcome)
+
+    @staticmethod
+    def _largest_square(batch: BatchOutcome) -> Array:
+        scale, guess = batch.frame.scale, batch.frame.guess
+        farthest = np.maximum(scale.high - guess, guess - scale.low)
+        return np.asarray(farthest * farthest)
+
+    def correct(self, late: BatchOutcome) -> None:
+        """Take in outcomes alone that were outstanding when their batch was learned from."""
+        from bestarm.policies.anytime.learning import correct  # noqa: PLC0415 - compiles
+
+        sampling, totals = late.frame.sampling, late.totals
+        second = totals.second - totals.counts * self._largest_square(late)
+        outcome = totals.first, second, totals.third
+        correct(tuple(self.memory), self.known, (sampling.arms, sampling.centered), outcome)

@@ -82,7 +82,8 @@ def lower_ends(
     """The largest v at which each contrast's e-process against y·θ ≤ v has reached exp(level).
 
     Betting against y·θ ≤ v instead of y·θ ≤ 0 changes the log wealth of a stake by −v Σ nλ, so one
-    pass over the past serves all v, and the e-value falls in v.
+    pass over the past serves all v, and the e-value falls in v. An outstanding outcome that may be
+    lost has min(1, its least factor): with v < 0 that is at least what it is with v = 0.
 
     Args:
         contrasts: rows, in coordinates of the span; or what gives one row for each batch, from what
@@ -92,7 +93,7 @@ def lower_ends(
         grid: the stakes.
     """
     count = 1 if callable(contrasts) else len(contrasts)
-    wealth, exposure = np.zeros((2, count, len(grid)))
+    wealth, exposure, capped = np.zeros((3, count, len(grid)))
     ends: Array = np.full(count, -np.inf)
     prefixes = {folded(past), len(past)}  # both hold: the better one counts
     for done, batch in enumerate(past, start=1):
@@ -100,19 +101,24 @@ def lower_ends(
         stakes, growth = batch.frame.bets(rows).settle(batch)
         wealth += growth
         exposure += batch.exposure * stakes
+        capped += batch.capped_exposure * stakes
         if done in prefixes and exposure.any():
-            ends = np.maximum(ends, _inverted(wealth, exposure, level, grid))
+            ends = np.maximum(ends, _inverted(wealth, exposure, capped, level, grid))
     return ends
 
 
-def _inverted(wealth: Array, exposure: Array, level: float, grid: StakeGrid) -> Array:
-    """The largest v at which the wealth less v times the exposure has reached the level."""
+def _inverted(
+    wealth: Array, exposure: Array, capped: Array, level: float, grid: StakeGrid
+) -> Array:
+    """The largest v at which the wealth less v · exposure and max(v, 0) · capped has the level."""
     # One stake alone reaches the level at `low`; at `high` not even all together do.
-    alone = (wealth + grid.log_shares - level) / exposure
+    beyond = wealth + grid.log_shares - level
+    alone = beyond / np.where(beyond > 0, exposure + capped, exposure)
     low = alone.max(axis=1)
     high = (alone + np.log(len(grid)) / exposure).max(axis=1)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        reached = grid.log_value(wealth - middle[:, None] * exposure) >= level
+        v = middle[:, None]
+        reached = grid.log_value(wealth - v * exposure - np.maximum(v, 0.0) * capped) >= level
         low, high = np.where(reached, middle, low), np.where(reached, high, middle)
     return np.asarray(low)

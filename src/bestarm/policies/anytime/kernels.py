@@ -174,7 +174,7 @@ def settle(
     """
     weights, guess, spread, below, above, likely = prior
     first, second, rounding, under, over, counts, lost, third, third_rounding = totals
-    low, high, margin, tail, relative, largest = terms
+    low, high, margin, tail, relative, largest, ceiling = terms
     signals, gaps = grid
     pulls, missing = total(counts), total(lost)
     for i in range(len(w)):
@@ -225,9 +225,10 @@ def settle(
             growth[i, s] = stake * gain - taken
             if missing > 0:
                 for a in range(w.shape[1]):
-                    # The least factor 1 + λz of an outcome in [lo, hi] ("Losses").
+                    # The least factor of an outcome in [lo, hi], or of one passed over ("Losses").
                     z = min(w[i, a] * (low - guess[a]), w[i, a] * (high - guess[a]))
-                    growth[i, s] += lost[a] * (math.log1p(stake * z) + stake * offset)
+                    factor = math.log1p(stake * z) + stake * offset
+                    growth[i, s] += lost[a] * min(factor, ceiling)
 
 
 @tiered

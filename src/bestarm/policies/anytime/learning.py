@@ -141,7 +141,7 @@ def _move(memory: Parts, reward: float, arm: Array, pulls: float, when: float) -
 
 
 @tiered
-def _learn_spread(memory: Parts, least: float, arms: Indices, outcome: Parts, late: bool) -> None:
+def _shrink(memory: Parts, least: float) -> None:
     """The expected (r − c)² of every arm, from batches of which the last count most.
 
     An arm's own mean square s² is off by s² √((κ − 1)/n) after n pulls, so where its kurtosis κ is
@@ -150,16 +150,6 @@ def _learn_spread(memory: Parts, least: float, arms: Indices, outcome: Parts, la
     skewness; it is that for rewards of two values, and two more for Gaussian ones.
     """
     numbers, _, _, _, _, _, _, second, weighed, spread, third = memory
-    counts, _, squares, cubes = outcome
-    kept = 1.0 if late else _MEMORY
-    for a in range(len(second)):
-        second[a] *= kept
-        weighed[a] *= kept
-        third[a] *= kept
-    for i in range(len(arms)):
-        second[arms[i]] += max(squares[i], 0.0)
-        weighed[arms[i]] += counts[i]
-        third[arms[i]] += 0.0 if np.isnan(cubes[i]) else cubes[i]
     # Rewards that did not vary at all say no more than that they vary less than once in n.
     pooled = max(total(second) / total(weighed), least / numbers[_PULLS])
     for a in range(len(second)):
@@ -175,9 +165,46 @@ def _learn_spread(memory: Parts, least: float, arms: Indices, outcome: Parts, la
 
 
 @tiered
-def learn(
-    memory: Parts, coordinates: Array, known: Parts, drawn: Parts, outcome: Parts, late: bool
-) -> None:
+def _learn_spread(memory: Parts, least: float, arms: Indices, outcome: Parts) -> None:
+    """Take in the squares of a batch."""
+    _, _, _, _, _, _, _, second, weighed, _, third = memory
+    counts, _, squares, cubes = outcome
+    for a in range(len(second)):
+        second[a] *= _MEMORY
+        weighed[a] *= _MEMORY
+        third[a] *= _MEMORY
+    for i in range(len(arms)):
+        second[arms[i]] += max(squares[i], 0.0)
+        weighed[arms[i]] += counts[i]
+        third[arms[i]] += 0.0 if np.isnan(cubes[i]) else cubes[i]
+    _shrink(memory, least)
+
+
+@tiered
+def correct(memory: Parts, known: Parts, drawn: Parts, outcome: Parts) -> None:
+    """Put outcomes in the place of what was predicted for them when their batch was learned from.
+
+    Args:
+        memory: the parts of a `Memory`; changed.
+        known: as for `learn`.
+        drawn: the arms that could be drawn, and their centered coordinates.
+        outcome: Σ(r − c), Σ(r − c)² less what was predicted of it, and Σ(r − c)³, or NaN.
+    """
+    numbers, slope, _, gram, moment, _, _, second, _, _, third = memory
+    arms, centered = drawn
+    first, squares, cubes = outcome
+    for a in range(len(arms)):
+        for i in range(len(slope)):
+            moment[i] += centered[a, i] * first[a]
+        second[arms[a]] = max(second[arms[a]] + squares[a], 0.0)
+        third[arms[a]] += 0.0 if np.isnan(cubes[a]) else cubes[a]
+    _solve(gram, moment, slope)
+    numbers[_REWARD] += total(first)
+    _shrink(memory, known[3])
+
+
+@tiered
+def learn(memory: Parts, coordinates: Array, known: Parts, drawn: Parts, outcome: Parts) -> None:
     """Take in a batch's outcome.
 
     Args:
@@ -187,7 +214,6 @@ def learn(
             and whether there is a baseline.
         drawn: the arms that could be drawn, their centered coordinates, Σ_cov and c(a).
         outcome: their counts, Σ(r − c), Σ(r − c)² and Σ(r − c)³, which is NaN if it is not known.
-        late: whether these are outcomes of an earlier batch, which say nothing of levels to come.
     """
     numbers, slope, _, gram, _, total_arm, _, _, _, _, _ = memory
     _, _, center, least, intercept = known
@@ -203,12 +229,11 @@ def learn(
             arm[j] += counts[i] / pulls * coordinates[arms[i], j]
     when = numbers[_PULLS] + pulls / 2
     if numbers[_PULLS] > 0:
-        if not late:
-            level = reward - _dot(arm, slope)
-            foreseen = levels(memory, known, when)
-            for i in range(3):
-                miss = foreseen[i] - level
-                numbers[_MISSES + i] = _FORGETTING * numbers[_MISSES + i] + pulls * miss * miss
+        level = reward - _dot(arm, slope)
+        foreseen = levels(memory, known, when)
+        for i in range(3):
+            miss = foreseen[i] - level
+            numbers[_MISSES + i] = _FORGETTING * numbers[_MISSES + i] + pulls * miss * miss
         _regress(memory, centered, covariance, counts, first)
     else:
         # Nothing was foreseen of the first batch; its own level does as well.
@@ -225,9 +250,9 @@ def learn(
             cubes[i] += beyond * (3 * squares[i] + beyond * (3 * first[i] + beyond * counts[i]))
             squares[i] += beyond * (2 * first[i] + beyond * counts[i])
     numbers[_PULLS] += pulls
-    _learn_spread(memory, least, arms, (counts, first, squares, cubes), late)
+    _learn_spread(memory, least, arms, (counts, first, squares, cubes))
     numbers[_REWARD] += pulls * reward
     for i in range(len(arm)):
         total_arm[i] += pulls * arm[i]
-    if intercept and not (late and numbers[_BATCHES] > 0):
+    if intercept:
         _move(memory, reward, arm, pulls, when)

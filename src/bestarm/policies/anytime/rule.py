@@ -27,6 +27,9 @@ from bestarm.problem import Problem, as_problem
 from bestarm.recommendation import FINAL, Effect, Recommendation
 from bestarm.records import Plan, Summary
 
+_LATE = 1 / 20  # of the outcomes of a batch may be outstanding when it is learned from, …
+_FORGOTTEN = 1 / 4  # … and once as many pulls again were drawn
+
 
 class AnytimeBAI(Policy):
     """Best-arm identification with a proven error probability and no constant to tune.
@@ -79,7 +82,7 @@ class AnytimeBAI(Policy):
     Bernstein form; the theorem and its proof are in the documentation.
     """
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
 
     def __init__(
         self,
@@ -150,6 +153,7 @@ class AnytimeBAI(Policy):
         self._plans = 0
         self._pulls = self._rounds = 0  # drawn
         self._outcomes = self._pending = 0
+        self._learned = self._learned_pulls = 0  # the first batches, that guesses rest on
         self._open: OpenPlan | None = None
         self._before: OpenPlan | None = None  # the plan before: pulls under it may still come in
         self._outstanding: dict[int, OpenPlan] = {}  # plans with pulls that are pending
@@ -255,7 +259,11 @@ class AnytimeBAI(Policy):
             if not after.pending:
                 del self._outstanding[phase]
             self._contest.amend(place, before, after)
-            self._way.learn_late(before, after, summary)
+            self._way.note(before, after)
+            if place < self._learned:
+                self._way.relearn(place, before, after, summary)
+            else:
+                self._learn()
             self._count(after.summary, 1)
             self._count(before.summary, -1)
         self._decide()
@@ -292,8 +300,29 @@ class AnytimeBAI(Policy):
         self._past.append(batch)
         self._pulls += summary.pulls + summary.lost_pulls + summary.awaited_pulls
         self._rounds += summary.rounds
-        self._way.learn(batch, self._pulls)
+        self._way.note(None, batch)
+        self._learn()
         self._count(summary, 1)
+
+    def _learn(self) -> None:
+        """Learn from all batches up to the last one of which nearly all outcomes are in.
+
+        What comes early may be selected by its reward: guesses made from it would lose bets. Of
+        the batches before that one, too, nearly all must be in, so that a short one cannot be
+        complete by chance.
+        """
+        drawn = self._learned_pulls
+        settled, waiting, ready = 0, 0, self._learned
+        for place, batch in enumerate(self._past[self._learned :], start=self._learned):
+            summary = batch.summary
+            pending, pulls = summary.awaited_pulls, summary.pulls + summary.lost_pulls
+            settled, waiting, drawn = settled + pulls, waiting + pending, drawn + pulls + pending
+            allowed = _LATE if 2 * drawn > self._pulls else _FORGOTTEN
+            if pending <= allowed * (pulls + pending) and waiting <= allowed * (settled + waiting):
+                ready, self._learned_pulls = place + 1, drawn
+        for place in range(self._learned, ready):
+            self._way.learn(place, self._past[place], self._pulls)
+        self._learned = ready
 
     def _decide(self) -> None:
         """Order the targets anew, and stop if there is nothing more to do."""
@@ -389,12 +418,23 @@ class AnytimeBAI(Policy):
             effect=self._effect(chosen[0], final),
             rounds=self._rounds if self._block > 1 else None,
             tied=self._tied,
+            leads=self._leads,
         )
         known = self._outcomes, self._tolerance, self._items
         return replace(said, statement=statement(said, self.problem, *known))
 
+    @property
+    def _leads(self) -> bool:
+        """Whether guesses rest on an outcome."""
+        return self._followed or any(batch.summary.pulls for batch in self._past[: self._learned])
+
     def _effect(self, target: int, final: bool) -> Effect | None:
-        if self._effects is None or not self._outcomes or self._contradicted:
+        if self._effects is None or not self._leads or self._contradicted:
             return None
-        margin = self._tolerance if final else None
-        return self._effects.effect(target, self._guesses.slope, self._past, margin=margin)
+        return self._effects.effect(
+            target,
+            self._guesses.slope,
+            self._past,
+            learned=self._learned,
+            margin=self._tolerance if final else None,
+        )

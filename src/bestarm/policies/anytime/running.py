@@ -203,7 +203,7 @@ def _total(arms: Indices, guess: Array, sums: Parts, extremes: Parts) -> Parts:
 def _terms(known: Parts, noise: float, pulls: int, arms: int) -> Parts:
     """The terms of bets for `kernels.settle`."""
     tail = noise * math.sqrt(2 * math.pi) * (RARE / math.sqrt(pulls + 1))
-    return known[0], known[1], 0.0, tail, (arms + STEPS) * EPSILON, LARGEST
+    return known[0], known[1], 0.0, tail, (arms + STEPS) * EPSILON, LARGEST, math.inf
 
 
 @inlined
@@ -328,9 +328,7 @@ def run(
         course[_PULLS] += size
         course[_PLANS] += 1
         drawn = arms, centered, covariance, guess
-        learn(
-            memory, coordinates, known, drawn, (totals[5], totals[0], totals[1], totals[7]), False
-        )
+        learn(memory, coordinates, known, drawn, (totals[5], totals[0], totals[1], totals[7]))
         order = active.copy()
         lead(targets, slope, TIE, order)
     return active, order, (weights, arms, shares, centered, covariance, readout, bounds, guide)

@@ -31,6 +31,11 @@ def statement(
     names = ", ".join(repr(problem.target_labels[i]) for i in said.chosen)
     if not outcomes:
         return f"Not decided: no outcome of the {targets} options is in yet."
+    if said.reason not in FINAL and not said.leads:
+        return (
+            f"Not decided after {outcomes} outcomes: too many others are outstanding to say which "
+            f"option leads, {len(said.active)} of {targets} options are left."
+        )
     if said.reason not in FINAL:
         leads = "lead" if count > 1 else "leads"
         return (

@@ -121,6 +121,7 @@ class RecommendationOut(
         claims=DELTA,
         error_bound=DELTA,
         contradicted=False,
+        leads=True,
         active=[2],
         active_labels=["express"],
         chosen=[2],
@@ -155,6 +156,7 @@ class RecommendationOut(
             is one; null where nothing is proven.
         error_bound: the same, once it is final and nothing contradicts the assumptions.
         contradicted: whether rewards contradict the assumptions: nothing is proven then.
+        leads: whether outcomes say that it leads: not while too many are outstanding.
         active: options that are not ruled out.
         active_labels: their names.
         chosen: the options named; there may be several.
@@ -174,6 +176,7 @@ class RecommendationOut(
     claims: float | None
     error_bound: float | None
     contradicted: bool
+    leads: bool
     active: list[int]
     active_labels: list[str]
     chosen: list[int]
