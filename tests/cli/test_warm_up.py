@@ -19,7 +19,8 @@ from bestarm.policies.anytime import allocating, block_kernels, kernels, learnin
 NEEDED: tuple[Any, ...] = (
     kernels.contradiction, kernels.add_up, kernels.settle, kernels.look, kernels.lead,
     allocating.pose, allocating.minimised, allocating.mixed, allocating.read_out,
-    allocating.weigh, allocating.fix, learning.learn, learning.expect, design.interior,
+    allocating.weigh, allocating.fix, learning.learn, learning.correct,
+    learning.expect, design.interior,
     block_kernels.take_in, block_kernels.settle, block_kernels.learn,
     forecasting.foresee, forecasting.learn, forecasting.follow,
 )  # fmt: skip

@@ -7,10 +7,12 @@ may still be lost.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from bestarm import AnytimeBAI, Problem
 from bestarm.geometry import Array
@@ -23,15 +25,13 @@ RATES = np.array([0.1, 0.12, 0.15, 0.4])
 PAGES = Problem(np.eye(4), source_labels=["a", "b", "c", "d"], delta=1e-9)  # nothing is decided
 CENTER = 0.5
 
+Flags = NDArray[np.bool_]
+
 
 def of(arms: Counts, rewards: Array, pending: Counts | None = None) -> Summary:
     """The summary of pulls, and of those that are outstanding."""
     made = Summary.from_pulls(arms, rewards, size=4, center=CENTER)
-    if pending is None:
-        return made
-    parts = {name: getattr(made, name) for name in ("least", "largest", "cubes")}
-    waiting = np.bincount(pending, minlength=4)
-    return Summary(made.counts, made.sums, made.squares, pending=waiting, center=CENTER, **parts)
+    return made if pending is None else replace(made, pending=np.bincount(pending, minlength=4))
 
 
 class Visits:
@@ -50,13 +50,13 @@ class Visits:
             self.batches.append((plan, arms, rewards))
         self.planner = planner
 
-    def tell(self, policy: AnytimeBAI, number: int, known: Array) -> None:
+    def tell(self, policy: AnytimeBAI, number: int, known: Flags) -> None:
         """Tell a policy a batch, of which these outcomes are known."""
         plan, arms, rewards = self.batches[number]
         policy.adopt(plan)
         policy.update(of(arms[known], rewards[known], arms[~known]))
 
-    def amend(self, policy: AnytimeBAI, number: int, late: Array) -> None:
+    def amend(self, policy: AnytimeBAI, number: int, late: Flags) -> None:
         """Tell it those that come late."""
         _, arms, rewards = self.batches[number]
         policy.amend(of(arms[late], rewards[late]), phase=number + 1)
@@ -66,7 +66,7 @@ def told(policy: AnytimeBAI) -> dict[str, Any]:
     return {name: part.copy() for name, part in policy._guesses.memory._asdict().items()}
 
 
-def all_but(size: int, missing: int) -> Array:
+def all_but(size: int, missing: int) -> Flags:
     """All outcomes but the last so many."""
     return np.arange(size) < size - missing
 
@@ -195,9 +195,9 @@ def frame_of(rng: np.random.Generator) -> Frame:
     return Frame(sampling, guess=guess, spread=spread, scale=Scale(0, 1), size=50, pulls=0)
 
 
-def one_more(known: Summary, arm: int, **where: Counts) -> Summary:
-    parts = {name: getattr(known, name) for name in ("least", "largest", "cubes")}
-    return Summary(known.counts, known.sums, known.squares, **where, **parts)
+def one_more(known: Summary, **where: Counts) -> Summary:
+    """With further pulls that are pending or missing."""
+    return replace(known, **where)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -216,8 +216,8 @@ def test_a_pending_outcome_counts_no_more_than_whatever_becomes_of_it(seed: int)
     offset = bets.w @ (frame.sampling.weights * frame.guess)
     for arm in range(4):
         one = (np.arange(4) == arm).astype(np.int64)
-        pending = BatchOutcome(frame, one_more(known, arm, pending=one))
-        lost = BatchOutcome(frame, one_more(known, arm, missing=one))
+        pending = BatchOutcome(frame, one_more(known, pending=one))
+        lost = BatchOutcome(frame, one_more(known, missing=one))
         stakes, growth = bets.settle(pending)
         base = bets.log_growth(lost)
         assert (growth <= base + 1e-12).all()
@@ -246,6 +246,6 @@ def test_the_lower_end_of_an_interval_allows_for_a_loss_too(seed: int) -> None:
         lost = lower_ends(contrasts, [BatchOutcome(frame, known)], level=level, grid=grid)
         for arm in range(4):
             many = 40 * (np.arange(4) == arm)
-            pending = BatchOutcome(frame, one_more(known, arm, pending=many))
+            pending = BatchOutcome(frame, one_more(known, pending=many))
             ends = lower_ends(contrasts, [pending], level=level, grid=grid)
             assert (ends <= lost + 1e-9).all()

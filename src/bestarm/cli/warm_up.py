@@ -67,6 +67,9 @@ def _experiment() -> None:
         Experiment(SPBAI(Problem(features))),
     )
     for experiment in made:
+        first = experiment.ask(40)
+        experiment.tell_many({each: float(each % 2) for each in first.ids[1:]})
+        experiment.tell(first.ids[0], 0.0)  # late, where phases do not wait
         while experiment.phase <= 3 and not experiment.finished:
             batch = experiment.ask(experiment.status().remaining or 1)
             experiment.tell_many({each.id: float(each.id % 2) for each in batch})

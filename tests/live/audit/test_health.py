@@ -17,13 +17,13 @@ import pytest
 from bestarm import LUCB, RAGE, SPBAI, AnytimeBAI, Experiment, Problem
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
-from bestarm.live.audit.evidence import RatioTest, Scales
+from bestarm.live.audit.evidence import DelayTest, RatioTest, Scales
 from bestarm.live.values import LEVELS, Check, worst
 from bestarm.policies import Policy
 from bestarm.records import Counts, Summary
 
 ARMS = Problem(np.eye(3), source_labels=["tea", "coffee", "water"], delta=0.05)
-NAMES = ["assignments", "outcomes", "missing", "overdue", "late", "range", "scale"]
+NAMES = ["assignments", "outcomes", "missing", "overdue", "late", "delays", "range", "scale"]
 NAMES += ["model", "level", "clock"]
 
 
@@ -354,6 +354,59 @@ def test_a_lease_too_short_is_seen() -> None:
     clock.now += 8
     experiment.tell_many((n, 0.5) for n in given.ids[1::2])
     assert "25 of 50" in only(experiment, "late", "warning").finding
+
+
+def told_after(delay: Callable[[float], float]) -> Experiment:
+    """An experiment whose outcomes take a time that depends on them."""
+    clock, rng = Clock(), np.random.default_rng(0)
+    experiment = Experiment(anytime(), seed=0, clock=clock)
+    due: list[tuple[float, int, float]] = []
+    for _ in range(60):
+        clock.now += 10
+        given = experiment.ask(20)
+        rewards = coins(given.arms, rng).tolist()
+        due += [(clock.now + delay(r), n, r) for n, r in zip(given.ids, rewards, strict=True)]
+        experiment.tell_many((n, r) for at, n, r in due if at <= clock.now)
+        due = [each for each in due if each[0] > clock.now]
+    return experiment
+
+
+@pytest.mark.parametrize("quick", [0.0, 1.0])
+def test_quick_outcomes_that_differ_from_slow_ones_are_seen(quick: float) -> None:
+    experiment = told_after(lambda reward: 0.0 if reward == quick else 200.0)
+    check = only(experiment, "delays", "warning")
+    assert f"Quick outcomes average {quick:g}, slow ones {1 - quick:g};" in check.finding
+    assert "`window=`" in check.action
+
+
+def test_delays_that_do_not_depend_on_outcomes_are_left_alone() -> None:
+    rng = np.random.default_rng(1)
+    assert worst(told_after(lambda _: float(rng.choice([0.0, 200.0]))).health()) == "ok"
+    assert worst(told_after(lambda _: 200.0).health()) == "ok"  # all told at the end
+    with_closed_plans = Experiment(SPBAI(ARMS), seed=0, clock=Clock()).health()
+    (check,) = (check for check in with_closed_plans if check.name == "delays")
+    assert check.finding == "Phases wait for their outcomes, quick and slow."
+
+
+def test_evidence_that_delays_depend_on_outcomes_is_rare_at_any_look() -> None:
+    """Ever, after whichever phase: in 600 runs at most 30 + 4 √30 = 52 show a chance below 5 %.
+
+    Delays depend on the option, the level on the phase. More than 52 have probability below 1e-4.
+    """
+    rng, found, runs, phases = np.random.default_rng(2), 0, 600, 12
+    for _ in range(runs):
+        phase = np.repeat(np.arange(phases), 12)
+        arm = rng.integers(3, size=len(phase))
+        rate = 0.2 + 0.2 * arm + 0.3 * (phase % 2)
+        reward = (rng.random(len(phase)) < rate).astype(float)
+        delay = rng.exponential(1.0 + arm + phase % 3).round(1)
+        parts = {"phases": phase, "arms": arm, "delays": delay, "rewards": reward}
+        chances = [
+            DelayTest(1.0, **{name: part[: 12 * end] for name, part in parts.items()}).chance
+            for end in range(1, phases + 1)
+        ]
+        found += min(chances) < 0.05
+    assert found <= 52
 
 
 def test_refused_rewards_are_seen() -> None:

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from bestarm.bounds import bernstein_evidence, sub_gaussian_scale
@@ -37,6 +38,9 @@ _REFERENCE = 1.0  # variation at which bets are first at their best
 _START = 30.0  # the same without bounds, in pulls of the largest variance
 _TINY = 1e-9  # relative to residuals: what regression leaves of them by rounding
 _MEMORIES = np.array([1.0, 4.0, 16.0])  # phases over which a level is averaged
+_TILTS = np.array(
+    [0.05, 0.2, 0.8, 3.2]
+)  # λ, over the range of rewards: small and gross differences
 
 
 class RatioTest:
@@ -410,3 +414,58 @@ def _joined(totals: _Totals, arms: Array, counts: Array, sums: Array) -> _Totals
 def _fit(gram: Array, moment: Array) -> Array:
     """The least-squares fit, the shortest where there are several."""
     return np.asarray(np.linalg.lstsq(gram, moment)[0])
+
+
+class DelayTest:
+    """Evidence against delays that do not depend on the reward, within option and phase.
+
+    Of the outcomes of an option in a phase, call those quick that took no longer than the median of
+    that phase, or less where none took longer. Let S be the sum of their rewards less what as many
+    would have at the mean of all, m the smaller number of quick and of slow ones, and R the range
+    of rewards. If delays do not depend on rewards, the quick ones are drawn from all without
+    replacement, so that E exp(λS) ≤ exp(λ² m R² / 8) (Hoeffding 1963, theorem 4). So the product of
+    exp(λS − λ² m R² / 8) over options and phases in their order, and its average over several λ,
+    ever exceeds c with probability at most 1/c. (Where the level of rewards and the delays both
+    change within a phase, they may depend on each other through time.)
+
+    Attributes:
+        outcomes: how many are looked at.
+        means: the mean reward of quick outcomes and of slow ones; NaN where there are none.
+        chance: a bound on the probability that the evidence is ever as large as it is.
+
+    Args:
+        span: the range of rewards.
+        phases: of each outcome; phases are whole, and none before them is left out.
+        arms: of each outcome.
+        delays: of each outcome.
+        rewards: of each outcome.
+    """
+
+    def __init__(
+        self, span: float, *, phases: Counts, arms: Counts, delays: Array, rewards: Array
+    ) -> None:
+        self.outcomes, self.means, self.chance = len(rewards), (math.nan, math.nan), 1.0
+        quick = _quick(phases, delays)
+        if not quick.any():
+            return
+        _, groups = np.unique(np.stack([phases, arms]), axis=1, return_inverse=True)
+        group = groups.ravel()
+        count, fast = np.bincount(group), np.bincount(group, quick)
+        excess = np.bincount(group, rewards * quick) - fast * np.bincount(group, rewards) / count
+        fewer = np.minimum(fast, count - fast)
+        tilts = np.concatenate([_TILTS, -_TILTS]) / span
+        logs = tilts * excess.sum() - tilts**2 * span**2 / 8 * fewer.sum()
+        log = float(np.logaddexp.reduce(logs)) - math.log(len(logs))
+        self.means = float(rewards[quick].mean()), float(rewards[~quick].mean())
+        self.chance = math.exp(-max(log, 0.0))
+
+
+def _quick(phases: Counts, delays: Array) -> NDArray[np.bool_]:
+    """Which took no longer than the median of their phase; less, where none took longer."""
+    order = np.lexsort((delays, phases))
+    first = np.flatnonzero(np.diff(phases[order], prepend=-1))
+    sizes = np.diff(first, append=len(phases))
+    middle, last = np.empty((2, len(phases)))
+    middle[order] = np.repeat(delays[order][first + (sizes - 1) // 2], sizes)
+    last[order] = np.repeat(delays[order][first + sizes - 1], sizes)
+    return np.where(middle < last, delays <= middle, delays < middle)

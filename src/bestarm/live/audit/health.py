@@ -9,7 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.errors import ProtocolError
-from bestarm.live.audit.evidence import Bounds, LevelTest, LinearTest, RatioTest, Scales
+from bestarm.live.audit.evidence import (
+    Bounds,
+    DelayTest,
+    LevelTest,
+    LinearTest,
+    RatioTest,
+    Scales,
+)
 from bestarm.live.draws import first_members
 from bestarm.live.store.contract import ROW, Head, Ids, PlanRecord, Reading, Rows
 from bestarm.live.store.records import check_arms, check_size, damaged
@@ -21,6 +28,7 @@ from bestarm.records import Counts, Plan, Rounds, Summary
 _FEW = 20  # outcomes needed to know how long they take, or to speak of shares
 _TAIL = 200_000  # assignments that no summary covers, read one by one
 _WINDOW = 10_000  # settled assignments before them, for how long outcomes take
+_FIRST = 4_000  # assignments from the first on, for whether quick outcomes differ from slow ones
 _LEAST_PATIENCE = 60.0  # seconds
 _SLOW = 10  # an outcome is overdue after 10 × the time that 95 % of them take
 _WARNING, _ALARM = 1e-3, 1e-6  # probabilities under which a sound experiment shows a finding
@@ -53,6 +61,7 @@ def examine(
         _missing(arms, labels, head.losses),
         _overdue(head, tail),
         _late(head),
+        _delays(books, bounds),
         _range(head, bounds, scales),
         _scale(head, bounds, scales, labels),
         models.linear(labels, in_blocks=head.size > 1),
@@ -340,6 +349,44 @@ def _late(head: Head) -> Check:
     if head.window is not None:
         action = "They are told after their window: is it long enough for the question asked?"
     return Check("late", "warning", finding, action)
+
+
+def _delays(books: Reading, bounds: Bounds) -> Check:
+    """Whether quick outcomes differ from slow ones, where phases close before all are in.
+
+    It reads whole phases up to the first outcome that is outstanding.
+    """
+    head = books.head
+    if not head.provisional or bounds is None:
+        return Check("delays", "ok", "Phases wait for their outcomes, quick and slow.")
+    pieces = books.rows(0, min(head.summary_end, _FIRST))
+    rows: Rows = np.concatenate([np.empty(0, dtype=ROW), *pieces])
+    lost = ~np.isnan(rows["lost"])
+    waiting = rows["phase"][np.isnan(rows["reward"]) & ~lost]
+    # Of the last phase some may be among the assignments that are not read.
+    end = int(waiting.min(initial=rows["phase"].max(initial=0)))
+    rows = rows[~lost & (rows["phase"] < end)]
+    test = DelayTest(
+        bounds[1] - bounds[0],
+        phases=rows["phase"],
+        arms=rows["arm"],
+        delays=rows["told"] - rows["asked"],
+        rewards=rows["reward"],
+    )
+    if _level(test.chance) == "ok":
+        outcomes = plural(test.outcomes, "outcome")
+        finding = f"Quick and slow outcomes do not differ ({outcomes} looked at)."
+        return Check("delays", "ok", finding)
+    quick, slow = test.means
+    return Check(
+        "delays",
+        "warning",
+        f"Quick outcomes average {quick:.3g}, slow ones {slow:.3g}; if delays did not depend on "
+        f"the outcome, such a difference would occur {_by_chance(test.chance)}.",
+        "The verdict stays valid, but means of young outcomes mislead, and it may take longer: "
+        "begin the next experiment with the time that outcomes take (`window=`), or tell all of "
+        "them when that time is over.",
+    )
 
 
 def _range(head: Head, bounds: Bounds, scales: Scales) -> Check:
