@@ -24,7 +24,7 @@ RUNS = 29  # the fewest of which none wrong is enough
 DECIDING = 5  # runs that show that a rule errs, or decides
 FOUND = 3  # runs that show that a wide lead is found
 # Enough for a biased rule to err nearly every time: where the bad news are lost, or only late.
-NEAR_TIE_PULLS, LATE_PULLS = 200, 100
+NEAR_TIE_PULLS, LATE_PULLS = 400, 100
 FILE_PULLS = 100
 
 
