@@ -53,6 +53,9 @@ from bestarm.units import Unit
 _LATE = 1 / 20  # of the outcomes of a batch may be outstanding when it is learned from, …
 _FORGOTTEN = 1 / 4  # … and once as many pulls again were drawn
 
+_LATE = 1 / 20  # of the outcomes of a batch may be outstanding when it is learned from, …
+_FORGOTTEN = 1 / 4  # … and once as many pulls again were drawn
+
 
 class AnytimeBAI(Policy):
     """Best-arm identification with a proven error probability and no constant to tune.
