@@ -72,6 +72,38 @@ def test_words_have_the_figures_and_what_they_rest_on(arms: str) -> None:
     assert max(len(line) for line in out.splitlines() if line.startswith("sp-bai")) <= 80
 
 
+def test_a_window_is_counted_in_the_days(arms: str) -> None:
+    chosen = ("--policy", "anytime", "--bounds", "0", "1")
+    code, out, _ = run(arms, *QUICK, *chosen, "--per-day", "100", "--window", "12h")
+    problem = Problem(
+        np.eye(3), delta=0.05, noise=0.5, baseline=1.0, source_labels=["old", "new", "bold"]
+    )
+    plan = plan_experiment(
+        PlanRequest(
+            problem,
+            gap=0.5,
+            bounds=(0, 1),
+            policies=["sp-bai-sharp", "anytime"],
+            runs=20,
+            per_day=100,
+            window="12h",
+        )
+    )
+    assert code == 0
+    words = "A window of 12 h at 100 outcomes per day: 50 are always under way. Days include that."
+    assert words in out
+    closed, opened = plan.forecasts
+    for each in plan.forecasts:
+        row = re.search(rf"^{each.policy} +{each.pulls.median:,.0f} .* (\S+) \(\S+\)$", out, re.M)
+        assert row is not None
+        assert float(row[1]) == pytest.approx(each.rounds.median / 100, abs=0.6)
+    waited = closed.rounds.mean - closed.pulls.mean
+    assert f"sp-bai-sharp assigns nothing on {waited / 100:.1f} of its days, on average" in out
+    assert "anytime assigns nothing" not in out
+    assert opened.rounds == opened.pulls
+    assert max(len(line) for line in out.splitlines() if re.match("sp-bai.*%", line)) <= 80
+
+
 def test_blocks_are_counted_in_rounds_and_in_outcomes(arms: str) -> None:
     options = ["--gap", "0.9", "--block", "2", "--runs", "5", "--per-day", "10"]
     code, out, _ = run(arms, *options)
@@ -163,6 +195,8 @@ def test_a_file_of_scenarios(arms: str, tmp_path: Path) -> None:
         (["--gap", "1", "--delta", "5"], "Did you mean 0.05?"),
         (["--gap", "1", "--runs", "0"], "`runs` must be a whole number"),
         (["--gap", "1", "--per-day", "0"], "`per_day` must be positive"),
+        (["--gap", "1", "--window", "7d"], "A window needs `per_day`"),
+        (["--gap", "1", "--per-day", "9", "--window", "soon"], "`window` must be a time like 90s"),
         (["--gap", "1", "--block", "4"], "`block` must be a whole number from 1 to 3"),
         (["--gap", "1", "--block", "2", "--policy", "sbe"], "sbe does not take `block`"),
         (["--gap", "1", "--workers", "0"], "`workers` must be a whole number"),

@@ -533,3 +533,43 @@ def test_a_browser_plans_and_stops_without_running_what_users_typed(
         assert f"{row}{each.pulls.median:,.0f}\t" in in_blocks
     assert f"takes {plan.savings[0].rounds:.2f} (" in in_blocks
     assert settled()
+
+
+def test_a_browser_plans_with_a_window(
+    browser: Browser, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", begin)
+    limits = replace(MANY, planning=PATIENCE)
+    with in_thread(sqlite_url, limits=limits) as planner, tab(browser) as page:
+        page.goto(f"{planner.base}/plan")
+        page.fill("#source", "old\nnew")
+        page.fill("#gap", "0.4")
+        page.fill("#window", "2d")
+        page.fill("#token", planner.token(Role.TELL))
+        page.click("summary")
+        page.fill("#runs", "10")
+        page.click("#plan-go")
+        page.wait_for_selector("#plan-error:has-text('A window needs `per_day`')")
+        page.fill("#per-day", "100")
+        page.click("#plan-go")
+        page.wait_for_selector("#plan-result table")
+        words = page.inner_text("#plan-words")
+    assert "A window of 2 days at 100 outcomes per day: 200 are always under way." in words
+    plan = plan_experiment(
+        PlanRequest(
+            Problem(np.eye(2), delta=0.05, noise=0.5),
+            gap=0.4,
+            bounds=(0, 1),
+            policies=["anytime", "sp-bai-sharp"],
+            per_day=100,
+            window="2d",
+            runs=10,
+        )
+    )
+    assert plan.window is not None
+    for each in plan.forecasts:
+        assert f"{each.policy}\t{each.pulls.median:,.0f}\t" in words
+        waiting = plan.waiting(each)
+        assert waiting is not None
+        assert f")\t{waiting:.1f}" in words or f")\t{waiting:,.0f}" in words
+    assert settled()

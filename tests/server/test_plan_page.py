@@ -155,6 +155,23 @@ def test_the_plan_is_the_library_s(client: httpx.Client) -> None:
 
 
 @pytest.mark.usefixtures("begun")
+def test_a_window_in_seconds_or_in_words(client: httpx.Client) -> None:
+    body = {"source": [[1, 0], [0, 1]], "gap": 0.9, "policies": ["sp-bai"], "runs": 2}
+    body |= {"bounds": [0, 1], "per_day": 24}
+    hours, seconds = (
+        planned(client, body | {"window": window})[-1][1] for window in ("12h", 43_200)
+    )
+    assert hours == seconds
+    assert (hours["window"], hours["delay"]) == (43_200, 12)
+    (found,) = hours["forecasts"]
+    pulls, rounds = (found[name]["mean"] for name in ("pulls", "rounds"))
+    assert found["days"]["waiting"] == (rounds - pulls) / 24 > 0
+    prompt = planned(client, body)[-1][1]
+    assert (prompt["window"], prompt["delay"]) == (None, 0)
+    assert prompt["forecasts"][0]["days"]["waiting"] is None
+
+
+@pytest.mark.usefixtures("begun")
 def test_scenarios_as_documents(client: httpx.Client) -> None:
     drift = {"kind": "switches", "size": 0.5, "period": 40}
     scenario = {"name": "jumps", "theta": [0.9, 0.1], "drift": drift}
@@ -173,6 +190,8 @@ def test_scenarios_as_documents(client: httpx.Client) -> None:
         ({"gap": 1, "runs": 10**6}, "must be at most 2000"),
         ({"gap": 1, "source": [[1.0]] * 201}, "at most 200"),
         ({"gap": 1, "command": "rm"}, "`command` is not known."),
+        ({"gap": 1, "window": "7d"}, "A window needs `per_day`"),
+        ({"gap": 1, "window": -1, "per_day": 9}, "must be positive"),
         ({"gap": 1, "block": 3}, "from 1 to 2; got 3"),
         ({"gap": 1, "block": 2, "policies": ["sp-bai"]}, "sp-bai does not take `block`"),
     ],

@@ -47,6 +47,7 @@ def plan(
     policy: list[str] | None = None,
     block: int = 1,
     per_day: float | None = None,
+    window: str | None = None,
     runs: int = 200,
     seed: Seed = 0,
     max_pulls: int | None = None,
@@ -66,6 +67,8 @@ def plan(
             --block those that can. Repeat it for more.
         block: Options per round, as when each person rates 2; compared with one per round.
         per_day (N): Outcomes per day, to print days as well; with --block rounds per day: people.
+        window (TIME): How long after its assignment an outcome counts (30m, 7d), as in `experiment
+            create`. Needs --per-day. Days then include the delay.
         runs: Simulated experiments of each policy.
         max_pulls: Where a simulated experiment is cut; 100 times the lower bound if left out.
     """
@@ -88,6 +91,7 @@ def plan(
         "policies": list(dict.fromkeys(policy or ())),
         "block": block,
         "per_day": per_day,
+        "window": window,
         "runs": runs,
         "seed": seed,
         "max_pulls": max_pulls,
@@ -139,6 +143,7 @@ def _read_scenarios(path: Path) -> list[dict[str, Any]]:
 
 def _print_words(plan: ExperimentPlan, problem: Problem) -> None:
     from bestarm.planning.forecasts import unit_of
+    from bestarm.planning.plan import duration
 
     unit = unit_of(plan.block)
     among = "" if problem.source is problem.target else f", {plan.targets} targets"
@@ -153,6 +158,11 @@ def _print_words(plan: ExperimentPlan, problem: Problem) -> None:
             "options. Count rounds where people are what it costs, and outcomes where every "
             "judgement is paid for. Ranges and days are of rounds."
         )
+    if plan.window is not None:
+        typer.echo(
+            f"A window of {duration(plan.window)} at {plan.per_day:,.10g} outcomes per day: "
+            f"{plan.delay:,} are always under way. Days include that."
+        )
     whatever = "whatever the baseline does" if problem.drifts else "where there is no baseline"
     for assumed in plan.scenarios:
         typer.echo(f"\n{assumed.scenario}: {assumed.words(unit)}.")
@@ -163,6 +173,13 @@ def _print_words(plan: ExperimentPlan, problem: Problem) -> None:
             for each in plan.savings:
                 if each.scenario == assumed.scenario:
                     typer.echo(_saved(each, plan.block))
+            for forecast in forecasts:
+                if waiting := plan.waiting(forecast):
+                    least = "at least " if "mean" in forecast.rounds.cut else ""
+                    typer.echo(
+                        f"{forecast.name} assigns nothing on {least}{_day(waiting)} of its days, "
+                        "on average: it waits for the last outcomes of each phase."
+                    )
             typer.echo(
                 f"No rule that is right with probability {1 - plan.delta:g}, {whatever}, takes "
                 f"fewer than {'about ' if assumed.bounded else ''}{assumed.lower_bound:,.0f} "
@@ -200,7 +217,7 @@ def _precision(plan: ExperimentPlan) -> str:
     known = {
         each: precision
         for each in plan.forecasts
-        if (precision := each.rounds.precision) is not None
+        if (precision := each.counted.precision) is not None
     }
     if not known:
         return ""
@@ -224,8 +241,8 @@ def _table(plan: ExperimentPlan, forecasts: Sequence[PolicyForecast]) -> Table:
         runs = "" if each.runs == plan.runs else f" [of {each.runs:,}]"
         shown.add_row(
             each.name + runs,
-            _figure(each.rounds, "median"),
-            f"{_figure(each.rounds, 'low')}–{_figure(each.rounds, 'high')}",
+            _figure(each.counted, "median"),
+            f"{_figure(each.counted, 'low')}–{_figure(each.counted, 'high')}",
             _figure(each.pulls, "median") if blocks else _ratio(each),
             percent_range(each.error_rate, each.error_interval),
             *(_days(plan, each.rounds) for _ in days),
@@ -248,7 +265,10 @@ def _at_least(spread: Spread, name: str) -> str:
 
 def _days(plan: ExperimentPlan, spread: Spread) -> str:
     def days(name: str) -> str:
-        number = plan.days(getattr(spread, name)) or 0.0
-        return _at_least(spread, name) + (f"{number:,.0f}" if number >= 10 else f"{number:.1f}")
+        return _at_least(spread, name) + _day(plan.days(getattr(spread, name)) or 0.0)
 
     return f"{days('median')} ({days('low')}–{days('high')})"
+
+
+def _day(number: float) -> str:
+    return f"{number:,.0f}" if number >= 10 else f"{number:.1f}"

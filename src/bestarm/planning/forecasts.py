@@ -164,7 +164,8 @@ class PolicyForecast:
         block: the number of options that its rounds have, or fewer once fewer are left.
         runs: the number of simulated experiments.
         pulls: the pulls, which are the outcomes.
-        rounds: the rounds, which are as many unless they have several options. They take the time.
+        rounds: the rounds, which are as many unless they have several options, or the policy waits
+            for outcomes with a window. They take the time.
         capped: experiments cut at the cap, without a winner. They count with the pulls of the cap,
             so figures that depend on them, those in `cut`, are too small.
         astray: capped experiments in which a target other than the best was ahead.
@@ -192,6 +193,11 @@ class PolicyForecast:
     def name(self) -> str:
         """The policy's name, with its block."""
         return in_blocks(self.policy, self.block)
+
+    @property
+    def counted(self) -> Spread:
+        """What the plan counts: rounds, where these have several options, else outcomes."""
+        return self.rounds if self.block > 1 else self.pulls
 
 
 def unit_of(block: int) -> str:
@@ -280,6 +286,8 @@ class ExperimentPlan:
         bounds: the lowest and the highest reward, or None.
         block: options per round; above 1, policies are also simulated with one per round.
         per_day: rounds per day, or None.
+        window: the seconds after which an outcome counts, or None.
+        delay: the rounds after which it counts: so many outcomes are under way; 0 without a window.
         runs: simulated experiments requested per policy and scenario.
         seed: the seed of the simulation.
         scenarios: the assumed worlds.
@@ -296,6 +304,8 @@ class ExperimentPlan:
     bounds: tuple[float, float] | None
     block: int
     per_day: float | None
+    window: float | None
+    delay: int
     runs: int
     seed: int
     scenarios: tuple[AssumedWorld, ...]
@@ -308,6 +318,15 @@ class ExperimentPlan:
         """The days that these rounds take; None if rounds per day are not known."""
         return None if self.per_day is None else rounds / self.per_day
 
+    def waiting(self, forecast: PolicyForecast) -> float | None:
+        """The days, on average, in which nothing is assigned because outcomes are awaited.
+
+        None without a window.
+        """
+        if self.window is None:
+            return None
+        return self.days(forecast.rounds.mean - forecast.pulls.mean)
+
     def of(self, scenario: str) -> tuple[PolicyForecast, ...]:
         """The forecasts of one scenario."""
         return tuple(each for each in self.forecasts if each.scenario == scenario)
@@ -315,10 +334,11 @@ class ExperimentPlan:
     def to_dict(self) -> dict[str, Any]:
         """A plain dictionary for JSON, with days if rounds per day are known."""
         document = asdict(self)
-        for each in document["forecasts"]:
+        for forecast, each in zip(self.forecasts, document["forecasts"], strict=True):
             rounds = each["rounds"]
             days = {name: self.days(rounds[name]) for name in ("low", "median", "high", "mean")}
             cut = [name for name in rounds["cut"] if name in days]
+            days |= {"waiting": self.waiting(forecast)}
             each["days"] = days | {"cut": cut} if self.per_day else None
         return document
 

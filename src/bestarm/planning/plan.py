@@ -40,7 +40,7 @@ _Mark = tuple[
 _WATCH = 4.0  # seconds for which a run is followed
 _PLANS = 64  # fewer of them do not show whether batches grow
 _RATIO = 5.0  # pulls of a run over the lower bound, for a policy that is not registered
-_CAP, _LEAST_CAP = 100, 1_000_000  # a run is cut at 100 times the lower bound, or later
+_CAP, _LEAST_CAP = 100, 1_000_000  # a run is cut at 100 times bound and delay, or later
 _MOST = 10**11  # pulls of all simulated experiments together: about an hour of one core
 
 
@@ -81,7 +81,8 @@ def plan_experiment(
     _check_effort(scenarios, request, len(methods) * len(request.sizes))
     jobs = []
     for environment, assumed in worlds:
-        cap = request.max_pulls or max(_LEAST_CAP, math.ceil(_CAP * assumed.lower_bound))
+        long = math.ceil(_CAP * (assumed.lower_bound + request.delay))
+        cap = request.max_pulls or max(_LEAST_CAP, long)
         for name, block in product(methods, request.sizes):
             plain = methods[name]
             given = accepted(plain, max_pulls=cap, bounds=bounds, block=block)
@@ -91,8 +92,14 @@ def plan_experiment(
     with reporting(progress, request.runs * len(jobs)) as report:
         report(0)  # before the first run, which may take long
         if on_estimate is not None:
-            runs, seed = request.runs, request.seed
-            on_estimate(estimate_effort(jobs, runs=runs, seed=seed, delta=problem.delta))
+            effort = estimate_effort(
+                jobs,
+                runs=request.runs,
+                seed=request.seed,
+                delta=problem.delta,
+                delay=request.delay,
+            )
+            on_estimate(effort)
         found, interrupted = _simulate_jobs(jobs, request, executor, report)
     return ExperimentPlan(
         arms=problem.arms,
@@ -102,6 +109,8 @@ def plan_experiment(
         bounds=bounds,
         block=request.block,
         per_day=per_day,
+        window=None if request.window is None else float(request.window),
+        delay=request.delay,
         runs=request.runs,
         seed=request.seed,
         scenarios=scenarios,
@@ -128,6 +137,7 @@ def _simulate_jobs(
                 runs=request.runs,
                 seed=request.seed,
                 delta=request.problem.delta,
+                delay=request.delay,
                 executor=executor,
                 progress=lambda done, _total: report(len(found) * request.runs + done),
             )
@@ -252,25 +262,32 @@ def _rounded(pulls: float) -> str:
 
 
 def estimate_effort(
-    jobs: Sequence[Job], *, runs: int, seed: int, delta: float, clock: Clock = time.process_time
+    jobs: Sequence[Job],
+    *,
+    runs: int,
+    seed: int,
+    delta: float,
+    delay: int = 0,
+    clock: Clock = time.process_time,
 ) -> Effort:
     """Estimate the cost of so many runs of each job, from two timed runs of each.
 
     The clock is by default the processor time of this process, so that other work of the machine
-    does not count.
+    does not count. Outcomes are known `delay` rounds later, as in the runs to come.
     """
     with one_thread():
-        return Effort(runs, tuple(_timed(job, seed, delta, clock) for job in jobs))
+        return Effort(runs, tuple(_timed(job, seed, delta, delay, clock) for job in jobs))
 
 
-def _timed(job: Job, seed: int, delta: float, clock: Clock) -> JobEffort:
+def _timed(job: Job, seed: int, delta: float, delay: int, clock: Clock) -> JobEffort:
     """Follow two runs: the first pays for compiling and for designs, the second counts.
 
     If that does not end in time, its pulls are the lower bound times a ratio that is usual for the
-    policy, and its time grows with the same power of the pulls as over the latter half of those
-    seen, which is less than in proportion where batches grow.
+    policy, plus those made before the first outcome is known. Its time grows with the same power of
+    the pulls as over the latter half of those seen, which is less than in proportion where batches
+    grow.
     """
-    simulation = Simulation(job.method, job.environment, delta=delta, seed=seed)
+    simulation = Simulation(job.method, job.environment, delta=delta, seed=seed, delay=delay)
     for run in range(2):
         over, marks = _follow(simulation, run, clock)
     pulls, plans, seconds, coming = marks[-1]
@@ -278,7 +295,7 @@ def _timed(job: Job, seed: int, delta: float, clock: Clock) -> JobEffort:
     if not over:
         known = policies().get(job.policy)
         likely = (_RATIO if known is None else known.effort) * job.assumed.lower_bound
-        expected = min(max(likely, float(pulls + coming)), float(job.cap))
+        expected = min(max(likely + delay, float(pulls + coming)), float(job.cap))
         half, _, earlier, _ = next(mark for mark in marks if 2 * mark[0] >= pulls)
         power = 1.0 if half == pulls else math.log(seconds / earlier) / math.log(pulls / half)
         if plans < _PLANS and coming < 10 * marks[0][3]:  # batches may still begin to grow
@@ -297,5 +314,5 @@ def _follow(simulation: Simulation, run: int, clock: Clock) -> tuple[bool, list[
         return not pulls or clock() - start < _WATCH
 
     policy, stream, _ = simulation.begin(run)
-    pulls, _, plans, over = carry_out(policy, stream, go_on=go_on)
+    pulls, _, plans, over = carry_out(policy, stream, delay=simulation.delay, go_on=go_on)
     return over, [*marks, (pulls, plans, clock() - start, 0)] if over else marks

@@ -13,7 +13,17 @@ from typing import Any
 import numpy as np
 
 from bestarm.bounds import sub_gaussian_scale
-from bestarm.checks import choice, computable, finite, interval, positive, suggestion, vector, whole
+from bestarm.checks import (
+    choice,
+    computable,
+    duration,
+    finite,
+    interval,
+    positive,
+    suggestion,
+    vector,
+    whole,
+)
 from bestarm.environments import baselines
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
@@ -28,6 +38,8 @@ DEFAULT_POLICIES = ("anytime", "sp-bai-sharp", "sp-bai")
 DRIFTS = ("none", "sine", "walk", "switches", "people")
 SHAPES = ("close", "typical")
 _PLACES = 1000
+_DAY = 86_400.0
+_MOST_UNDER_WAY = 10_000_000  # outcomes: a simulated experiment holds all of them
 
 Path = baselines.Constant | baselines.Moving
 
@@ -191,11 +203,14 @@ class PlanRequest:
             round.
         per_day: rounds per day, which are outcomes unless there are blocks; converts them to days,
             and is the period of the drift.
+        window: how long after its assignment an outcome counts, in seconds or as a text like "7d",
+            as in `Experiment(..., window="7d")`. Needs `per_day`. The delay is simulated: days
+            include it.
         runs: simulated experiments of each policy in each scenario.
         seed: the results depend only on it and on the other fields.
         max_pulls: the pulls at which a simulated experiment is cut; by default 100 times the lower
-            bound, and at least a million. Without it, a plan whose lower bounds add up to more than
-            10¹¹ pulls is refused.
+            bound and `delay` together, and at least a million. Without it, a plan is refused whose
+            lower bounds add up to more than 10¹¹ pulls.
 
     Raises:
         InvalidInputError: a field is invalid.
@@ -210,6 +225,7 @@ class PlanRequest:
     policies: Sequence[str] | Mapping[str, Method] | None = None
     block: int = 1
     per_day: float | None = None
+    window: float | str | None = None
     runs: int = 200
     seed: int = 0
     max_pulls: int | None = None
@@ -227,6 +243,32 @@ class PlanRequest:
         if self.max_pulls is not None:
             whole(self.max_pulls, "max_pulls", least=1)
         whole(self.block, "block", least=1, below=self.problem.arms + 1)
+        if self.window is not None:
+            object.__setattr__(self, "window", duration(self.window, "window"))
+            self._check_window()
+
+    def _check_window(self) -> None:
+        if self.per_day is None:
+            what = "A window needs `per_day`: how many outcomes are assigned within it."
+            raise InvalidInputError(what, field="per_day", remedy="Give the outcomes per day.")
+        if self.block > 1:
+            what = "A window cannot be planned together with blocks."
+            remedy = "Leave `window` or `block` out."
+            raise InvalidInputError(what, field="window", value=self.window, remedy=remedy)
+        if self.delay > _MOST_UNDER_WAY:
+            what = (
+                f"Within this window {self.delay:.2g} outcomes are assigned; at most "
+                f"{_MOST_UNDER_WAY:,} can be simulated."
+            )
+            remedy = "Give a shorter window, or fewer outcomes per day."
+            raise InvalidInputError(what, field="window", value=self.window, remedy=remedy)
+
+    @property
+    def delay(self) -> int:
+        """The rounds after which an outcome counts; 0 without a window."""
+        if self.window is None or self.per_day is None:
+            return 0
+        return math.ceil(round(float(self.window) * self.per_day / _DAY, 6))
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -28,6 +28,7 @@ from bestarm.forecasting import Forecaster
 from bestarm.forecasting.rewards import find_forecaster, less_forecasts
 from bestarm.recommendation import Recommendation
 from bestarm.records import Plan
+from bestarm.simulation.late import carry_out_late
 from bestarm.simulation.methods import Oracle, method_name, source_of
 from bestarm.simulation.progress import Progress, reporting
 from bestarm.simulation.results import Outcome, Results, RunJournal, run_count
@@ -55,6 +56,7 @@ def simulate(
     seed: int = 0,
     delta: float = DELTA,
     forecaster: Forecaster | str | None = None,
+    delay: int = 0,
     executor: Executor | None = None,
     progress: Progress = False,
     journal: RunJournal | None = None,
@@ -70,6 +72,8 @@ def simulate(
         delta: the error probability that the policy must keep.
         forecaster: what foresees the level of rewards before each draw: `"default"`, a forecaster
             of one's own, which is copied for every run, or None.
+        delay: the outcome of a pull is known this many rounds later, as in a live experiment with a
+            window. Rounds then count the waiting too. 0 and 1: it is known before the next round.
         executor: any `concurrent.futures` executor; without one the runs are made in this process.
         progress: True shows a bar; a function is called with (runs done, runs in total).
         journal: outcomes of the same simulation, interrupted earlier, which are not repeated; and
@@ -82,7 +86,9 @@ def simulate(
         InvalidInputError: an argument is invalid.
         Exception: an exception of the method, with a note that names the run.
     """
-    work = Simulation(method, environment, delta=delta, seed=seed, forecaster=forecaster)
+    work = Simulation(
+        method, environment, delta=delta, seed=seed, forecaster=forecaster, delay=delay
+    )
     total = run_count(runs)
     if executor is not None and not callable(getattr(executor, "submit", None)):
         remedy = "Try concurrent.futures.ProcessPoolExecutor(), or leave it out."
@@ -144,6 +150,7 @@ def run_once(
     seed: int = 0,
     delta: float = DELTA,
     forecaster: Forecaster | str | None = None,
+    delay: int = 0,
     observe: Callable[[Policy], object] | None = None,
 ) -> Recommendation:
     """Repeat a run of `simulate`; return its recommendation with the trace of its phases.
@@ -152,7 +159,9 @@ def run_once(
     with the policy after every plan.
     """
     with one_thread():
-        work = Simulation(method, environment, delta=delta, seed=seed, forecaster=forecaster)
+        work = Simulation(
+            method, environment, delta=delta, seed=seed, forecaster=forecaster, delay=delay
+        )
         return work.play(whole(run, "run", least=0), observe)[0]
 
 
@@ -197,6 +206,7 @@ class Simulation:
         delta: float,
         seed: int,
         forecaster: Forecaster | str | None = None,
+        delay: int = 0,
     ) -> None:
         if not callable(method.method if isinstance(method, Oracle) else method):
             remedy = "Give a policy class, or a functools.partial of one."
@@ -207,6 +217,10 @@ class Simulation:
         self.seed = whole(seed, "seed", least=0)
         self.delta = probability(delta)
         self.forecaster = find_forecaster(forecaster)
+        self.delay = whole(delay, "delay", least=0)
+        if self.delay and self.forecaster is not None:
+            what, remedy = "Forecasts cannot be simulated with a delay.", "Leave one of them out."
+            raise InvalidInputError(what, field="delay", value=delay, remedy=remedy)
         self._fixed = fixed_world(environment)
         self._sent: tuple[bytes, str] | None = None
 
@@ -240,7 +254,7 @@ class Simulation:
     def play(self, run: int, observe: Observe | None = None) -> tuple[Recommendation, Outcome]:
         """Make run number `run` from beginning to end."""
         policy, stream, world = self.begin(run)
-        pulls, rounds, plans, _ = carry_out(policy, stream, observe=observe)
+        pulls, rounds, plans, _ = carry_out(policy, stream, delay=self.delay, observe=observe)
         answer = policy.recommend()
         target, targets = int(answer.target), world.problem(self.delta).targets
         if not 0 <= target < targets:
@@ -270,7 +284,8 @@ class Simulation:
         # As bytes that workers recognise: caches of an environment then outlive one piece of work.
         if self._sent is None:
             try:
-                parts = self.method, self.environment, self.delta, self.seed, self.forecaster
+                numbers = self.delta, self.seed, self.delay
+                parts = self.method, self.environment, self.forecaster, *numbers
                 # With its source, because a module that was edited meanwhile has the same name.
                 self._sent = pickle.dumps(parts), source_of(self.method)
             except Exception as error:
@@ -284,9 +299,17 @@ class Simulation:
 
 
 def carry_out(
-    policy: Policy, stream: Stream, *, observe: Observe | None = None, go_on: GoOn | None = None
+    policy: Policy,
+    stream: Stream,
+    *,
+    delay: int = 0,
+    observe: Observe | None = None,
+    go_on: GoOn | None = None,
 ) -> tuple[int, int, int, bool]:
     """Carry out the plans of a policy on a stream.
+
+    With a delay, the outcome of a pull is known before the round that is `delay` rounds later. Open
+    plans are then carried out by `carry_out_late`; every closed one waits for its last outcome.
 
     A policy that can follow a stream known ahead makes many rounds at a time, each for a plan.
     `observe` is called with the policy after every plan; `go_on` before every plan with the pulls
@@ -295,6 +318,9 @@ def carry_out(
     Returns:
         The numbers of pulls, rounds and plans, and whether the run ended by itself.
     """
+    if delay > 1 and (first := policy.plan()) is not None and first.open:
+        return carry_out_late(policy, stream, delay, observe=observe, go_on=go_on)
+    waiting = max(delay - 1, 0)  # rounds after the last pull of a plan
     pulls, rounds, plans, block = 0, 0, 0, _BLOCK
     ahead, skip = (getattr(stream, name, None) for name in ("ahead", "skip"))
     follows = policy.traits.follows and observe is None and ahead and skip
@@ -312,14 +338,14 @@ def carry_out(
             if followed:
                 skip(followed)
                 pulls += followed
-                rounds += followed
+                rounds += followed + made * waiting
                 plans += made
                 continue
         plan = plan or policy.plan()
         assert plan is not None  # it is not finished
         policy.update(stream.pull(plan))
         pulls += plan.pulls
-        rounds += plan.rounds
+        rounds += plan.rounds + waiting
         plans += 1
         if observe is not None:
             observe(policy)
@@ -328,8 +354,10 @@ def carry_out(
 
 @lru_cache(maxsize=4)
 def _received(sent: bytes, _source: str) -> Simulation:
-    method, environment, delta, seed, forecaster = pickle.loads(sent)
-    return Simulation(method, environment, delta=delta, seed=seed, forecaster=forecaster)
+    method, environment, forecaster, delta, seed, delay = pickle.loads(sent)
+    return Simulation(
+        method, environment, delta=delta, seed=seed, forecaster=forecaster, delay=delay
+    )
 
 
 _stopped: set[str] = set()  # simulations to stop, in this process

@@ -85,6 +85,8 @@ class PlanBody(
         block: options per round, as when each person rates 2; compared with one per round. Of the
             policies only those that take blocks can then be planned.
         per_day: outcomes per day; with blocks, rounds per day: people.
+        window: how long after its assignment an outcome counts, in seconds or like "7d"; needs
+            `per_day`. Days then include the delay.
     """
 
     source: Arms | None = None
@@ -102,6 +104,7 @@ class PlanBody(
     policies: Annotated[list[PolicyName], Field(min_length=1, max_length=7)] | None = None
     block: Annotated[int, Field(ge=1, le=200)] = 1
     per_day: bodies.Positive | None = None
+    window: bodies.Duration | None = None
     runs: Annotated[int, Field(ge=1, le=2000)] = 200
     seed: bodies.Natural = 0
 

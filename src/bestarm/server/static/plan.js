@@ -40,6 +40,8 @@
       const value = number(form.elements[name], { whole: ["block", "runs", "seed"].includes(name) });
       if (value !== null) body[name] = value;
     }
+    const window = form.elements.window.value.trim();
+    if (window) body.window = window;
     const ends = bounds(form);
     if (ends !== null) body.bounds = ends;
     body.drift = ticked("drift");
@@ -155,6 +157,11 @@
         `${plan.block} options. Count rounds where people are what it costs, and outcomes where ` +
         "every judgement is paid for. Ranges and days are of rounds.", words);
     }
+    if (plan.window) {
+      made("p", `A window of ${rough(plan.window / 86400)} days at ${rough(plan.per_day)} outcomes ` +
+        `per day: ${count(plan.delay)} are always under way. Days include that, and the days on ` +
+        "which a policy assigns nothing while it waits for the last outcomes of a phase.", words);
+    }
     for (const scenario of plan.scenarios) {
       const forecasts = plan.forecasts.filter((each) => each.scenario === scenario.scenario);
       if (!forecasts.length) continue;
@@ -193,6 +200,7 @@
     const titles = ["Policy", `${blocks ? "Rounds" : "Outcomes"}, median`, "8 of 10 times",
       ...(blocks ? ["Outcomes, median"] : []), "÷ bound", "Wrong (95 %)"];
     if (plan.per_day) titles.push("Days");
+    if (plan.window) titles.push("Of these waiting, mean");
     titles.forEach((title, at) => { made("th", title, head, at ? "figure" : "").scope = "col"; });
     const body = made("tbody", "", grid);
     for (const each of forecasts) {
@@ -201,9 +209,10 @@
       const row = made("tr", "", body);
       made("th", each.policy + (each.block > 1 ? ` ×${each.block}` : ""), row).scope = "row";
       const [low, high] = each.error_interval;
+      const counted = each.block > 1 ? each.rounds : each.pulls;
       const cells = [
-        figure(each.rounds, "median"),
-        `${figure(each.rounds, "low")} – ${figure(each.rounds, "high")}`,
+        figure(counted, "median"),
+        `${figure(counted, "low")} – ${figure(counted, "high")}`,
         ...(blocks ? [figure(each.pulls, "median")] : []),
         each.ratio === null ? "–" : (each.capped ? "≥ " : "") + each.ratio.toFixed(1),
         `${percent(each.error_rate)} (${(100 * low).toFixed(1)} – ${(100 * high).toFixed(1)})`,
@@ -213,6 +222,7 @@
           .map((name) => figure(each.days, name, days));
         cells.push(`${median} (${low} – ${high})`);
       }
+      if (plan.window) cells.push((each.capped ? "≥ " : "") + days(each.days.waiting));
       for (const cell of cells) made("td", cell, row, "figure");
     }
     return frame;
