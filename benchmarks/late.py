@@ -72,6 +72,7 @@ TOLD: dict[str, Delays] = {
     "conversions soon": conversions_soon,
     "zeros at once": zeros_at_once,
     "some forgotten": some_forgotten,
+    "a window declared": conversions_alone,
 }
 
 
@@ -132,6 +133,14 @@ Make = Callable[[Pages, int, Clock], Experiment]
 def in_memory(pages: Pages, seed: int, clock: Clock) -> Experiment:
     """An experiment that does not know of the window."""
     return Experiment(pages.policy(), seed=seed, clock=clock)
+
+
+def with_window(pages: Pages, seed: int, clock: Clock) -> Experiment:
+    """An experiment that knows the window: nobody has to tell zeros."""
+    return Experiment(pages.policy(), seed=seed, clock=clock, window=pages.window, otherwise=0)
+
+
+MAKE: dict[str, Make] = {"a window declared": with_window}
 
 
 def run(pages: Pages, seed: int, make: Make = in_memory) -> Ended:
@@ -210,7 +219,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for name in ["at the end", *(given.only or list(TOLD)[1:])]:
             start = time.perf_counter()
             pages = Pages(tuple(given.rates), window, TOLD[name], given.swing, most=given.most)
-            ended = list(map(partial(run, pages), range(given.seed, given.seed + given.runs)))
+            play = partial(run, pages, make=MAKE.get(name, in_memory))
+            ended = list(map(play, range(given.seed, given.seed + given.runs)))
             visits = np.array([float(each.visits) for each in ended])
             decided = sum(each.named is not None for each in ended)
             wrong = sum(each.named not in (None, best) for each in ended)
