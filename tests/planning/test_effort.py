@@ -164,6 +164,7 @@ def test_a_cap_and_a_plan_that_is_known_bound_the_estimate() -> None:
         (42.4, "42 s"),
         (90, "1.5 min"),
         (3600, "1 h"),
+        (86_400, "1 day"),
         (86_400 * 3, "3 days"),
         (86_400 * 365 * 1234, "1,200 years"),
     ],

@@ -547,6 +547,7 @@ def test_a_browser_plans_with_a_window(
         page.fill("#window", "2d")
         page.fill("#token", planner.token(Role.TELL))
         page.click("summary")
+        page.check("[value=sp-bai-sharp]")
         page.fill("#runs", "10")
         page.click("#plan-go")
         page.wait_for_selector("#plan-error:has-text('A window needs `per_day`')")
@@ -566,10 +567,9 @@ def test_a_browser_plans_with_a_window(
             runs=10,
         )
     )
-    assert plan.window is not None
     for each in plan.forecasts:
         assert f"{each.policy}\t{each.pulls.median:,.0f}\t" in words
-        waiting = plan.waiting(each)
-        assert waiting is not None
-        assert f")\t{waiting:.1f}" in words or f")\t{waiting:,.0f}" in words
+    waiting = plan.waiting(plan.forecasts[1])
+    assert f"sp-bai-sharp assigns nothing on {waiting:.0f} of its days" in words
+    assert "anytime assigns" not in words
     assert settled()

@@ -253,7 +253,10 @@ def duration(seconds: float) -> str:
     for unit, name in ((86_400 * 365.0, "years"), (86_400.0, "days"), (3600.0, "h"), (60.0, "min")):
         if seconds >= unit:
             count = seconds / unit
-            return f"{count:.2g} {name}" if count < 100 else f"{float(f'{count:.2g}'):,.0f} {name}"
+            if count < 100:
+                text = f"{count:.2g}"
+                return f"{text} {name.removesuffix('s') if text == '1' else name}"
+            return f"{float(f'{count:.2g}'):,.0f} {name}"
     return f"{seconds:.0f} s" if seconds >= 1 else "1 s"
 
 

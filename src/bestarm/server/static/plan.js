@@ -130,6 +130,12 @@
     return element;
   };
   const count = (value) => Math.round(value).toLocaleString("en");
+  const span = (seconds) => {
+    for (const [unit, name] of [[86400, "day"], [3600, "hour"], [60, "minute"], [1, "second"]]) {
+      const value = rough(seconds / unit);
+      if (seconds >= unit || unit === 1) return `${value} ${name}${value === "1" ? "" : "s"}`;
+    }
+  };
   const days = (value) => (value >= 10 ? count(value) : value.toFixed(1));
   const ratio = (value, [low, high]) => `${value.toFixed(2)} (${low.toFixed(2)} – ${high.toFixed(2)})`;
   const percent = (value) => `${(100 * value).toFixed(1)} %`;
@@ -158,9 +164,8 @@
         "every judgement is paid for. Ranges and days are of rounds.", words);
     }
     if (plan.window) {
-      made("p", `A window of ${rough(plan.window / 86400)} days at ${rough(plan.per_day)} outcomes ` +
-        `per day: ${count(plan.delay)} are always under way. Days include that, and the days on ` +
-        "which a policy assigns nothing while it waits for the last outcomes of a phase.", words);
+      made("p", `A window of ${span(plan.window)} at ${rough(plan.per_day)} outcomes per day: ` +
+        `${count(plan.delay)} are always under way. Days include that.`, words);
     }
     for (const scenario of plan.scenarios) {
       const forecasts = plan.forecasts.filter((each) => each.scenario === scenario.scenario);
@@ -170,6 +175,11 @@
           : `the noise is ${rough(scenario.noise)}`}; ${MOVES[scenario.drift](scenario, unit)}` +
         `${lies(scenario)}.`, words);
       words.append(table(plan, forecasts));
+      for (const each of forecasts.filter((other) => other.days?.waiting > 0)) {
+        made("p", `${each.policy} assigns nothing on ${each.capped ? "at least " : ""}` +
+          `${days(each.days.waiting)} of its days, on average: it waits for the last outcomes of ` +
+          "each phase.", words);
+      }
       for (const saving of plan.savings.filter((each) => each.scenario === scenario.scenario)) {
         made("p", `With ×${plan.block}, ${saving.policy} takes ` +
           `${ratio(saving.rounds, saving.rounds_interval)} times the rounds and ` +
@@ -200,7 +210,6 @@
     const titles = ["Policy", `${blocks ? "Rounds" : "Outcomes"}, median`, "8 of 10 times",
       ...(blocks ? ["Outcomes, median"] : []), "÷ bound", "Wrong (95 %)"];
     if (plan.per_day) titles.push("Days");
-    if (plan.window) titles.push("Of these waiting, mean");
     titles.forEach((title, at) => { made("th", title, head, at ? "figure" : "").scope = "col"; });
     const body = made("tbody", "", grid);
     for (const each of forecasts) {
@@ -222,7 +231,6 @@
           .map((name) => figure(each.days, name, days));
         cells.push(`${median} (${low} – ${high})`);
       }
-      if (plan.window) cells.push((each.capped ? "≥ " : "") + days(each.days.waiting));
       for (const cell of cells) made("td", cell, row, "figure");
     }
     return frame;
