@@ -422,3 +422,5 @@ def test_a_window(folder: Path) -> None:
     assert "3 outstanding (1 told before the end of their window)" in run("status", "shop")[0]
     assert data("status", "shop")["early"] == 1
     assert "have a window" in run("lease", "shop", "2h", code=2)[1]
+    assert run("expire", "shop")[0] == "No lease or window has ended.\n"
+    assert data("expire", "shop")["expired"] is False

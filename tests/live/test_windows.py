@@ -166,7 +166,7 @@ def test_what_failed_is_lost_before_its_window_ends(make: Make, clock: Clock) ->
     experiment.ask(3)
     experiment.tell(0, 1.0)
     experiment.fail(1, "a robot")
-    with pytest.raises(ConflictingOutcomeError, match="already told 1, now it has failed"):
+    with pytest.raises(ConflictingOutcomeError, match="0 has the outcome 1, so it has not failed"):
         experiment.fail(0)
     assert experiment.tell(1, 1.0) == Receipt(1, 0, 1)
     clock.now += 10.0
@@ -187,6 +187,38 @@ def test_what_is_told_after_the_end_is_kept(make: Make, clock: Clock) -> None:
     assert experiment.verify().sound
     with experiment.read() as snapshot:
         assert [each.late for each in snapshot.reports()] == [False, True, True]
+
+
+def test_stopping_counts_what_was_told_by_then(make: Make, clock: Clock) -> None:
+    experiment = make(options={"sizes": (4, 90)})
+    experiment.ask(5)
+    experiment.tell(1, 1.0)
+    clock.now += 10.0
+    experiment.stop("enough")
+    assert outcomes(experiment) == {0: 0.0, 1: 1.0, 2: 0.0, 3: 0.0, 4: 0.0}
+    assert experiment.phase == 2  # and the policy was told
+    assert experiment.verify().sound
+
+
+def test_outcomes_whose_window_has_ended_are_not_missing(make: Make, clock: Clock) -> None:
+    experiment = make(options={"sizes": (400,)})
+    experiment.ask(200)
+    clock.now += 100.0
+    missing = next(check for check in experiment.health() if check.name == "missing")
+    assert missing.level == "ok"
+
+
+def test_many_windows_end_at_once(make: Make, clock: Clock) -> None:
+    """Also where they are looked through in several pieces, and some are younger."""
+    experiment = make(options={"sizes": (9000,)})
+    for _ in range(5):
+        ids = experiment.ask(700).ids
+        experiment.tell_many({ids[0]: 1.0, ids[-1]: 1.0})
+        clock.now += 3.0
+    experiment.expire()  # 15 seconds after the first, 12 after the second, 9 after the third
+    told = outcomes(experiment)
+    assert len(told) == 1400
+    assert {number for number, reward in told.items() if reward} == {0, 699, 700, 1399}
 
 
 def test_a_clock_that_is_wrong_by_years_ends_no_window(make: Make, clock: Clock) -> None:
@@ -219,8 +251,8 @@ def test_a_clock_set_back_loses_no_report(make: Make, clock: Clock) -> None:
 @pytest.mark.parametrize(
     ("given", "field", "sentence"),
     [
-        ({"window": None}, "window", "Give the window too"),
-        ({"otherwise": None}, "otherwise", "Give it, for example otherwise=0"),
+        ({"window": None}, "window", "Give the `window` too"),
+        ({"otherwise": None}, "otherwise", "Give `otherwise`, for example 0"),
         ({"lease": 60}, "lease", "a lease or a window, not both"),
         ({"window": "soon"}, "window", "must be a time like"),
         ({"window": -1}, "window", "positive"),
@@ -273,6 +305,7 @@ def test_a_forecaster_learns_at_the_end_of_the_window(clock: Clock) -> None:
     experiment.ask(4)
     learned.clear()
     experiment.tell(2, 1.0)
+    experiment.tell(2, 1.0)  # repeated
     clock.now += 5.0
     experiment.ask(1)
     assert learned == []

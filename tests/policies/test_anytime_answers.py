@@ -180,7 +180,7 @@ def test_a_tolerance_settles_near_ties_and_excludes_the_rest() -> None:
         assert answer.final
         assert answer.pulls < 50_000
         chosen.append(answer.target)
-        assert "is at most 0.1 worse than the best of 3 options." in answer.statement
+        assert "is at most 10 points worse than the best of 3 options." in answer.statement
     assert set(chosen) <= {0, 1}
 
 
@@ -190,7 +190,7 @@ def test_a_set_with_a_tolerance_claims_what_is_proven() -> None:
     rates = (0.8, 0.2, 0.75, 0.25, 0.2)
     answer = play(policy, clicks(rates, np.random.default_rng(0))).recommend()
     assert answer.statement.startswith(
-        "Each of '0', '2' is at most 0.1 worse than the 2nd best of 5 options."
+        "Each of '0', '2' is at most 10 points worse than the 2nd best of 5 options."
     )
 
 

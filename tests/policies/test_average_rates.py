@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -12,6 +13,9 @@ from numpy.typing import NDArray
 
 from bestarm import AnytimeBAI, Problem
 from bestarm.geometry import Array
+from bestarm.policies.anytime.bets import BatchOutcome
+from bestarm.policies.anytime.parts import target_coordinates
+from bestarm.policies.anytime.rates import _STAKES, _growth, _weights
 from bestarm.policies.policy import Rates
 from bestarm.records import Summary
 
@@ -150,3 +154,44 @@ def test_rates_of_unbounded_rewards_hold_too() -> None:
             width = float((rates.high - rates.low).max())
         assert width < 2
     assert misses == 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_outstanding_pull_never_counts_as_evidence(seed: int) -> None:
+    """It may be lost, and then counts as nothing: with features weights may be negative."""
+    corners = np.array(list(product([-1.0, 1.0], repeat=3)))
+    problem = Problem(corners, delta=0.05)
+    policy, rng = AnytimeBAI(problem, bounds=(0, 1)), np.random.default_rng(seed)
+    for _ in range(3):
+        plan = policy.plan()
+        assert plan is not None
+        assert plan.weights is not None
+        arms = rng.choice(8, size=plan.pulls, p=plan.weights)
+        chance = np.clip(0.5 + corners[arms].sum(axis=1) / 6, 0, 1)
+        rewards = (rng.random(plan.pulls) < chance).astype(float)
+        policy.update(Summary.from_pulls(arms, rewards, size=8, center=plan.center))
+    assert policy.plan() is not None
+    assert policy._open is not None
+    frame, none = policy._open.frame, np.zeros(8, dtype=np.int64)
+    weights = _weights(frame, policy._arms, target_coordinates(problem), drifts=True)
+    for arm in frame.sampling.arms:
+        pending = none.copy()
+        pending[arm] = 1
+        sums, squares = np.zeros((2, 8))
+        told = Summary(none, sums, squares, none, pending, frame.scale.center)
+        batch = BatchOutcome(frame, told)
+        assert _growth(np.concatenate([weights, -weights]), batch, _STAKES).max() <= 0
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [([[0.0], [1.0]], [[0.0], [1.0], [2.0]]), ([[1.0, 0], [0, 1]], [[2.0, 0], [1, 1]])],
+)
+def test_targets_that_are_not_arms_have_no_rates(source: object, target: object) -> None:
+    """What they pay need not lie within the bounds, and may not even be known."""
+    policy = AnytimeBAI(Problem(source, target), bounds=(0, 1))
+    plan = policy.plan()
+    assert plan is not None
+    arms = np.arange(plan.pulls) % 2
+    policy.update(Summary.from_pulls(arms, arms.astype(float), size=2, center=plan.center))
+    assert policy.rates() is None

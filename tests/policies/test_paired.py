@@ -157,7 +157,7 @@ def test_the_cap_is_kept() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"bounds": (1, 0)}, "`bounds` must be two numbers"),
+        ({"bounds": (1, 0)}, "`bounds` must be two finite numbers"),
         ({"bounds": (0, 1), "items": 0}, "`items` must be a whole number of at least 1"),
         ({"bounds": (0, 1), "max_pulls": 1}, "`max_pulls` must be a whole number of at least 2"),
     ],

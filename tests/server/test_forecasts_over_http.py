@@ -70,7 +70,7 @@ def test_what_cannot_be_used_is_refused(api: httpx.Client) -> None:
     ("value", "said"),
     [
         ("1e999", "`covariates['age']` must be a finite number; got inf."),
-        ("[1]", "it must be a number, a text, true, false or null"),
+        ("[1]", "must be a number, a text, true, false or null"),
         ('"' + "x" * 20_000 + '"', "A row of `covariates` is longer than 10,000 characters."),
     ],
 )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from threading import Condition, RLock
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from weakref import WeakSet
 
 from bestarm.checks import whole
-from bestarm.errors import BestArmError, InvalidInputError, StoreError
+from bestarm.errors import BestArmError, ClockError, InvalidInputError, StoreError
 from bestarm.forecasting import Forecaster
 from bestarm.live import inputs, transitions
 from bestarm.live.audit.verify import Audit, audit
@@ -63,10 +63,12 @@ class _Answer(NamedTuple):
     Attributes:
         result: a batch or a receipt; None for an `ask` before which a step is pending.
         step_pending: whether this caller has the experiment advance: one of a group does.
+        entered: whether what was told is an outcome by now, and not a report within its window.
     """
 
     result: Batch | Receipt | None
     step_pending: bool = False
+    entered: bool = True
 
 
 class Experiment:
@@ -387,7 +389,7 @@ class Experiment:
         assert isinstance(answer.result, Receipt)
         if answer.step_pending:
             self._advance()
-        if self._forecasts is not None and not answer.result.late and not answer.result.held:
+        if self._forecasts is not None and answer.entered and not answer.result.late:
             self._forecasts.learn(*told)
         return answer.result
 
@@ -443,7 +445,12 @@ class Experiment:
         self._change_state("resumed", precondition)
 
     def stop(self, reason: str = "", *, precondition: Precondition | None = None) -> None:
-        """End it for good. Outcomes that come later are kept and flagged, and not used."""
+        """End it for good. Outcomes that come later are kept and flagged, and not used.
+
+        Those that have come by now are used, and may show which option is the best.
+        """
+        with suppress(ClockError):  # a wrong clock settles nothing
+            self.expire()
         self._change_state("stopped", precondition, reason=inputs.clean_text(reason))
 
     def _change_state(self, kind: str, precondition: Precondition | None, **data: str) -> None:
@@ -699,7 +706,7 @@ class Experiment:
                     if call.precondition is not None:
                         call.precondition(tx)
                     receipt = transitions.record_outcomes(tx, call.outcomes, bounds=bounds, now=now)
-                    answers.append(_Answer(receipt))
+                    answers.append(_Answer(receipt, entered=tx.head.window is None))
                 except StoreError:
                     raise  # nothing of the transaction is kept
                 except BestArmError as error:

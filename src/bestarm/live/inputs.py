@@ -118,6 +118,16 @@ def conflict(number: int, before: float, now: float | None) -> ConflictingOutcom
     )
 
 
+def has_outcome(number: int, reward: float) -> ConflictingOutcomeError:
+    """The error for an assignment that is said to have failed, and has an outcome or a report."""
+    return ConflictingOutcomeError(
+        f"Assignment {number} has the outcome {reward:g}, so it has not failed.",
+        field="id",
+        value=number,
+        remedy="Within its window another reward can be told; after that it stands.",
+    )
+
+
 def check_clock(clock: object) -> None:
     """Raise unless a clock is a function, or None."""
     if clock is not None and not callable(clock):
@@ -167,12 +177,12 @@ def read_limits(
             message = (
                 "`otherwise` is the outcome where nothing is told within the window; got none."
             )
-            remedy = 'Give the window too, for example window="7d".'
+            remedy = "Give the `window` too, for example 7d."
             raise InvalidInputError(message, field="window", value=None, remedy=remedy)
         return Limits(read_lease(lease))
     if otherwise is None:
         message = "An experiment with a window needs the outcome where nothing is told within it."
-        remedy = "Give it, for example otherwise=0."
+        remedy = "Give `otherwise`, for example 0."
         raise InvalidInputError(message, field="otherwise", value=None, remedy=remedy)
     if lease is not None:
         message = "An experiment has a lease or a window, not both."

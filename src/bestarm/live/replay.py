@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from copy import Error as CopyError
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -108,7 +107,7 @@ class Player:
         """
         assert self._make is not None
         made = Player(self._make)
-        with suppress(TypeError, CopyError):
+        with suppress(Exception):  # of somebody else's policy
             made._policy = deepcopy(self._policy)
             made._told, made._closed, made._adopted = self._told, self._closed, self._adopted
         return made

@@ -19,7 +19,7 @@ import numpy as np
 from bestarm.errors import ClockError, InvalidInputError, UnknownAssignmentError
 from bestarm.live import summaries
 from bestarm.live.events import log, next_event, plan_data, recommendation_data, summary_data
-from bestarm.live.inputs import conflict
+from bestarm.live.inputs import conflict, has_outcome
 from bestarm.live.replay import Player, tell
 from bestarm.live.store.contract import (
     Event,
@@ -43,6 +43,7 @@ from bestarm.records import BlockPlan, Plan
 
 _DAY = 86_400.0
 _YEAR = 365 * _DAY
+_PIECE = 1000  # assignments looked through at a time
 
 
 def begin(at: float, limits: Limits, **data: object) -> tuple[Head, Event]:
@@ -97,13 +98,27 @@ def expire(tx: Writing, now: float) -> None:
     if not overdue(head, now):
         return
     assert head.time_limit is not None
-    ids = tx.outstanding(head.settled_end, head.assigned, asked_by=now - head.time_limit)
+    ids = _outstanding_since(tx, now - head.time_limit)
     if head.window is None:
         lose(tx, ids, reason="expired", at=now)
     elif ids.size:
         _end_windows(tx, ids.tolist(), now)
         find_settled(tx)
         head.oldest = _oldest(tx)
+
+
+def _outstanding_since(tx: Writing, time: float) -> Ids:
+    """The outstanding ids that were asked for by a time."""
+    head = tx.head
+    if head.clock_setback:
+        return tx.outstanding(head.settled_end, head.assigned, asked_by=time)
+    found, first = [np.empty(0, dtype=np.int64)], head.settled_end
+    # Times are in order of id, and most assignments may be younger.
+    while first < head.assigned and tx.asked_at(first) <= time:
+        end = min(first + _PIECE, head.assigned)
+        found.append(tx.outstanding(first, end, asked_by=time))
+        first = end
+    return np.concatenate(found)
 
 
 def _oldest(tx: Writing) -> float:
@@ -303,12 +318,14 @@ def record_failures(tx: Writing, ids: Ids, *, reason: str, now: float) -> None:
     check_assigned(ids.tolist(), tx.head)
     expire(tx, now)
     known, lost = tx.endings(ids.tolist())
-    if tx.head.window is not None:
+    windows = tx.head.window is not None
+    if windows:
         known |= {report.assignment: report.reward for report in tx.reports_of(ids.tolist())}
     ids = np.array([each for each in ids.tolist() if each not in lost], dtype=np.int64)
     for number in ids.tolist():
         if number in known:
-            raise conflict(number, known[number], None)
+            told = known[number]
+            raise has_outcome(number, told) if windows else conflict(number, told, None)
     if ids.size:
         lose(tx, ids, reason=reason, at=now)
         if tx.head.over:

@@ -84,13 +84,14 @@ class Look:
 
 @dataclass(frozen=True, eq=False)
 class Rates:
-    """What every target would have paid on average, had it been pulled in all rounds so far.
+    """What every target would have paid on average in the rounds whose outcome is in.
 
     Attributes:
         estimate: the estimated average of each target. Differences are the estimated contrasts.
         low: the lower end of an interval for it.
         high: the upper end.
-        rounds: how many rounds the averages are over: the first ones, as far as outcomes are in.
+        rounds: how many rounds the averages are over: those whose outcome is in, up to the first
+            batch that lacks some; lost ones are not among them.
         delta: the probability with which any of the intervals, at any moment, misses its average.
         binary: whether every reward so far is 0 or 1, so that these are rates of success.
     """

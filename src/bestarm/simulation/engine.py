@@ -28,7 +28,6 @@ from bestarm.forecasting import Forecaster
 from bestarm.forecasting.rewards import find_forecaster, less_forecasts
 from bestarm.recommendation import Recommendation
 from bestarm.records import Plan
-from bestarm.simulation.late import carry_out_late
 from bestarm.simulation.methods import Oracle, method_name, source_of
 from bestarm.simulation.progress import Progress, reporting
 from bestarm.simulation.results import Outcome, Results, RunJournal, run_count
@@ -319,6 +318,8 @@ def carry_out(
         The numbers of pulls, rounds and plans, and whether the run ended by itself.
     """
     if delay > 1 and (first := policy.plan()) is not None and first.open:
+        from bestarm.simulation.late import carry_out_late  # noqa: PLC0415 - compiles
+
         return carry_out_late(policy, stream, delay, observe=observe, go_on=go_on)
     waiting = max(delay - 1, 0)  # rounds after the last pull of a plan
     pulls, rounds, plans, block = 0, 0, 0, _BLOCK

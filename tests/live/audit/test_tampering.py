@@ -312,6 +312,32 @@ def test_a_removed_report_is_found(windowed_path: Path) -> None:
     assert findings(windowed_path) == ()
 
 
+@pytest.mark.parametrize(
+    ("change", "back", "found"),
+    [
+        (
+            "INSERT INTO bestarm_losses VALUES (1, 6, 3, 0, 'gone', 1800000300.0)",
+            "DELETE FROM bestarm_losses",
+            "Assignment 6 was reported in time, and is lost.",
+        ),
+        (
+            "UPDATE bestarm_reports SET reward = 'x' WHERE number = 0",
+            "UPDATE bestarm_reports SET reward = 1.0 WHERE number = 0",
+            "cannot be read",
+        ),
+    ],
+)
+def test_a_report_that_cannot_be_is_found(
+    windowed_path: Path, change: str, back: str, found: str
+) -> None:
+    with closing(connect(windowed_path)) as connection:
+        connection.execute(change)
+        with Experiment.open(f"sqlite:///{windowed_path}", "offer") as experiment:
+            assert any(found in each for each in experiment.verify().findings)
+        connection.execute(back)
+    assert findings(windowed_path) == ()
+
+
 @pytest.mark.parametrize("place", COVERED)
 def test_a_changed_field_is_found(path: Path, place: str) -> None:
     check_every_row(path, place)

@@ -6,7 +6,7 @@ import typer
 
 from bestarm.cli.experiment.assignments import ask, fail, tell
 from bestarm.cli.experiment.create import create
-from bestarm.cli.experiment.management import lease, pause, resume, stop
+from bestarm.cli.experiment.management import expire, lease, pause, resume, stop
 from bestarm.cli.experiment.records import export, log, replay, report, verify
 from bestarm.cli.experiment.views import health, list_, recommend, status
 
@@ -21,7 +21,7 @@ experiment = typer.Typer(
 _NEGATIVE = (ask, tell, fail, lease)  # a negative number is not an option there
 for _command in (
     create, ask, tell, fail, status, recommend, health, log, export, report, verify, replay, pause,
-    resume, lease, stop,
+    resume, expire, lease, stop,
 ):  # fmt: skip
     _settings = {"ignore_unknown_options": _command in _NEGATIVE}
     experiment.command(context_settings=_settings)(_command)

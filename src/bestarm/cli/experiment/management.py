@@ -1,4 +1,4 @@
-"""`bestarm experiment pause`, `resume`, `lease` and `stop`."""
+"""`bestarm experiment pause`, `resume`, `expire`, `lease` and `stop`."""
 
 from __future__ import annotations
 
@@ -37,6 +37,15 @@ def stop(experiment: Experiment, *, reason: str = "") -> Result:
 
 def _state(experiment: Experiment) -> Result:
     return Result({"state": experiment.state}, [f"{experiment.name} is {experiment.state}."])
+
+
+@on_experiment
+def expire(experiment: Experiment) -> Result:
+    """Settle assignments whose lease or window has ended, as asking and telling does too."""
+    any_ended = experiment.expire()
+    now = experiment.status()
+    words = f"{experiment.name}: {now}." if any_ended else "No lease or window has ended."
+    return Result({"state": now.state, "expired": any_ended}, [words])
 
 
 @on_experiment

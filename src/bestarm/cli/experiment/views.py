@@ -106,8 +106,8 @@ def rates_words(rates: Rates | None, labels: Sequence[str]) -> list[str]:
     what = "Rate" if rates.binary else "Mean outcome"
     all_of = rates.estimate.tolist()
     lines = [
-        f"{what} of each option over the first {rates.rounds:,} assignments, had each got it "
-        f"({percent(rates.delta)} for all intervals, at all times together):"
+        f"{what} of each option over {rates.rounds:,} assignments whose outcome is in, had each "
+        f"got it ({percent(rates.delta)} for all intervals, at all times together):"
     ]
     for each in sorted(range(len(all_of)), key=lambda option: -all_of[option]):
         low, high = float(rates.low[each]), float(rates.high[each])

@@ -198,7 +198,7 @@ class _Tail:
         delays = delays[~np.isnan(delays)]
         self.usual = float(np.quantile(delays, 0.95)) if len(delays) >= _FEW else None
         usual = np.inf if self.usual is None else self.usual
-        limit = head.time_limit
+        limit, self._windows = head.time_limit, head.window is not None
         self.patience = max(_LEAST_PATIENCE, _SLOW * usual) if limit is None else limit
         deferred = books.rows_of(books.deferrals(waiting=True)[0])
         self.rows = rows = np.concatenate([deferred, window[window["id"] >= head.summary_end]])
@@ -211,7 +211,8 @@ class _Tail:
         """Told, lost and outstanding assignments of a plan, or the first of each of its rounds.
 
         Only those that had their time count as told or lost: beyond the first outstanding one,
-        quick outcomes and losses would be too many. What is overdue counts as lost.
+        quick outcomes and losses would be too many. What is overdue counts as lost; with a window
+        it is not, as its outcome enters with the next call.
         """
         rows = self.rows[self.rows["phase"] == record.plan.phase]
         if first:
@@ -219,7 +220,9 @@ class _Tail:
         lost = ~np.isnan(rows["lost"])
         told = ~np.isnan(rows["reward"]) & ~lost
         early = rows["id"] < self._settled_end
-        gone = (lost & early) | (~told & (self._now - rows["asked"] > self.patience))
+        gone = lost & early
+        if not self._windows:
+            gone |= ~told & (self._now - rows["asked"] > self.patience)
         told = told & early
         kinds = (told, gone, ~told & ~gone)
         return np.array([_count_arms(rows["arm"][kind], self.arms) for kind in kinds])

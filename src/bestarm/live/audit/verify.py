@@ -366,12 +366,15 @@ class _Redraw:
         if not self._books.head.over:
             self._check_in_time(rows)
         if self._books.head.window is not None:
-            self._check_windows(rows, self._books.head.window)
+            with self._findings.reading():
+                self._check_windows(rows, self._books.head.window)
 
     def _check_windows(self, rows: Rows, window: float) -> None:
         """Compare outcomes with what was reported within their window."""
         reports = [each for each in self._books.reports_of(rows["id"].tolist()) if not each.late]
         told = {report.assignment: report.reward for report in reports}
+        wrong = ~np.isnan(rows["lost"]) & np.isin(rows["id"], list(told))
+        self._findings.add_each(rows, wrong, "window", "was reported in time, and is lost")
         rows = rows[~np.isnan(rows["reward"])]
         expected = [told.get(each, self._books.head.otherwise) for each in rows["id"].tolist()]
         wrong, what = rows["reward"] != np.array(expected, dtype=float), "what was told in time"

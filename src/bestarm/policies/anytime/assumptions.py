@@ -198,8 +198,8 @@ class Assumptions:
             return self.sentences
         return (
             *self.sentences,
-            f"Which outcomes never came ({missing:,} so far) depends neither on the option drawn "
-            "nor on the reward.",
+            f"Which outcomes never came ({missing:,} so far), and when that is known, depends "
+            "neither on options drawn nor on rewards.",
         )
 
     def contradicted_by(self, summary: Summary, labels: tuple[str, ...], scale: Scale) -> bool:

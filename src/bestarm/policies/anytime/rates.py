@@ -5,8 +5,9 @@ estimates it without bias: with weights w(a), Σ p_a w(a) = 1 and Σ p_a w(a) x_
 
     E[ w(a) (r − c(a)) | past ] + Σ p_a w(a) c(a) = x_k·θ + ν = μ_k
 
-For options that are plain names w(a) is 1/p_k for a = k and 0 otherwise, so that nothing is assumed
-of how μ_k moves, or that all options move alike. Stakes λ are the same in all rounds: then
+Every target is an arm here, so that μ_k lies where rewards do. For options that are plain names
+w(a) is 1/p_k for a = k and 0 otherwise: nothing is assumed of how μ_k moves, or that all options
+move alike. Stakes λ are the same in all rounds: then
 
     Π (1 + λz) exp(−λ(μ_k − Σ p_a w(a) c(a)))          (Lemma 4, with −μ_k for ε)
 
@@ -41,6 +42,12 @@ from bestarm.problem import Problem
 # Stakes relative to the width of the range: pulls from a few to 10¹², variances 10⁶ apart.
 _STAKES: Array = 0.5 ** np.arange(26.0)
 _RUINED = -1e300  # the log wealth of a stake that has ended
+
+
+def are_arms(problem: Problem) -> bool:
+    """Whether every target is an arm: what others pay need not lie within the bounds of rewards."""
+    arms = {row.tobytes() for row in problem.source + 0.0}  # −0.0 is 0.0
+    return all(row.tobytes() in arms for row in problem.target + 0.0)
 
 
 def complete(past: Sequence[AnyBatch]) -> Sequence[AnyBatch]:
@@ -141,10 +148,10 @@ def _growth(w: Array, batch: BatchOutcome, stakes: Array) -> Array:
     cost = (-np.log1p(-safe) - safe) / (safe * safe) * (1 + 1e-9)
     growth = stakes * gain[:, None] - stakes * stakes * cost * variation[:, None]
     if totals.lost.any():
-        # Not in the average: at the largest mean there can be, its factor is at most 1, so that it
-        # holds whether the outcome comes or is lost.
-        half = len(w) // 2
-        most = np.repeat([scale.high, -scale.low], half)
+        # Not in the average. Neither the mean nor the offset exceeds the largest Σ p w r, so that
+        # the factor is at most 1, and it holds whether the outcome comes or is lost.
+        most = np.maximum(w * scale.low, w * scale.high) @ prior.weights
+        most += relative * max(abs(scale.low), abs(scale.high)) * (size @ prior.weights)
         worst = np.minimum(w * (scale.low - prior.guess), w * (scale.high - prior.guess))
         for arm in np.flatnonzero(totals.lost):
             factor = np.where(alive, 1 + stakes * worst[:, [arm]], 0.5)

@@ -34,7 +34,7 @@ from bestarm.policies.anytime.parts import (
     make_parts,
     target_coordinates,
 )
-from bestarm.policies.anytime.rates import average_rates
+from bestarm.policies.anytime.rates import are_arms, average_rates
 from bestarm.policies.anytime.statements import statement
 from bestarm.policies.policy import (
     Look,
@@ -49,9 +49,6 @@ from bestarm.problem import Problem, as_problem
 from bestarm.recommendation import FINAL, Effect, Recommendation
 from bestarm.records import Counts, Plan, Summary
 from bestarm.units import Unit
-
-_LATE = 1 / 20  # of the outcomes of a batch may be outstanding when it is learned from, …
-_FORGOTTEN = 1 / 4  # … and once as many pulls again were drawn
 
 _LATE = 1 / 20  # of the outcomes of a batch may be outstanding when it is learned from, …
 _FORGOTTEN = 1 / 4  # … and once as many pulls again were drawn
@@ -463,12 +460,15 @@ class AnytimeBAI(Policy):
         return Look(found.leader, found.estimate, found.low, found.high, evidence)
 
     def rates(self) -> Rates | None:
-        """What every target would have paid on average, had it been pulled in all rounds so far.
+        """What every target would have paid on average in the rounds whose outcome is in.
 
         Where arms have names and no features, this rests on the draws and on `bounds` (or scales)
-        alone: the baseline and the leads may move as they like. None with blocks.
+        alone: the baseline and the leads may move as they like. None with blocks, or where targets
+        are not arms.
         """
         if self._followed or not self._outcomes or self._block > 1 or self._contradicted:
+            return None
+        if not are_arms(self.problem):
             return None
         rates = average_rates(
             self.problem,
