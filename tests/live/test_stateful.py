@@ -37,7 +37,7 @@ from bestarm.errors import (
 )
 from bestarm.live import Batch, Experiment
 from bestarm.live.events import as_data
-from bestarm.live.experiment import _Answer, _Tell
+from bestarm.live.experiment import Answer, Tell
 from bestarm.live.inputs import read_outcomes
 from bestarm.live.store.contract import Ledger, SummaryRecord
 
@@ -279,13 +279,13 @@ class Machine(RuleBasedStateMachine):
                 st.lists(pair, max_size=4, unique_by=lambda each: each[0]), min_size=1, max_size=4
             )
         )
-        calls = [_Tell(read_outcomes(outcomes), None) for outcomes in several]
-        found = self.do(who, "_commit_tells", calls)
+        calls = [Tell(read_outcomes(outcomes), None) for outcomes in several]
+        found = self.do(who, "commit_tells", calls)
         expected = self.model.tell_each(several, self.clock.now)
-        assert [each.result if isinstance(each, _Answer) else type(each) for each in found] == (
+        assert [each.result if isinstance(each, Answer) else type(each) for each in found] == (
             expected
         )
-        self.do(who, "_advance")
+        self.do(who, "advance")
         self.model.advance()
 
     def tells(self, who: int, outcomes: list[tuple[int, float]]) -> None:

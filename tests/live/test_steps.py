@@ -16,10 +16,10 @@ from kept import told
 from bestarm import AnytimeBAI, Experiment, Problem
 from bestarm.errors import DamagedStoreError, InvalidInputError
 from bestarm.live.events import as_data
-from bestarm.live.experiment import _Answer, _Ask, _Tell
+from bestarm.live.experiment import Answer, Tell, _Ask
 from bestarm.live.replay import Player
 from bestarm.live.store.contract import Reading
-from bestarm.live.transitions import Step, _identity, apply
+from bestarm.live.transitions import Step, apply, pending_step
 from bestarm.policies import Policy
 from bestarm.records import Plan, Summary
 from bestarm.testing.policy_samples import altered_plan
@@ -93,9 +93,9 @@ def test_outcomes_that_arrive_while_a_phase_closes_are_reported_later(
         assert sound(experiment)
 
 
-def _told(outcomes: dict[int, float]) -> _Tell:
+def _told(outcomes: dict[int, float]) -> Tell:
     """A call that takes no step."""
-    return _Tell((list(outcomes), list(outcomes.values())), None)
+    return Tell((list(outcomes), list(outcomes.values())), None)
 
 
 def test_an_ask_waits_only_for_steps_that_must_come_first(store_url: str) -> None:
@@ -105,7 +105,7 @@ def test_an_ask_waits_only_for_steps_that_must_come_first(store_url: str) -> Non
 
     def is_assigned(call: _Ask) -> bool:
         (answer,) = experiment._commit_asks([call])
-        assert isinstance(answer, _Answer)
+        assert isinstance(answer, Answer)
         return answer.result is not None
 
     with Experiment.create(store_url, "offer", PROBLEM, **SETTINGS) as experiment:
@@ -115,14 +115,14 @@ def test_an_ask_waits_only_for_steps_that_must_come_first(store_url: str) -> Non
             assert snapshot.head.closing
         assert not is_assigned(first)
         assert not is_assigned(later)
-        experiment._advance()
+        experiment.advance()
         experiment._tells(_told({late: 1.0}))
         with experiment.read() as snapshot:
             assert snapshot.head.due
             assert not snapshot.head.closing
         assert not is_assigned(first)
         assert is_assigned(later)
-        experiment._advance()
+        experiment.advance()
         assert is_assigned(first)
         assert sound(experiment)
 
@@ -220,7 +220,7 @@ def test_a_plan_that_came_second_is_replaced_by_the_one_on_record(
         assert found is not None
         if not made:
             with other.read() as snapshot:
-                step = Step(_identity(snapshot.head), plan=altered_plan(found))
+                step = Step(pending_step(snapshot.head), plan=altered_plan(found))
             with other._ledger.writing() as tx:
                 apply(tx, step, PROBLEM.target_labels, other._stamp(tx))
         made.append(found)
@@ -258,7 +258,7 @@ def test_a_policy_that_cannot_be_copied_is_made_again(
             deepcopy(experiment.inspect(lambda policy, _: policy))
         for _ in range(3):
             ids = experiment.ask(10).ids
-            meanwhile.do = other._advance
+            meanwhile.do = other.advance
             experiment.tell_many(dict.fromkeys(ids, 0.5))
             assert meanwhile.done
             assert state_of(experiment) == state_of(other)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from typing import Any
@@ -16,6 +16,7 @@ from sent_by_hand import request
 from served import ARMS, PATIENCE, Served, in_thread, wrong
 
 from bestarm.live import Experiment
+from bestarm.live.experiment import Tell
 from bestarm.live.store.sql import Store
 from bestarm.server.security.tokens import Role, revoke_token, token_number
 
@@ -133,14 +134,14 @@ def test_a_token_that_is_revoked_allows_nothing_from_the_next_request_on(known: 
 def test_what_one_tells_who_goes_away_is_recorded_and_logged_before_the_server_stops(
     sqlite_url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, let, tell_many = Event(), Event(), Experiment.tell_many
+    begun, let, commit = Event(), Event(), Experiment.commit_tells
 
-    def tell_later(experiment: Experiment, *told: Any, **options: Any) -> Any:
+    def commit_later(experiment: Experiment, calls: Sequence[Tell]) -> Any:
         begun.set()
         assert let.wait(PATIENCE)
-        return tell_many(experiment, *told, **options)
+        return commit(experiment, calls)
 
-    monkeypatch.setattr(Experiment, "tell_many", tell_later)
+    monkeypatch.setattr(Experiment, "commit_tells", commit_later)
     body = json.dumps({"outcomes": [{"id": number, "reward": 1} for number in range(4)]}).encode()
     with caplog.at_level(logging.INFO, "bestarm"), in_thread(sqlite_url) as served:
         with served.client() as client:

@@ -50,25 +50,24 @@ class _Ask(NamedTuple):
     after_steps: bool = True  # whether all pending steps come first, or those that must
 
 
-class _Tell(NamedTuple):
+class Tell(NamedTuple):
     """A call of `tell` or `tell_many`."""
 
     outcomes: transitions.Outcomes
     precondition: Precondition | None
 
 
-class _Answer(NamedTuple):
+class Answer(NamedTuple):
     """The answer to a call.
 
     Attributes:
         result: a batch or a receipt; None for an `ask` before which a step is pending.
-        step_pending: whether this caller has the experiment advance: one of a group does.
-        entered: whether what was told is an outcome by now, and not a report within its window.
+        step_pending: what identifies the pending step, where this caller has the experiment
+            advance: one of a group does.
     """
 
     result: Batch | Receipt | None
-    step_pending: bool = False
-    entered: bool = True
+    step_pending: transitions.StepIdentity | None = None
 
 
 class Experiment:
@@ -153,7 +152,7 @@ class Experiment:
         with ledger.writing() as tx:
             tx.head, created = transitions.begin(self._now(tx), limits, seed=self.seed)
             tx.add_event(created)
-        self._advance()
+        self.advance()
         with self.read() as snapshot:
             plan = next(snapshot.plans(), None)
         check_first(None if plan is None else plan.plan, forecasts is not None, by_plan=True)
@@ -191,7 +190,7 @@ class Experiment:
         self._steps_left = False  # whether to look for steps once more
         self._stepped = Condition()  # notified after every step
         self._asks = GroupCommit(self._commit_asks)
-        self._tells = GroupCommit(self._commit_tells)
+        self._tells = GroupCommit(self.commit_tells)
 
     @classmethod
     def _stored(
@@ -268,7 +267,7 @@ class Experiment:
             head, created = transitions.begin(now, limits, seed=spec.seed, name=title, **hashes)
             ledger = ledgers.create(store, title, head=head, created=created, **texts)
             experiment = cls._stored(ledger, spec, clock, forecaster)
-            experiment._advance()
+            experiment.advance()
         return experiment
 
     @classmethod
@@ -346,7 +345,7 @@ class Experiment:
         name = None if request_id is None else inputs.read_label(request_id, "request_id")
         call = _Ask(count, name, foresee, precondition)
         while (answer := self._asks(call)).result is None:
-            if not self._advance():
+            if not self.advance():
                 with self._stepped:
                     self._stepped.wait(_PAUSE)
             call = call._replace(after_steps=False)
@@ -385,12 +384,10 @@ class Experiment:
             precondition: see `ask`.
         """
         told = inputs.read_outcomes(outcomes)
-        answer = self._tells(_Tell(told, precondition))
+        answer = self._tells(Tell(told, precondition))
         assert isinstance(answer.result, Receipt)
-        if answer.step_pending:
-            self._advance()
-        if self._forecasts is not None and answer.entered and not answer.result.late:
-            self._forecasts.learn(*told)
+        if answer.step_pending is not None:
+            self.advance()
         return answer.result
 
     def fail(self, id: int | Assignment, reason: str = "failed") -> None:  # noqa: A002
@@ -666,14 +663,14 @@ class Experiment:
 
     # --- transactions ----------------------------------------------------------------------------
 
-    def _commit_asks(self, calls: Sequence[_Ask]) -> Sequence[_Answer | Exception]:
+    def _commit_asks(self, calls: Sequence[_Ask]) -> Sequence[Answer | Exception]:
         """Make the assignments of several calls in one transaction, unless a step is pending."""
-        answers = list[_Answer | Exception]()
+        answers = list[Answer | Exception]()
         with self._ledger.writing() as tx:
             now = self._stamp(tx)
             for call in calls:
                 try:
-                    answers.append(_Answer(self._assign(tx, call, now)))
+                    answers.append(Answer(self._assign(tx, call, now)))
                 except StoreError:
                     raise  # nothing of the transaction is kept
                 except BestArmError as error:
@@ -696,9 +693,12 @@ class Experiment:
             self._forecasts.drawn(batch.ids, batch.arms)
         return batch
 
-    def _commit_tells(self, calls: Sequence[_Tell]) -> Sequence[_Answer | Exception]:
-        """Record the outcomes of several calls in one transaction."""
-        answers = list[_Answer | Exception]()
+    def commit_tells(self, calls: Sequence[Tell]) -> Sequence[Answer | Exception]:
+        """Record the outcomes of several calls in one transaction, for programs that gather them.
+
+        No step is taken: `advance` is called for the answer with a step pending.
+        """
+        answers = list[Answer | Exception]()
         with self._ledger.writing() as tx:
             now, bounds = self._stamp(tx), self.traits.bounds
             for call in calls:
@@ -706,16 +706,21 @@ class Experiment:
                     if call.precondition is not None:
                         call.precondition(tx)
                     receipt = transitions.record_outcomes(tx, call.outcomes, bounds=bounds, now=now)
-                    answers.append(_Answer(receipt, entered=tx.head.window is None))
+                    answers.append(Answer(receipt))
                 except StoreError:
                     raise  # nothing of the transaction is kept
                 except BestArmError as error:
                     answers.append(error)
-            due = tx.head.due
+            pending = transitions.pending_step(tx.head)
+            entered = tx.head.window is None  # a report within its window is not learned
         for place, answer in enumerate(answers):
-            if due and isinstance(answer, _Answer):
-                answers[place] = answer._replace(step_pending=True)
-                break
+            if isinstance(answer, Answer) and isinstance(answer.result, Receipt):
+                try:
+                    if self._forecasts is not None and entered and not answer.result.late:
+                        self._forecasts.learn(*calls[place].outcomes)
+                    answers[place], pending = answer._replace(step_pending=pending), None
+                except Exception as error:  # of a user's forecaster: the outcomes are on record
+                    answers[place] = error
         return answers
 
     def _stamp(self, tx: Writing, *, leaps: bool = False) -> float:
@@ -735,9 +740,9 @@ class Experiment:
             if precondition is not None:
                 precondition(tx)
             yield tx, self._stamp(tx, leaps=leaps)
-        self._advance()
+        self.advance()
 
-    def _advance(self) -> bool:
+    def advance(self) -> bool:
         """Take all steps that are pending: close phases, and plan the next.
 
         Where another thread is at it they are left to that one, which looks once more; then the

@@ -394,6 +394,9 @@ class _Told:
     final: Recommendation | None
 
 
+StepIdentity = tuple[int, int, bool]  # counters that change with every step
+
+
 @dataclass(frozen=True)
 class Step:
     """The pending step of an experiment, computed from a snapshot.
@@ -405,7 +408,7 @@ class Step:
         final: else the recommendation of a policy that makes no plan.
     """
 
-    made_for: tuple[int, int, bool]
+    made_for: StepIdentity | None
     told: Sequence[_Told] = ()
     plan: Plan | None = None
     final: Recommendation | None = None
@@ -416,17 +419,18 @@ class Step:
         Outcomes that arrived meanwhile do no harm: those of the summary's assignments were
         counted as outstanding. No assignment is made while a step is pending.
         """
-        return head.due and self.made_for == _identity(head)
+        return self.made_for == pending_step(head)
 
 
-def _identity(head: Head) -> tuple[int, int, bool]:
-    return head.phase, head.summaries, head.planned
+def pending_step(head: Head) -> StepIdentity | None:
+    """What identifies the pending step, or None if there is none."""
+    return (head.phase, head.summaries, head.planned) if head.due else None
 
 
 def prepare(snapshot: Reading, player: Player) -> Step:
     """Make the pending step: have the policy plan, or tell it a summary."""
     head, policy = snapshot.head, player.policy(snapshot)
-    made_for = _identity(head)
+    made_for = pending_step(head)
     if not head.planned:
         plan = player.plan()
         return Step(made_for, plan=plan, final=policy.recommend() if plan is None else None)

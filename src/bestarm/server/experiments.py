@@ -1,11 +1,12 @@
-"""The experiments that a server has open, and how many threads may use them at a time."""
+"""The experiments that a server has open, who writes to them, and how many threads may use them."""
 
 from __future__ import annotations
 
 import asyncio
-from asyncio import Semaphore
+import logging
+from asyncio import FIRST_COMPLETED, Future, Semaphore, Task
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any, TypeVar
@@ -14,20 +15,24 @@ from weakref import WeakValueDictionary
 from starlette.concurrency import run_in_threadpool
 
 from bestarm.errors import ExperimentExistsError, UnknownExperimentError
-from bestarm.live import Experiment, Status
+from bestarm.live import Experiment, Receipt, Status
+from bestarm.live.experiment import Answer, Tell
 from bestarm.live.store.sql import Store
+from bestarm.live.transitions import StepIdentity
 from bestarm.live.watch.overview import Watch
 from bestarm.problem import Problem
 
 _MOST_OPEN = 200
 
-# Threads at a time, in all and for one experiment. Writers to one experiment share a transaction,
-# and those that use its policy wait while a phase closes. They must not take all threads: reading
-# counters stays quick whatever the others do, and one slow experiment does not hold up the others.
+# Threads at a time, in all and for one experiment. Those that use its policy wait while a phase
+# closes. They must not take all threads: outcomes are recorded and counters are read quickly
+# whatever the others do, and one slow experiment does not hold up the others.
+_RECORDING = 16  # one for each experiment whose outcomes are being recorded
 _WRITING = 48, 16
 _COMPUTING = 4, 2
 
 T = TypeVar("T")
+_log = logging.getLogger("bestarm.server")
 
 
 class _Threads:
@@ -44,6 +49,76 @@ class _Threads:
             return await asyncio.get_running_loop().run_in_executor(self.pool, do)
 
 
+class _Writer:
+    """Records the outcomes of one experiment: those told during a transaction, in the next one.
+
+    A tell that leaves a step pending is answered after that step. Nobody waits for the steps that
+    outcomes of others make pending meanwhile.
+    """
+
+    def __init__(self, experiments: OpenExperiments, name: str) -> None:
+        self._experiments, self._name = experiments, name
+        self._waiting: list[tuple[Tell, Future[Answer]]] = []
+        self._steps: dict[Future[None], StepIdentity] = {}  # those that tells wait for
+        self._task: Task[None] | None = None
+
+    async def tell(self, call: Tell) -> Receipt:
+        """Record the outcomes of one call."""
+        future: Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting.append((call, future))
+        if self._task is None:
+            self._task = asyncio.create_task(self._record())
+        answer = await future
+        if answer.step_pending is not None:
+            await self._advance(answer.step_pending)
+        assert isinstance(answer.result, Receipt)
+        return answer.result
+
+    async def _record(self) -> None:
+        """Record what waits, until nothing does; calls whose callers have gone are left out."""
+        loop, pool = asyncio.get_running_loop(), self._experiments.recording
+        while group := [each for each in self._waiting if not each[1].done()]:
+            self._waiting = []
+            answers: Sequence[Answer | BaseException]
+            try:
+                calls = [call for call, _ in group]
+                answers = await loop.run_in_executor(pool, self._commit, calls)
+            except BaseException as error:
+                answers = [error] * len(group)
+            for (_, future), answer in zip(group, answers, strict=True):
+                if future.done():
+                    continue
+                if isinstance(answer, Answer):
+                    future.set_result(answer)
+                else:
+                    future.set_exception(answer)
+            pending = {each.step_pending for each in answers if isinstance(each, Answer)}
+            for taken, step in self._steps.items():
+                if pending and step not in pending and not taken.done():
+                    taken.set_result(None)
+        self._task = None
+
+    def _commit(self, calls: Sequence[Tell]) -> Sequence[Answer | Exception]:
+        return self._experiments.open(self._name).commit_tells(calls)
+
+    async def _advance(self, step: StepIdentity) -> None:
+        """Have all pending steps taken; it returns when this one was, and others tell meanwhile."""
+        steps = asyncio.create_task(self._experiments.advance(self._name))
+        taken: Future[None] = asyncio.get_running_loop().create_future()
+        self._steps[taken] = step
+        await asyncio.wait((steps, taken), return_when=FIRST_COMPLETED)
+        del self._steps[taken]
+        if steps.done():
+            steps.result()
+        else:
+            steps.add_done_callback(_log_failure)
+
+
+def _log_failure(steps: Task[bool]) -> None:
+    if not steps.cancelled() and (error := steps.exception()) is not None:
+        _log.error("A step is postponed", exc_info=error)
+
+
 class OpenExperiments:
     """Experiments by name, opened once and kept open, all on the connections of one store."""
 
@@ -52,7 +127,10 @@ class OpenExperiments:
         self._lock = Lock()
         self._open: OrderedDict[str, Watch] = OrderedDict()
         self._generation = store.generation
+        self.recording = ThreadPoolExecutor(_RECORDING)
         self.writing, self._computing = _Threads(*_WRITING), _Threads(*_COMPUTING)
+        # Kept as long as somebody waits for it.
+        self._writers: WeakValueDictionary[str, _Writer] = WeakValueDictionary()
 
     def open(self, name: str) -> Experiment:
         """An experiment of the store."""
@@ -106,10 +184,18 @@ class OpenExperiments:
 
         return await self.writing.run(name, changed)
 
+    async def tell(self, name: str, call: Tell) -> Receipt:
+        """Record the outcomes of one call, together with those that wait."""
+        return await self._writers.setdefault(name, _Writer(self, name)).tell(call)
+
+    async def advance(self, name: str) -> bool:
+        """Take the pending steps of an experiment: see `Experiment.advance`."""
+        return await self.writing.run(name, lambda: self.open(name).advance())
+
     def close(self) -> None:
         """Wait until nothing is at work, even for callers who have gone, and close the store."""
-        for threads in (self.writing, self._computing):
-            threads.pool.shutdown(cancel_futures=True)
+        for pool in (self.recording, self.writing.pool, self._computing.pool):
+            pool.shutdown(cancel_futures=True)
         self.store.close()
 
     def _keep(self, experiment: Experiment, generation: int) -> Watch:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema
 
 from bestarm.defaults import DELTA
+from bestarm.live.inputs import read_outcomes
 from bestarm.policies.registry import policies
 
 
@@ -161,9 +162,9 @@ class TellBody(
 
     outcomes: Annotated[list[OutcomeIn], Field(fail_fast=True)]
 
-    def pairs(self) -> list[tuple[int, float]]:
-        """Ids with rewards."""
-        return [(each.id, float(each.reward)) for each in self.outcomes]
+    def read(self) -> tuple[list[int], list[float]]:
+        """Ids, each once, and a reward for each."""
+        return read_outcomes((each.id, float(each.reward)) for each in self.outcomes)
 
 
 class FailBody(Body, json_schema_extra=example(ids=[1], reason="left the page")):

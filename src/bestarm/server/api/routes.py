@@ -16,6 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from bestarm.errors import ConflictingRequestError, InvalidInputError
 from bestarm.live import Batch, Experiment, Receipt
 from bestarm.live.events import sha256
+from bestarm.live.experiment import Tell
 from bestarm.live.watch.overview import Watch
 from bestarm.problem import Problem, features_of
 from bestarm.server.api import bodies
@@ -27,6 +28,7 @@ from bestarm.server.security.roles import ANONYMOUS, check_role, read_bearer
 from bestarm.server.security.tokens import Role, check_token, token_number
 from bestarm.server.streams import StatusStreams
 
+_FEW = 1000  # outcomes: more take long enough to read that others should not wait for it
 _MOST_NUMBERS = 100_000  # features of an experiment: designs for more take minutes
 _receipt: TypeAdapter[Receipt] = TypeAdapter(io.ReceiptOut)
 _KEY = {
@@ -171,13 +173,10 @@ async def tell(name: Name, body: bodies.TellBody, request: Request) -> Response:
     """Record outcomes: all or none. Repeating it is harmless."""
     experiments: OpenExperiments = request.app.state.experiments
     _check_size("outcomes", len(body.outcomes), request.app.state.limits.batch)
-    token = read_bearer(request)
-
-    def record() -> Receipt:
-        allowed = partial(check_token, text=token, role=Role.TELL)
-        return experiments.open(name).tell_many(body.pairs(), precondition=allowed)
-
-    receipt = await experiments.writing.run(name, record)
+    few = len(body.outcomes) <= _FEW
+    told = body.read() if few else await run_in_threadpool(body.read)
+    allowed = partial(check_token, text=read_bearer(request), role=Role.TELL)
+    receipt = await experiments.tell(name, Tell(told, allowed))
     return Response(_receipt.dump_json(receipt), media_type="application/json")
 
 
