@@ -444,10 +444,11 @@ class Experiment:
     def stop(self, reason: str = "", *, precondition: Precondition | None = None) -> None:
         """End it for good. Outcomes that come later are kept and flagged, and not used.
 
-        Those that have come by now are used, and may show which option is the best.
+        Outcomes whose window has ended are used, and may show which option is the best.
         """
-        with suppress(ClockError):  # a wrong clock settles nothing
-            self.expire()
+        if self.window is not None:
+            with suppress(ClockError):  # a wrong clock settles nothing
+                self.expire()
         self._change_state("stopped", precondition, reason=inputs.clean_text(reason))
 
     def _change_state(self, kind: str, precondition: Precondition | None, **data: str) -> None:

@@ -199,7 +199,7 @@ class Assumptions:
         return (
             *self.sentences,
             f"Which outcomes never came ({missing:,} so far), and when that is known, depends "
-            "neither on options drawn nor on rewards.",
+            "neither on the option drawn nor on the reward.",
         )
 
     def contradicted_by(self, summary: Summary, labels: tuple[str, ...], scale: Scale) -> bool:
