@@ -107,34 +107,30 @@ def outcomes_frame(books: Reading, problem: Problem) -> pd.DataFrame:
 
 def reports_frame(snapshot: Reading) -> pd.DataFrame:
     """Every report of an outcome that has a window, in the order told."""
-    pandas = _pandas()
-    rows = [(each.assignment, each.reward, each.told, each.late) for each in snapshot.reports()]
-    frame: pd.DataFrame = pandas.DataFrame(rows, columns=["id", "reward", "told", "late"])
-    kinds = {"id": "int64", "reward": "float64", "told": "float64", "late": "bool"}
-    frame = frame.astype(kinds)
-    frame["told"] = pandas.Series(_times(frame["told"].to_numpy())).dt.tz_localize("UTC")
-    return frame
-
-
-def _pandas() -> Any:
-    try:
-        import pandas  # noqa: PLC0415
-    except ImportError as error:
-        raise MissingDependencyError.of("A table", str(error.name), extra="live") from None
-    return pandas
+    reports = list(snapshot.reports())
+    columns: Columns = {
+        "id": np.array([each.assignment for each in reports], dtype=np.int64),
+        "reward": np.array([each.reward for each in reports], dtype=float),
+        "told": _times(np.array([each.told for each in reports], dtype=float)),
+        "late": np.array([each.late for each in reports], dtype=bool),
+    }
+    return _to_pandas(_batch(each, {}) for each in [columns])
 
 
 def _frame(books: Reading, problem: Problem, wanted: Callable[[Rows], Columns]) -> pd.DataFrame:
     """A data frame of the wanted columns of all assignments."""
+    # The first piece has no rows: there are columns, whatever follows.
+    pieces = chain([np.empty(0, dtype=ROW)], books.rows(0, books.head.assigned))
+    return _to_pandas(_batch(wanted(rows), _texts(problem)) for rows in pieces)
+
+
+def _to_pandas(batches: Iterator[Any]) -> pd.DataFrame:
     try:
         import pandas as pd  # noqa: F401, PLC0415
         import pyarrow as arrow  # noqa: PLC0415
     except ImportError as error:
         raise MissingDependencyError.of("A table", str(error.name), extra="live") from None
-    # The first piece has no rows: there are columns, whatever follows.
-    pieces = chain([np.empty(0, dtype=ROW)], books.rows(0, books.head.assigned))
-    table = arrow.Table.from_batches(_batch(wanted(rows), _texts(problem)) for rows in pieces)
-    frame: pd.DataFrame = table.to_pandas()
+    frame: pd.DataFrame = arrow.Table.from_batches(batches).to_pandas()
     return frame
 
 

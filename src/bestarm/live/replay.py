@@ -107,7 +107,7 @@ class Player:
         """
         assert self._make is not None
         made = Player(self._make)
-        with suppress(Exception):  # of somebody else's policy
+        with suppress(Exception):  # of a user's policy
             made._policy = deepcopy(self._policy)
             made._told, made._closed, made._adopted = self._told, self._closed, self._adopted
         return made

@@ -369,17 +369,17 @@ def _late(head: Head) -> Check:
     return Check("late", "warning", finding, action)
 
 
-def _delays(books: Reading, bounds: Bounds) -> Check:
+def _delays(snapshot: Reading, bounds: Bounds) -> Check:
     """Whether quick outcomes differ from slow ones, where phases close before all are in.
 
     It reads whole phases up to the first outcome that is outstanding.
     """
-    head = books.head
+    head = snapshot.head
     if head.window is not None:
         return Check("delays", "ok", "Outcomes count when their window ends, quick and slow.")
     if not head.provisional or bounds is None:
         return Check("delays", "ok", "Phases wait for their outcomes, quick and slow.")
-    pieces = books.rows(0, min(head.summary_end, _FIRST))
+    pieces = snapshot.rows(0, min(head.summary_end, _FIRST))
     rows: Rows = np.concatenate([np.empty(0, dtype=ROW), *pieces])
     lost = ~np.isnan(rows["lost"])
     waiting = rows["phase"][np.isnan(rows["reward"]) & ~lost]

@@ -210,8 +210,7 @@ class _Log:
             findings.add("event", f"{what}: the log was written again, or cut short.")
         for name, links in self._links.items():
             links.end(getattr(head, f"{name}_hash"))
-        said = {"state": self._state, **self._limits}
-        for name, value in said.items():
+        for name, value in {"state": self._state, **self._limits}.items():
             if getattr(head, name) != value:
                 counted = f"the counters say {getattr(head, name)}"
                 findings.add("state", f"By the log the {name} is {value}; {counted}.")
