@@ -41,7 +41,7 @@ from bestarm.environments import (
     uniform_sphere,
 )
 from bestarm.figures import ink, save
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies import BernsteinElimination
 from bestarm.policies.anytime import allocation, bets, contests, drawing, following, guesses
 from bestarm.policies.policy import Method

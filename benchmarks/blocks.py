@@ -32,7 +32,7 @@ from benchmarks.nasty_blocks import (
 )
 from bestarm import AnytimeBAI, Problem, datasets, simulate
 from bestarm.environments import Ratings
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime import bets, block_drawing
 from bestarm.policies.anytime.block_bets import BlockFrame, BlockOutcome
 from bestarm.records import BlockPlan, Rounds

@@ -17,7 +17,7 @@ from bestarm import AnytimeBAI, simulate
 from bestarm.compiling import compiled
 from bestarm.environments import Semiparametric, baselines, small_gap
 from bestarm.forecasting import Forecaster
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime import bets
 from bestarm.records import Counts
 from bestarm.simulation import run_once

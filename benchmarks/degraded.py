@@ -30,7 +30,7 @@ from bestarm import simulate
 from bestarm.datasets import RatingsData, jester
 from bestarm.design import Design
 from bestarm.environments import small_gap
-from bestarm.geometry import Array, centered_diameter
+from bestarm.numerics.geometry import Array, centered_diameter
 from bestarm.policies import SPBAI
 from bestarm.policies.oneshot import deo as one_shot
 from bestarm.policies.phased import rage, sbe, spbai

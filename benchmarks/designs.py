@@ -29,9 +29,10 @@ from unittest import mock
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from bestarm import Problem, geometry
+from bestarm import Problem
 from bestarm.design import blocked_g, blocked_xy, centered_xy
-from bestarm.geometry import Array, centered_diameter, farthest
+from bestarm.numerics import geometry
+from bestarm.numerics.geometry import Array, centered_diameter, farthest
 
 TOL = 1e-3
 ONE_HOT = (500, 1000, 2000)

@@ -102,12 +102,12 @@ def _rule_row(
     rule: type[LUCB | ActionElimination], name: str, world: Semiparametric | Ratings
 ) -> None:
     """One row: σ is so large that only the cap ends a run, with all arms still in it."""
-    ahead = partial(rule, sigma=1e4, max_pulls=FOLLOWED_PULLS)
+    presampled = partial(rule, sigma=1e4, max_pulls=FOLLOWED_PULLS)
     plans = partial(Planned, rule=rule, sigma=1e4, max_pulls=PLAIN_PULLS)
     best_ahead = best_plans = math.inf
     for repeat in range(REPEATS + 1):
         start = time.perf_counter()
-        assert run_once(ahead, world, run=repeat, delta=0.1).pulls == FOLLOWED_PULLS
+        assert run_once(presampled, world, run=repeat, delta=0.1).pulls == FOLLOWED_PULLS
         between = time.perf_counter()
         if repeat:  # the first compiles
             assert run_once(plans, world, run=repeat, delta=0.1).pulls == PLAIN_PULLS

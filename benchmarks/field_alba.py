@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bestarm.environments.instances import turned_arms
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 
 BOUND, DELTA = 2.0, 0.05
 ALBA = (22_672, 23_570, 23_368, 24_186, 23_623, 25_090, 25_755, 25_583, 25_440)  # d = 2, …, 10

@@ -32,7 +32,7 @@ from bestarm.environments import (
     tao,
 )
 from bestarm.environments import many_arms as fan
-from bestarm.geometry import linear_span
+from bestarm.numerics.geometry import linear_span
 from bestarm.policies.registry import policies
 from bestarm.simulation import Results
 from bestarm.simulation.results import wilson

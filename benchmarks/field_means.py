@@ -23,19 +23,19 @@ from numpy.typing import NDArray
 from bestarm import LUCB, AnytimeBAI, simulate
 from bestarm.environments import Environment, Semiparametric, soare
 from bestarm.environments.two_point import TwoPoint
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies import Policy
 from bestarm.policies.budget.bayes_gap import BayesGap
 from bestarm.policies.budget.p1 import P1
 from bestarm.policies.centered.action_centered import ActionCentered
 from bestarm.policies.centered.bose import BOSE
 from bestarm.policies.centered.kim_paik import KimPaik
-from bestarm.policies.index.eb_tci import EBTCI
-from bestarm.policies.index.kl_lucb import KLLUCB
-from bestarm.policies.index.lil_ucb import LilUCB
-from bestarm.policies.index.track_and_stop import TrackAndStop
 from bestarm.policies.industry.epochs import EpochStratified
 from bestarm.policies.industry.thompson import PeriodThompson
+from bestarm.policies.means.eb_tci import EBTCI
+from bestarm.policies.means.kl_lucb import KLLUCB
+from bestarm.policies.means.lil_ucb import LilUCB
+from bestarm.policies.means.track_and_stop import TrackAndStop
 from bestarm.simulation import Results, regret
 
 DELTA = 0.1
@@ -231,9 +231,9 @@ def _alone(method: Any, world: Environment) -> float:
     if not policy.traits.follows:
         return 0.0
     policy.update(stream.pull(policy.plan()))
-    ahead = stream.ahead(2_000_000)
+    presampled = stream.presample(2_000_000)
     begin = time.process_time()
-    pulls = policy.follow(ahead)[0]
+    pulls = policy.follow(presampled)[0]
     return float(pulls / (time.process_time() - begin) / 1e6)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.signal import lfilter
 
 from bestarm.forecasting import Mixture
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.drawing import GROWTH, LEAST
 
 __all__ = ["OTHERS", "TUNED", "UNSEEN", "forecast_late", "ratio", "time_per_draw"]

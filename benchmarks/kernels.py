@@ -30,7 +30,7 @@ from threadpoolctl import ThreadpoolController
 
 from bestarm import Experiment, Problem
 from bestarm.design import centered_g, centered_xy, deo, linear_xy, xor
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 
 __all__ = [
     "FEATURES",
@@ -68,7 +68,7 @@ POLICIES: dict[str, tuple[str, dict[str, Any]]] = {
     "lucb": ("lucb", {"radius": "certified"}),
     "ae": ("ae", {"radius": "certified"}),
     "halving": ("bestarm.policies.phased.halving:SequentialHalving", {"budget": 600, "batches": 3}),
-    "bernstein": ("bestarm.policies.index.bernstein:BernsteinElimination", _BOUNDS),
+    "bernstein": ("bestarm.policies.means.bernstein:BernsteinElimination", _BOUNDS),
     "deo": ("bestarm.policies.oneshot.deo:DEO", {"budget": 400}),
     "g-opt": ("bestarm.policies.oneshot.gopt:GOpt", {"gap": 0.5, "max_pulls": 400}),
     "uniform": ("bestarm.policies.oneshot.uniform:Uniform", {"budget": 520}),

@@ -21,8 +21,8 @@ import numpy as np
 from scipy.stats import beta, bootstrap
 
 from bestarm import AnytimeBAI, Problem
-from bestarm.geometry import Array
 from bestarm.live import Experiment
+from bestarm.numerics.geometry import Array
 
 PACE = 10  # visits per tick
 MOST = 30_000  # visits after which a run is left undecided

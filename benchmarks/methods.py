@@ -22,7 +22,7 @@ import numpy as np
 from bestarm import DEO, LUCB, RAGE, SBE, SPBAI, ActionElimination, GOpt, Uniform, simulate
 from bestarm.datasets import jester
 from bestarm.environments import Ratings, Semiparametric, small_gap
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies import Method
 from bestarm.records import Plan, Summary
 

@@ -18,9 +18,9 @@ from typing import NamedTuple
 import numpy as np
 
 from bestarm import AnytimeBAI, Problem, Summary
-from bestarm.ahead import Ahead
 from bestarm.compiling import at_once
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
+from bestarm.presampled import PresampledRewards
 from bestarm.simulation.results import wilson
 
 __all__ = ["DELTA", "WORLDS", "Drop", "MovingRates", "drops", "play", "rule"]
@@ -95,7 +95,7 @@ def play(world: MovingRates, seed: int) -> tuple[int, ...]:
     rng = np.random.default_rng(seed)
     policy = rule(rates.shape[1], seed=int(rng.integers(2**32)))
     paid = (rng.random(rates.shape) < rates).astype(float)
-    policy.follow(Ahead(paid, np.arange(len(paid)), np.zeros(len(paid))))
+    policy.follow(PresampledRewards(paid, np.arange(len(paid)), np.zeros(len(paid))))
     return tuple(policy.recommend().active)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm import AnytimeBAI, Problem
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.records import BlockPlan, Rounds
 
 HAIR = 1e-4  # by which the best is better, or by more than a tolerance

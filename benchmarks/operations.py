@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 
 from bestarm import SPBAI, AnytimeBAI, Problem
-from bestarm.geometry import Array
 from bestarm.live import Experiment
+from bestarm.numerics.geometry import Array
 from bestarm.policies import Policy
 from bestarm.records import Summary
 

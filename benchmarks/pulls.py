@@ -18,7 +18,7 @@ import numpy as np
 
 from bestarm import SPBAI, environments, simulate
 from bestarm.environments import Environment
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies import Method
 from bestarm.simulation import Results
 

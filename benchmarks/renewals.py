@@ -18,7 +18,7 @@ from benchmarks.designs import TOL, header, points, row, seconds
 from bestarm.design import solver
 from bestarm.design.contrasts import PairwiseContrasts
 from bestarm.design.solver import minimise
-from bestarm.geometry import Array, farthest, lift
+from bestarm.numerics.geometry import Array, farthest, lift
 
 SIZES = ((30, 30, 5), (100, 100, 10), (1000, 1000, 20))
 

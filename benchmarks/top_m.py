@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from bestarm import AnytimeBAI, Problem, bounds
 from bestarm.environments import Semiparametric, baselines
 from bestarm.figures import ink, save
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies import Policy
 from bestarm.policies.anytime.allocation import Allocation
 from bestarm.recommendation import Recommendation

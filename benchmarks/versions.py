@@ -21,7 +21,7 @@ import numpy as np
 
 from bestarm import AnytimeBAI, simulate
 from bestarm.environments import Environment, Ratings, Semiparametric, baselines
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 
 DELTA = 0.1
 Instance = tuple[Environment, dict[str, object]]

@@ -17,7 +17,7 @@ import numpy as np
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 
 __all__ = [
     "Instance",

@@ -24,7 +24,7 @@ from bestarm.bounds import (
 )
 from bestarm.design import BlockDesign
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.problem import Problem
 
 some = settings(max_examples=25, deadline=None, derandomize=True)

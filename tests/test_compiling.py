@@ -22,15 +22,15 @@ import numpy as np
 import pytest
 
 from bestarm import LUCB, ActionElimination, AnytimeBAI, Problem, Summary, compiling
-from bestarm.ahead import Ahead
 from bestarm.compiling import compiled
 from bestarm.design import kernels as design
 from bestarm.design import pairs
 from bestarm.environments import Ratings, Semiparametric, baselines
 from bestarm.forecasting import Mixture
 from bestarm.forecasting import kernels as forecasting
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime import allocating, block_kernels, kernels, learning
+from bestarm.presampled import PresampledRewards
 from bestarm.records import Rounds
 from bestarm.simulation import run_once
 
@@ -328,7 +328,7 @@ def test_division_by_zero_is_as_in_numpy() -> None:
 def test_every_kernel_is_compiled_here() -> None:
     """Compiled by hand, one would fail where the package's folder is read-only."""
     from bestarm.environments import kernels as environments  # noqa: PLC0415
-    from bestarm.policies.index import kernels as index  # noqa: PLC0415
+    from bestarm.policies.means import kernels as index  # noqa: PLC0415
 
     for module in (environments, kernels, index):
         found = [each for each in vars(module).values() if hasattr(each, "targetoptions")]
@@ -339,7 +339,7 @@ def test_every_kernel_is_compiled_here() -> None:
 def test_kernels_take_plain_tuples() -> None:
     """Code on disk names the classes of its arguments: rename one, and old code cannot be read."""
     from bestarm.environments import kernels as environments  # noqa: PLC0415
-    from bestarm.policies.index import kernels as index  # noqa: PLC0415
+    from bestarm.policies.means import kernels as index  # noqa: PLC0415
 
     rated = Ratings(np.random.default_rng(0).uniform(size=(40, 3)))
     against = Semiparametric(np.eye(3), [0.9, 0.5, 0.1], baseline=baselines.adversary(1.0))
@@ -367,8 +367,12 @@ def test_kernels_get_one_type_whatever_a_value_was_made_from() -> None:
     problem, table, rows = Problem(np.eye(2), delta=0.1), np.eye(2), np.arange(2)
     fixed = table.copy()
     fixed.flags.writeable = False
-    aheads = (Ahead(each, rows, np.zeros(2), bound) for each in (table, fixed) for bound in (0, 1))
-    assert len({kind(ahead.all_parts[:3]) for ahead in aheads}) == 1
+    aheads = (
+        PresampledRewards(each, rows, np.zeros(2), bound)
+        for each in (table, fixed)
+        for bound in (0, 1)
+    )
+    assert len({kind(presampled.all_parts[:3]) for presampled in aheads}) == 1
     radii = (LUCB(problem, radius="lil")._radius, LUCB(problem, radius="certified")._radius)
     assert len({kind(tuple(radius)) for radius in radii}) == 1
     counts, hits = np.array([1, 1]), np.array([0.0, 1.0])

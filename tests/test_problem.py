@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bestarm.defaults import DELTA
 from bestarm.errors import BestArmError, InvalidInputError, UnidentifiableError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.problem import Problem, as_weights
 
 SQUARE = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from bestarm import AnytimeBAI, environments
 from bestarm.cli.app import app
 from bestarm.compiling import compiled
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.planning import Effort, JobEffort, worker
 from bestarm.planning import plan as planning_module
 from bestarm.policies.anytime import running

@@ -10,8 +10,8 @@ import bestarm
 
 __all__ = ["module_pages", "public_modules"]
 
-_INTERNAL = {"__main__", "checks", "cli", "labels"}
-_PUBLIC_SUBMODULES = {"environments.baselines"}
+_INTERNAL = {"__main__", "checks", "cli", "labels", "numerics", "presampled"}
+_PUBLIC_SUBMODULES = {"environments.baselines", "numerics.geometry"}
 _FURTHER = {
     # The bases of exceptions are part of the interface: users catch them.
     "bestarm.errors": "\n   :show-inheritance:",

@@ -16,7 +16,7 @@ from bestarm.design.contrasts import ListedContrasts
 from bestarm.design.criteria import Regression, contrast_features, regression_features
 from bestarm.design.solver import Design, check_gap, check_tolerance, minimise
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.problem import Problem, as_problem
 from bestarm.records import Counts
 

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from bestarm.checks import choice, not_negative
-from bestarm.geometry import Array, linear_span
+from bestarm.numerics.geometry import Array, linear_span
 from bestarm.problem import Problem, as_weights
 from bestarm.records import Summary
 

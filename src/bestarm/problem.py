@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from bestarm.checks import not_negative, probability
 from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError, UnidentifiableError
-from bestarm.geometry import Array, Span, affine_span, identical_rows, rounding_twins
 from bestarm.labels import read_labels
+from bestarm.numerics.geometry import Array, Span, affine_span, identical_rows, rounding_twins
 
 __all__ = [
     "Problem",

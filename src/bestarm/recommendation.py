@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 
 __all__ = ["FINAL", "Effect", "Phase", "Recommendation"]
 

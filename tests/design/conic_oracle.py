@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 
 __all__ = ["block_rows", "conic_optimum", "conic_problem"]
 

@@ -16,7 +16,7 @@ from exact_instances import (
 from hypothesis import given, settings
 
 from bestarm.design import centered_xy, deo, linear_g, linear_xy, xor
-from bestarm.geometry import centered_norms
+from bestarm.numerics.geometry import centered_norms
 
 some = settings(max_examples=40, deadline=None, derandomize=True)
 TOL = 1e-4

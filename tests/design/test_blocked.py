@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bestarm.design import BlockDesign, blocked_g, blocked_xy, centered_xy, linear_xy, pools
-from bestarm.geometry import Array, centered_diameter
+from bestarm.numerics.geometry import Array, centered_diameter
 
 ORACLE = 1e-6  # relative accuracy credited to the conic solver, whose own tolerance is 1e-8
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bestarm.design import contrasts
 from bestarm.design.contrasts import ListedContrasts, PairwiseContrasts
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 
 often = settings(max_examples=80, deadline=None, derandomize=True)
 

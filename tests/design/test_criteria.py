@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bestarm.design import Design, centered_g, centered_xy, linear_g, linear_xy
-from bestarm.geometry import Array, lift
+from bestarm.numerics.geometry import Array, lift
 
 ORACLE = 1e-6  # relative accuracy credited to the conic solver, whose own tolerance is 1e-8
 

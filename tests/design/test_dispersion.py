@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bestarm.design import dispersion as module
 from bestarm.design.dispersion import dispersion, far_apart, prove
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 
 often = settings(max_examples=60, deadline=None, derandomize=True)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bestarm.design import centered_xy
 from bestarm.design.rounding import round_efficiently
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array, centered_diameter
+from bestarm.numerics.geometry import Array, centered_diameter
 
 often = settings(max_examples=150, deadline=None, derandomize=True)
 

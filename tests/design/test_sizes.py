@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bestarm.design import centered_g, centered_xy, linear_xy, xor
-from bestarm.geometry import Array, centered_diameter
+from bestarm.numerics.geometry import Array, centered_diameter
 
 
 def sphere(seed: int, count: int, dimension: int) -> Array:

@@ -9,7 +9,7 @@ import pytest
 
 from bestarm.design import linear_xy
 from bestarm.design.widths import width_design
-from bestarm.geometry import Array, linear_diameter
+from bestarm.numerics.geometry import Array, linear_diameter
 
 RNG = np.random.default_rng(7)
 ARMS, TARGETS = RNG.normal(size=(8, 3)), RNG.normal(size=(5, 3))

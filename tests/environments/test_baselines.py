@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable
 from itertools import islice
 
@@ -17,7 +15,7 @@ from scipy import stats
 from bestarm.environments import baselines
 from bestarm.environments.baselines import Baseline, Moving
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 
 Floats = NDArray[np.float64]
 
@@ -181,11 +179,3 @@ def test_pickles_travel_light(baseline: Baseline) -> None:
     assert copy.bound == baseline.bound
     if isinstance(baseline, Moving):
         np.testing.assert_array_equal(path(copy, 1), path(baseline, 1))
-
-
-def test_environments_are_described_without_loading_the_compiler() -> None:
-    code = (
-        "import sys, bestarm.environments as e, bestarm.simulation; e.small_gap(); "
-        "sys.exit('numba' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -40,12 +40,14 @@ def test_a_run_goes_on_where_it_was_and_ends_with_the_table() -> None:
     assert isinstance(stream, MovingMeansStream)
     only = Plan.fixed([1, 0], phase=1)
     assert stream.pull(only).sums[0] == 0
-    ahead = stream.ahead(10)
-    assert ahead is not None
-    np.testing.assert_array_equal(ahead.table[ahead.rows] + ahead.common[:, None], still.means[1:])
+    presampled = stream.presample(10)
+    assert presampled is not None
+    np.testing.assert_array_equal(
+        presampled.table[presampled.rows] + presampled.common[:, None], still.means[1:]
+    )
     stream.skip(1)
     assert stream.pull(only).sums[0] == 20
-    assert stream.ahead(1) is None
+    assert stream.presample(1) is None
     with pytest.raises(InvalidInputError, match="3 rounds") as caught:
         stream.pull(only)
     assert caught.value.remedy

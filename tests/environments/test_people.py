@@ -11,7 +11,7 @@ from bestarm import AnytimeBAI, Plan, simulate
 from bestarm.environments import MicroRandomised
 from bestarm.environments.environment import ForeseeableStream, Pulls
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 
 EFFECTS = [0.3, 0.1, 0.0]
 

@@ -130,10 +130,10 @@ def test_users_are_drawn_with_their_probabilities(weighted: bool) -> None:
 def test_users_known_ahead_are_drawn_with_their_probabilities(weights: Floats | None) -> None:
     stream = Ratings(MATRIX, weights).begin(np.random.default_rng(5))
     assert isinstance(stream, BaseStream)
-    ahead = stream.ahead(4_000)
-    assert ahead is not None
+    presampled = stream.presample(4_000)
+    assert presampled is not None
     chances = np.full(6, 1 / 6) if weights is None else weights
-    seen = np.bincount(ahead.rows, minlength=6)
+    seen = np.bincount(presampled.rows, minlength=6)
     assert not seen[chances == 0].any()
     expected = 4_000 * chances[chances > 0]
     assert stats.chisquare(seen[chances > 0], expected).pvalue > FALSE_ALARM

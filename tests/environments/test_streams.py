@@ -320,9 +320,9 @@ def test_each_generator_of_a_stream_is_a_child_of_one_sequence() -> None:
     paid = path + 2.0 * np.random.Generator(np.random.SFC64(noise)).standard_normal(len(path))
     run = walk_of.begin(np.zeros(3), noise=2.0, rng=np.random.default_rng(5))
     assert isinstance(run, streams.MovingStream)
-    ahead = run.ahead(len(path))
-    assert ahead is not None
-    assert np.array_equal(ahead.common, paid)
+    presampled = run.presample(len(path))
+    assert presampled is not None
+    assert np.array_equal(presampled.common, paid)
 
 
 def test_an_arm_of_probability_zero_never_collects_rounding() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bestarm.ahead import Ahead
 from bestarm.environments.baselines import Constant, Moving, Recorded
 from bestarm.environments.streams import BaseStream
 from bestarm.environments.two_point import TwoPoint
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.planning.request import Drift
+from bestarm.presampled import PresampledRewards
 from bestarm.records import BlockPlan, Plan, Rounds
 
 BOUNDS = (2.0, 6.0)  # neither is its own square
@@ -58,7 +58,7 @@ def test_rounds_known_ahead_have_the_same_law(name: str) -> None:
     stream = world(PATHS[name]).begin(np.random.default_rng(6))
     paid = []
     for _ in range(50):
-        known = stream.ahead(2000)  # type: ignore[attr-defined]
+        known = stream.presample(2000)  # type: ignore[attr-defined]
         paid.append(known.table[known.rows] + known.common[:, None])
         stream.skip(2000)  # type: ignore[attr-defined]
     rewards = np.concatenate(paid)
@@ -106,10 +106,10 @@ def test_people_have_levels_of_their_own() -> None:
     assert abs(np.mean(apart[1:] * apart[:-1])) < 4 / 3 / np.sqrt(len(apart))
 
 
-def ahead_of(instance: TwoPoint, rounds: int) -> Ahead:
+def ahead_of(instance: TwoPoint, rounds: int) -> PresampledRewards:
     stream = instance.begin(np.random.default_rng(0))
     assert isinstance(stream, BaseStream)
-    known = stream.ahead(rounds)
+    known = stream.presample(rounds)
     assert known is not None
     return known
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bestarm.forecasting import kernels as k
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 
 RNG = np.random.default_rng(5)
 NOISE = RNG.standard_normal(3000)

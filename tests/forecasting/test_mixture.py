@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bestarm.errors import InvalidInputError
 from bestarm.forecasting import Mixture, kernels, mixture
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.testing import check_forecaster
 
 ARMS = np.eye(4)

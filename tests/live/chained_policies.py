@@ -63,7 +63,7 @@ class Chained(Policy):
             for part in (summary.counts, summary.sums, summary.squares, summary.missing):
                 digest.update(part.tobytes())
             digest.update(summary.pending.tobytes())
-            digest.update(np.float64(summary.foreseen).tobytes())
+            digest.update(np.float64(summary.forecast_sum).tobytes())
             for extremes in (summary.least, summary.largest):
                 digest.update(b"" if extremes is None else extremes.tobytes())
             digest.update(bytes([number in self._late]))

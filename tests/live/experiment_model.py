@@ -408,7 +408,7 @@ class Model:
             return self._rounds(plan, rows)
         counts, missing, pending = np.zeros((3, self.policy.problem.arms), dtype=np.int64)
         sums, squares, cubes, least, largest = np.zeros((5, self.policy.problem.arms))
-        foreseen = 0.0
+        forecast_sum = 0.0
         for row in rows:
             if not row.settled:
                 pending[row.arm] += 1
@@ -417,7 +417,7 @@ class Model:
             else:
                 assert row.reward is not None
                 assert not row.late
-                foreseen += row.forecast or 0.0
+                forecast_sum += row.forecast or 0.0
                 reward = row.reward - (row.forecast or 0.0) - plan.center
                 counts[row.arm] += 1
                 sums[row.arm] += reward
@@ -426,7 +426,7 @@ class Model:
                 least[row.arm] = min(reward, least[row.arm]) if counts[row.arm] > 1 else reward
                 largest[row.arm] = max(reward, largest[row.arm]) if counts[row.arm] > 1 else reward
         known = counts, sums, squares, missing, pending, plan.center
-        return Summary(*known, least, largest, foreseen, cubes)
+        return Summary(*known, least, largest, forecast_sum, cubes)
 
     def _rounds(self, plan: BlockPlan, rows: list[Row]) -> Rounds:
         kinds, table, awaited = [], [], []

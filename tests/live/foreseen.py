@@ -9,7 +9,7 @@ import numpy as np
 
 from bestarm import Experiment, Problem
 from bestarm.forecasting import Forecaster
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies import AnytimeBAI
 
 __all__ = ["OPTIONS", "PROBLEM", "Create", "Echo", "answer", "in_memory", "reopen", "rows_of"]

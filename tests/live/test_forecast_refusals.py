@@ -10,7 +10,7 @@ from foreseen import OPTIONS, PROBLEM, Create, Echo, in_memory, reopen
 
 from bestarm import Experiment
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies import SPBAI, AnytimeBAI
 
 

@@ -22,9 +22,9 @@ from bestarm.errors import (
     StoreUnavailableError,
 )
 from bestarm.forecasting import Forecaster
-from bestarm.geometry import Array
 from bestarm.live import Experiment
 from bestarm.live.group_commit import GroupCommit
+from bestarm.numerics.geometry import Array
 
 PATIENCE = 60.0
 

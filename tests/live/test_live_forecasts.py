@@ -98,7 +98,7 @@ def test_summaries_are_of_outcomes_less_their_forecasts() -> None:
     for record in records:
         part = rows[record.first : record.end]
         less = part["outcome"] - part["forecast"]
-        assert record.summary.foreseen == pytest.approx(part["forecast"].sum())
+        assert record.summary.forecast_sum == pytest.approx(part["forecast"].sum())
         assert record.plain is not None
         for arm in range(2):
             mine = part["arm"] == arm
@@ -107,7 +107,7 @@ def test_summaries_are_of_outcomes_less_their_forecasts() -> None:
             if mine.any():
                 assert record.summary.least is not None
                 assert record.summary.least[arm] == pytest.approx(less[mine].min())
-    assert records[-1].summary.foreseen != 0.0
+    assert records[-1].summary.forecast_sum != 0.0
 
 
 @pytest.mark.parametrize(

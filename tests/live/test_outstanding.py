@@ -12,9 +12,9 @@ from kept import given_out, told
 from recorders import PROBLEM, SIZES, ProvisionalRecorder
 
 from bestarm import AnytimeBAI, Problem
-from bestarm.geometry import Array
 from bestarm.live import Experiment
 from bestarm.live.watch.overview import overview
+from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.bets import STAKES, WINDOW, BatchOutcome, StakeGrid
 from bestarm.policies.anytime.contests import BestOf, TopOf
 from bestarm.records import Summary

@@ -109,7 +109,7 @@ def test_every_number_is_the_librarys(experiment: Experiment) -> None:
     assert seen.verdict == f"No winner yet: ‘{said.label}’ leads, {possible}"
     assert Watch(experiment).headline() == f"No winner yet: {possible}"
     assert seen.proven
-    assert seen.said.assumptions == said.assumptions
+    assert seen.recommendation.assumptions == said.assumptions
 
 
 def weight(experiment: Experiment, phase: int, arm: int) -> float:

@@ -99,7 +99,7 @@ def test_opening_and_following_solve_no_design(
         assert str(experiment.recommendation()) == str(said)
         follower = Follower(experiment.stored_spec("watched"))
         follower.update(experiment)
-        assert str(follower.said) == str(said)
+        assert str(follower.recommendation) == str(said)
         if not experiment.finished:
             experiment.tell_many({each.id: 0.5 for each in experiment.ask(3)})
 

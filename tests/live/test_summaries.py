@@ -74,4 +74,4 @@ def test_forecasts_are_subtracted_one_row_after_the_other(size: int) -> None:
     assert plain is not None
     assert (less.counts.tolist(), plain.counts.tolist()) == (counts, counts)
     assert (less.sums.tolist(), plain.sums.tolist()) == (sums, plain_sums)
-    assert (less.foreseen, plain.foreseen) == (predicted, 0.0)
+    assert (less.forecast_sum, plain.forecast_sum) == (predicted, 0.0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from workers_killed import die_at, reward
 
 from bestarm.forecasting import Forecaster
-from bestarm.geometry import Array
 from bestarm.live import Experiment
+from bestarm.numerics.geometry import Array
 
 __all__ = ["Level", "work", "work_until"]
 

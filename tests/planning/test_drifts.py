@@ -10,7 +10,7 @@ import pytest
 
 from bestarm import Problem
 from bestarm.environments.baselines import Constant, Moving
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.planning import Drift, PlanRequest, Scenario
 from bestarm.planning.forecasts import AssumedWorld
 from bestarm.planning.worlds import ScenarioWorld

@@ -41,8 +41,8 @@ from bestarm import (
     SequentialHalving,
     Uniform,
 )
-from bestarm.geometry import centered_diameter
-from bestarm.policies.index.base import IndexRule
+from bestarm.numerics.geometry import centered_diameter
+from bestarm.policies.means.base import IndexRule
 from bestarm.policies.policy import Policy
 from bestarm.records import BlockPlan, Plan, Rounds, Summary
 
@@ -222,7 +222,7 @@ def read_summary(totals: Run, plan: Plan) -> Summary:
     if isinstance(plan, BlockPlan):
         return Rounds.of(plan, totals["kinds"], totals["table"])
     told: Run = {key: np.array(value) for key, value in totals.items() if key != "foreseen"}
-    return Summary(**told, foreseen=totals.get("foreseen", 0.0))
+    return Summary(**told, forecast_sum=totals.get("foreseen", 0.0))
 
 
 def _in_few_digits(plan: Plan) -> Plan:

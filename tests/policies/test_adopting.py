@@ -13,7 +13,7 @@ from golden import CASES, KEPT, Case, Run, read_plan, read_summary
 from bestarm import SPBAI, AnytimeBAI, BernsteinElimination, Plan, Problem, Summary, estimation
 from bestarm.design import solver
 from bestarm.errors import ProtocolError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies import SequentialHalving
 from bestarm.policies.anytime import allocation
 from bestarm.policies.policy import Policy, same_plan

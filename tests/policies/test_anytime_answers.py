@@ -14,7 +14,7 @@ from first_runs import enough
 import bestarm.policies.anytime.contests as contests_module
 from bestarm import AnytimeBAI, Problem, simulate
 from bestarm.environments import Ratings, Semiparametric, baselines, small_gap
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.contests import TopOf
 
 # --- right, as claimed -----------------------------------------------------------------------

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.bets import (
     LOG_PRIOR,
     STAKES,
@@ -221,9 +221,9 @@ def test_a_margin_is_that_much_of_a_head_start() -> None:
     frame, _ = frame_of(rng, Scale(0.0, 1.0))
     contrasts = rng.normal(size=(3, 2))
     summary = Summary.from_pulls(rng.integers(0, 5, 50), rng.uniform(size=50), size=5)
-    plain, ahead = frame.bets(contrasts), frame.bets(contrasts, margin=0.2)
+    plain, presampled = frame.bets(contrasts), frame.bets(contrasts, margin=0.2)
     batch = BatchOutcome(frame, summary)
-    difference = ahead.log_growth(batch) - plain.log_growth(batch)
+    difference = presampled.log_growth(batch) - plain.log_growth(batch)
     np.testing.assert_allclose(difference, 50 * 0.2 * plain.settle(batch).stakes)
 
 

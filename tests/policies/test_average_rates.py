@@ -12,7 +12,7 @@ from first_runs import FIRST
 from numpy.typing import NDArray
 
 from bestarm import AnytimeBAI, Problem
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.bets import BatchOutcome
 from bestarm.policies.anytime.parts import target_coordinates
 from bestarm.policies.anytime.rates import _STAKES, _growth, _weights

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from numpy.polynomial.hermite_e import hermegauss
 
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.bets import Scale, StakeGrid
 from bestarm.policies.anytime.block_bets import (
     BlockFrame,

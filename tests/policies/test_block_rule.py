@@ -16,7 +16,7 @@ import bestarm.policies.anytime.bets as evidence_module
 from bestarm import AnytimeBAI, Plan, Problem, simulate
 from bestarm.environments import Ratings, Semiparametric, baselines
 from bestarm.errors import InvalidInputError, ProtocolError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.records import BlockPlan, Rounds
 from bestarm.simulation import run_once
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from bestarm import Problem, Summary, bounds
-from bestarm.ahead import Ahead
 from bestarm.policies import LUCB, ActionElimination
+from bestarm.presampled import PresampledRewards
 
 ARMS, DELTA, SIGMA, PULLS = 4, 0.08, 0.7, 25
 TURN = 300.0  # pulls at which the boundary is tightest, fixed beforehand
@@ -65,6 +65,6 @@ def test_equal_arms_are_seldom_told_apart() -> None:
         policy.update(Summary(np.array([1, 1]), first, first**2))
         table = rng.standard_normal((4000, 2))
         table.flags.writeable = False
-        policy.follow(Ahead(table, rows, common))
+        policy.follow(PresampledRewards(table, rows, common))
         named += policy.recommend().final
     assert 0 < named < 0.2 * 400

@@ -12,7 +12,7 @@ from bestarm import AnytimeBAI, Problem, Summary
 from bestarm.environments import Ratings, Semiparametric, baselines
 from bestarm.environments.baselines import Baseline
 from bestarm.errors import InvalidInputError, ProtocolError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.bets import BatchOutcome, Bets, Frame, Scale
 from bestarm.policies.anytime.sampling import Sampling
 from bestarm.records import Plan

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from bestarm import AnytimeBAI, Problem
-from bestarm.ahead import Ahead
 from bestarm.environments import Semiparametric, baselines
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.policies.anytime import running
+from bestarm.presampled import PresampledRewards
 from bestarm.records import Summary
 from bestarm.simulation import engine
 from bestarm.simulation.engine import Simulation, carry_out
@@ -25,22 +25,22 @@ RULES: dict[str, Any] = {
 }
 
 
-def rewards(rounds: int, baseline: object) -> Ahead:
+def rewards(rounds: int, baseline: object) -> PresampledRewards:
     world = Semiparametric(ARMS, [1.0, 0.3], baseline=baseline)
-    known: Ahead | None = world.begin(np.random.default_rng(8)).ahead(rounds)  # type: ignore[attr-defined]
+    known: PresampledRewards | None = world.begin(np.random.default_rng(8)).presample(rounds)  # type: ignore[attr-defined]
     assert known is not None
     return known
 
 
-def told(policy: AnytimeBAI, ahead: Ahead, seed: int) -> int:
+def told(policy: AnytimeBAI, presampled: PresampledRewards, seed: int) -> int:
     """Carry out the plans of a policy on the pulls that it would draw itself; count them."""
     words = np.array(np.random.SFC64(seed).state["state"]["state"], dtype=np.uint64)
     start = plans = 0
-    while (plan := policy.plan()) is not None and start + plan.pulls <= len(ahead.rows):
+    while (plan := policy.plan()) is not None and start + plan.pulls <= len(presampled.rows):
         assert policy._open is not None
         sampling = policy._open.frame.sampling
         law = len(ARMS), sampling.parts[1], *running.guide_draws(sampling.weights)
-        sums, extremes = running.draw(ahead.parts, start, plan.pulls, law, words, plan.center)
+        sums, extremes = running.draw(presampled.parts, start, plan.pulls, law, words, plan.center)
         least, largest, cubes = extremes
         counts, first, squares = sums
         known = {"least": least, "largest": largest, "cubes": cubes}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bestarm import AnytimeBAI, Problem
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.bets import BatchOutcome
 from bestarm.policies.anytime.block_bets import BlockOutcome
 from bestarm.records import BlockPlan, Plan, Rounds, Summary

@@ -15,9 +15,9 @@ from golden import CASES, KEPT
 
 from bestarm import AnytimeBAI, Problem, Summary
 from bestarm.policies.anytime import allocation, bets, drawing, learning
-from bestarm.policies.index import base as index_rule
-from bestarm.policies.index import bernstein
 from bestarm.policies.info import PolicyInfo
+from bestarm.policies.means import base as index_rule
+from bestarm.policies.means import bernstein
 from bestarm.policies.phased import halving
 from bestarm.policies.table import BUILT_IN
 

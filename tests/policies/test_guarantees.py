@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from bestarm import RAGE, SPBAI, Plan, Problem, Recommendation, Summary, estimation, simulate
 from bestarm.environments import Semiparametric, baselines, small_gap
 from bestarm.environments.baselines import Baseline
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies import Method, Policy
 from bestarm.simulation import Results
 

@@ -18,7 +18,7 @@ from bestarm import DEO, Plan, Problem, SequentialHalving, Summary, Uniform, sim
 from bestarm.design import blocked_xy
 from bestarm.environments import Semiparametric, baselines
 from bestarm.errors import InvalidInputError, ProtocolError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.phased.blocks import BlockFit, block_design, even_blocks
 from bestarm.records import BlockPlan, Rounds
 from bestarm.simulation import Results, estimate_error

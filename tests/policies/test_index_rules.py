@@ -21,11 +21,11 @@ from bestarm import (
     bounds,
     simulate,
 )
-from bestarm.ahead import Ahead
 from bestarm.environments import Ratings, Semiparametric, baselines
-from bestarm.geometry import Array
-from bestarm.policies.index.base import IndexRule
+from bestarm.numerics.geometry import Array
+from bestarm.policies.means.base import IndexRule
 from bestarm.policies.stepwise import Indices
+from bestarm.presampled import PresampledRewards
 
 RULES = [LUCB, ActionElimination]
 
@@ -37,9 +37,9 @@ def _ahead(seed: int, arms: int, pulls: int) -> tuple[Array, Indices, Array]:
     return table, rng.integers(0, 5, size=pulls), 0.5 * rng.normal(size=pulls)
 
 
-def _by_plans(policy: IndexRule, ahead: tuple[Array, Indices, Array]) -> Recommendation:
+def _by_plans(policy: IndexRule, presampled: tuple[Array, Indices, Array]) -> Recommendation:
     """Each round as a plan, in index order, on the same rewards."""
-    table, rows, common = ahead
+    table, rows, common = presampled
     used = 0
     while (plan := policy.plan()) is not None and used + plan.pulls <= len(rows):
         assert plan.counts is not None
@@ -51,13 +51,15 @@ def _by_plans(policy: IndexRule, ahead: tuple[Array, Indices, Array]) -> Recomme
     return policy.recommend()
 
 
-def _compiled(policy: IndexRule, ahead: tuple[Array, Indices, Array], block: int) -> Recommendation:
+def _compiled(
+    policy: IndexRule, presampled: tuple[Array, Indices, Array], block: int
+) -> Recommendation:
     """Blocks of rewards known ahead, and a plan wherever a block cannot be used."""
-    table, rows, common = ahead
+    table, rows, common = presampled
     used = 0
     while (plan := policy.plan()) is not None and used + plan.pulls <= len(rows):
         span = slice(used, used + block)
-        pulls, _ = policy.follow(Ahead(table, rows[span], common[span]))
+        pulls, _ = policy.follow(PresampledRewards(table, rows[span], common[span]))
         if not pulls:
             assert plan.counts is not None
             arms = np.flatnonzero(plan.counts)
@@ -87,9 +89,9 @@ def test_the_compiled_rounds_are_the_planned_rounds(
     cap: int | None,
 ) -> None:
     problem = Problem(np.eye(arms))
-    ahead = _ahead(seed, arms, 600)
+    presampled = _ahead(seed, arms, 600)
     make = partial(rule, problem, sigma=0.3, radius=radius, max_pulls=cap)
-    planned, compiled = _by_plans(make(), ahead), _compiled(make(), ahead, block)
+    planned, compiled = _by_plans(make(), presampled), _compiled(make(), presampled, block)
     assert planned.pulls == compiled.pulls
     assert (planned.target, planned.final, planned.reason) == (
         compiled.target,
@@ -126,9 +128,9 @@ def test_compiled_eliminations_are_those_of_widths_computed_in_every_round(
         rng = np.random.default_rng(seed)
         table = np.array([[0.15, 0.0, 0.05]])
         table.flags.writeable = False
-        ahead = table, np.zeros(1500, dtype=np.int64), 0.3 * rng.normal(size=1500)
+        presampled = table, np.zeros(1500, dtype=np.int64), 0.3 * rng.normal(size=1500)
         make = partial(ActionElimination, Problem(np.eye(3)), radius=radius, sigma=sigma)
-        planned, compiled = _by_plans(make(), ahead), _compiled(make(), ahead, 1500)
+        planned, compiled = _by_plans(make(), presampled), _compiled(make(), presampled, 1500)
         assert (planned.pulls, planned.active) == (compiled.pulls, compiled.active)
         late += planned.final and planned.pulls > 200
     assert late
@@ -137,7 +139,7 @@ def test_compiled_eliminations_are_those_of_widths_computed_in_every_round(
 @given(st.floats(1e-100, 0.5), st.integers(1, 10**6), st.booleans())
 @settings(max_examples=300, deadline=None, derandomize=True)
 def test_radii_fall_with_the_pulls(delta: float, pulls: int, lil: bool) -> None:
-    from bestarm.policies.index.kernels import _radius  # noqa: PLC0415 - compiles
+    from bestarm.policies.means.kernels import _radius  # noqa: PLC0415 - compiles
 
     constants = (1.0, delta if lil else bounds.mixture_level(delta), 0.0 if lil else 300.0)
     assert _radius(pulls + 1, constants) <= _radius(pulls, constants)
@@ -208,11 +210,11 @@ def test_the_published_radius_is_not_what_its_theorem_proves() -> None:
 def test_only_a_certified_answer_that_is_final_claims_delta(
     rule: type[LUCB | ActionElimination],
 ) -> None:
-    ahead = _ahead(3, 3, 3000)
+    presampled = _ahead(3, 3, 3000)
     problem = Problem(np.eye(3), delta=0.07)
-    published = _by_plans(rule(problem, sigma=0.1), ahead)
-    certified = _by_plans(rule(problem, sigma=0.1, radius="certified"), ahead)
-    capped = _by_plans(rule(problem, sigma=9.0, radius="certified", max_pulls=50), ahead)
+    published = _by_plans(rule(problem, sigma=0.1), presampled)
+    certified = _by_plans(rule(problem, sigma=0.1, radius="certified"), presampled)
+    capped = _by_plans(rule(problem, sigma=9.0, radius="certified", max_pulls=50), presampled)
     assert (published.final, published.error_bound) == (True, None)
     assert (certified.final, certified.error_bound) == (True, 0.07)
     assert any("nothing drifts" in sentence for sentence in certified.assumptions)

@@ -11,7 +11,7 @@ import pytest
 from bestarm import AnytimeBAI, Problem, simulate
 from bestarm.environments import Ratings
 from bestarm.errors import InvalidInputError, ProtocolError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.block_bets import Population
 from bestarm.records import BlockPlan, Rounds
 from bestarm.testing import check_policy

@@ -12,7 +12,7 @@ import pytest
 
 from bestarm import AnytimeBAI, Problem
 from bestarm.errors import BestArmError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.block_bets import BlockOutcome, Population
 from bestarm.policies.anytime.contests import BestOf
 from bestarm.records import BlockPlan, Rounds

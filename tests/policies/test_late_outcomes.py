@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from bestarm import AnytimeBAI, Problem
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.bets import BatchOutcome, Frame, Scale, StakeGrid
 from bestarm.policies.anytime.intervals import lower_ends
 from bestarm.policies.anytime.sampling import Sampling

@@ -15,7 +15,7 @@ from bestarm.environments.environment import Pulls
 from bestarm.environments.forecasts import ForecastStream
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.forecasting import Forecaster
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies import BernsteinElimination, Method
 from bestarm.policies.anytime import bets
 
@@ -78,9 +78,9 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_forecasts_shorten_runs_where_the_baseline_can_be_foreseen() -> None:
     """The baseline's deviation is four times the noise's: 8 runs each, told apart by far."""
     plain = simulate(RULE, JUMPS, runs=8, delta=0.1)
-    foreseen = simulate(RULE, JUMPS, runs=8, delta=0.1, forecaster=Last())
-    assert foreseen.correct.all()
-    assert foreseen.mean_pulls < 0.5 * plain.mean_pulls
+    forecasted = simulate(RULE, JUMPS, runs=8, delta=0.1, forecaster=Last())
+    assert forecasted.correct.all()
+    assert forecasted.mean_pulls < 0.5 * plain.mean_pulls
 
 
 @pytest.mark.parametrize("bounded", [False, True])
@@ -141,7 +141,7 @@ def test_plans_say_where_forecasts_must_lie() -> None:
         policy.update(less(total, (high + 0.1) * second.pulls))
 
 
-def less(summary: Summary, foreseen: float) -> Summary:
+def less(summary: Summary, forecast_sum: float) -> Summary:
     return Summary(
         summary.counts,
         summary.sums,
@@ -149,7 +149,7 @@ def less(summary: Summary, foreseen: float) -> Summary:
         least=summary.least,
         largest=summary.largest,
         cubes=summary.cubes,
-        foreseen=foreseen,
+        forecast_sum=forecast_sum,
     )
 
 
@@ -179,7 +179,7 @@ def test_totals_are_of_rewards_less_forecasts() -> None:
     expected = Summary.from_pulls(pulls.arms.astype(int), pulls.rewards - forecasts, size=3)
     np.testing.assert_allclose(summary.sums, expected.sums)
     np.testing.assert_allclose(summary.squares, expected.squares)
-    assert summary.foreseen == pytest.approx(forecasts.sum())
+    assert summary.forecast_sum == pytest.approx(forecasts.sum())
     assert (np.abs(raw[1:] - pulls.rewards[:-1]) == 0).all()  # it forecasts from the past alone
 
 

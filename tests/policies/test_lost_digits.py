@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from bestarm import AnytimeBAI, Problem
-from bestarm.geometry import Array
 from bestarm.live import Experiment
+from bestarm.numerics.geometry import Array
 from bestarm.policies import BernsteinElimination, Policy
 from bestarm.policies.anytime.bets import BatchOutcome, Frame, Scale
 from bestarm.policies.anytime.sampling import Sampling

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bestarm import AnytimeBAI, Problem, Summary
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.bets import BatchOutcome, Frame, Scale, StakeGrid
 from bestarm.policies.anytime.contests import TopOf
 from bestarm.policies.anytime.intervals import lower_ends

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.moving import DELTA, WORLDS, drops, play, rule
 from bestarm import AnytimeBAI, Problem, Summary, compiling, simulate
 from bestarm.environments import MovingMeans
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.assumptions import has_own_means
 from bestarm.policies.anytime.bets import BatchOutcome, Bets, Frame, Scale
 from bestarm.policies.anytime.block_bets import BlockSampling

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bestarm import RAGE, SBE, SPBAI, Problem, Recommendation, Summary, bounds, design, simulate
 from bestarm.environments import Semiparametric, small_gap
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array, centered_diameter
+from bestarm.numerics.geometry import Array, centered_diameter
 from bestarm.policies import Method, Policy
 
 REPLICATION = partial(SPBAI, preset="replication")

@@ -11,7 +11,7 @@ import pytest
 from bestarm import SPBAI, Problem, Recommendation, Summary, bounds, design
 from bestarm.environments import Semiparametric, small_gap
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array, centered_diameter, covariance, stability
+from bestarm.numerics.geometry import Array, centered_diameter, covariance, stability
 from bestarm.policies import Method
 from bestarm.policies.phased.totals import PooledTotals, worth
 from bestarm.records import Plan

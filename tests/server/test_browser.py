@@ -168,7 +168,7 @@ def test_every_panel_shows_the_librarys_numbers(
 
         said = panel(page, "guarantee")
         assert "Proven" in said
-        for text in ("0.05", "anytime", "bounds = [0, 1]", *seen.said.assumptions):
+        for text in ("0.05", "anytime", "bounds = [0, 1]", *seen.recommendation.assumptions):
             assert text in said
 
         said = panel(page, "health")

@@ -45,7 +45,7 @@ def text_of(seen: Overview) -> str:
 
 def test_rates_are_in_percent_and_effects_in_points(sqlite_url: str) -> None:
     seen = play(sqlite_url, 20_000, late_zeros=False)
-    text, effect = text_of(seen), seen.said.effect
+    text, effect = text_of(seen), seen.recommendation.effect
     assert effect is not None
     assert effect.relative is not None
     assert f"is +{100 * effect.estimate:.1f} points (" in seen.verdict
@@ -146,7 +146,7 @@ def test_the_printed_log_has_every_event_that_says_something(sqlite_url: str) ->
 
 def test_while_the_lead_is_measured_the_verdict_stands(sqlite_url: str) -> None:
     seen = play(sqlite_url, 1500, precision=0.02)
-    assert (seen.head.state, seen.said.reason) == ("running", "measuring")
+    assert (seen.head.state, seen.recommendation.reason) == ("running", "measuring")
     assert seen.verdict.startswith(
         "‘new’ is the best of 3 options. Its lead over the control ‘old’"
     )

@@ -11,9 +11,16 @@ from scipy import stats
 
 from benchmarks.engine import Planned
 from bestarm import LUCB, ActionElimination, Problem
-from bestarm.environments import Ahead, Environment, Ratings, Semiparametric, World, baselines
+from bestarm.environments import (
+    Environment,
+    PresampledRewards,
+    Ratings,
+    Semiparametric,
+    World,
+    baselines,
+)
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.policy import Method, Policy, Traits
 from bestarm.recommendation import Recommendation
 from bestarm.records import Plan, Summary
@@ -71,16 +78,16 @@ def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_law_is_that_of_plans(rule: type[LUCB | ActionElimination], name: str) -> None:
     # Seeds differ: the two samples are independent. Laws a quarter apart are told apart; seams that
     # skip or repeat a round are found to the digit below.
-    ahead = simulate(partial(rule, sigma=SIGMA[rule]), WORLDS[name], runs=250, seed=1)
+    presampled = simulate(partial(rule, sigma=SIGMA[rule]), WORLDS[name], runs=250, seed=1)
     plans = simulate(by_plans(rule), WORLDS[name], runs=130, seed=2)
-    assert ahead.final.all()
-    assert ahead.pulls.max() > 50  # many blocks
+    assert presampled.final.all()
+    assert presampled.pulls.max() > 50  # many blocks
     assert plans.error_rate < 0.6
     assert name == "sinusoid" or plans.error_rate > 0.01  # its first rounds favour the best arm
     level = ALARM / (3 * len(CASES))
-    assert stats.ks_2samp(ahead.pulls, plans.pulls).pvalue > level
-    assert stats.ks_2samp(ahead.plans, plans.plans).pvalue > level
-    right = np.array([[run.correct.sum(), (~run.correct).sum()] for run in (ahead, plans)])
+    assert stats.ks_2samp(presampled.pulls, plans.pulls).pvalue > level
+    assert stats.ks_2samp(presampled.plans, plans.plans).pvalue > level
+    right = np.array([[run.correct.sum(), (~run.correct).sum()] for run in (presampled, plans)])
     assert stats.fisher_exact(right).pvalue > level
 
 
@@ -90,10 +97,10 @@ def test_the_adversary_reacts_ahead_as_it_does_to_plans(
     rule: type[LUCB | ActionElimination],
 ) -> None:
     world = _world(baselines.adversary(0.7), noise=0.0)  # nothing is drawn: runs are equal
-    ahead = simulate(partial(rule, sigma=SIGMA[rule], max_pulls=600), world, runs=1)
+    presampled = simulate(partial(rule, sigma=SIGMA[rule], max_pulls=600), world, runs=1)
     plans = simulate(by_plans(rule, max_pulls=600), world, runs=1)
-    assert ahead.pulls[0] == plans.pulls[0] > 50
-    assert ahead.target[0] == plans.target[0]
+    assert presampled.pulls[0] == plans.pulls[0] > 50
+    assert presampled.target[0] == plans.target[0]
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -128,8 +135,8 @@ class Recorder(Policy):
     def update(self, summary: Summary) -> None:
         self._kept.append(float(summary.sums[1]))
 
-    def follow(self, ahead: Ahead) -> tuple[int, int]:
-        table, rows, common = ahead[:3]
+    def follow(self, presampled: PresampledRewards) -> tuple[int, int]:
+        table, rows, common = presampled[:3]
         used = min(int(self._rng.integers(0, 900)), len(rows), self._pulls - len(self._kept))
         if self._rng.random() < 0.3:
             used = 0
@@ -168,9 +175,9 @@ def test_a_random_path_does_not_depend_on_how_it_is_pulled() -> None:
         place += 7
 
 
-def _known(stream: object, rounds: int) -> Ahead:
-    known = stream.ahead(rounds)  # type: ignore[attr-defined]
-    assert isinstance(known, Ahead)
+def _known(stream: object, rounds: int) -> PresampledRewards:
+    known = stream.presample(rounds)  # type: ignore[attr-defined]
+    assert isinstance(known, PresampledRewards)
     return known
 
 
@@ -183,7 +190,7 @@ def test_no_round_beyond_the_horizon_is_offered() -> None:
     stream = world.begin(np.random.default_rng(0))
     assert len(_known(stream, 1000).common) == 100
     stream.skip(100)  # type: ignore[attr-defined]
-    assert stream.ahead(1) is None  # type: ignore[attr-defined]
+    assert stream.presample(1) is None  # type: ignore[attr-defined]
     for rule in RULES:
         simulate(partial(rule, sigma=50.0, max_pulls=100), world, runs=1)
         with pytest.raises(InvalidInputError, match="100 rounds"):

@@ -16,9 +16,9 @@ from bestarm.environments.baselines import Constant
 from bestarm.environments.environment import Foresee, Pulls
 from bestarm.environments.two_point import TwoPoint
 from bestarm.errors import InvalidInputError, ProtocolError
-from bestarm.geometry import Array
 from bestarm.live import Experiment
 from bestarm.live.draws import choose, uniforms
+from bestarm.numerics.geometry import Array
 from bestarm.policies import LUCB, Method, Policy
 from bestarm.records import Plan, Summary
 from bestarm.simulation import run_once, simulate

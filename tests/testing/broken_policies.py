@@ -12,7 +12,7 @@ import numpy as np
 from halving_policies import Halving
 
 from bestarm.errors import ProtocolError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies import Traits
 from bestarm.problem import Problem
 from bestarm.recommendation import Recommendation

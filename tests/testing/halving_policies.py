@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from bestarm.errors import ProtocolError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies import Policy, check_adoptable
 from bestarm.problem import Problem
 from bestarm.recommendation import Phase, Recommendation

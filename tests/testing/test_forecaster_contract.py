@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bestarm.forecasting import Forecaster
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.testing import check_forecaster
 
 

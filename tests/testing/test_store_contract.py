@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from bestarm.geometry import Array
 from bestarm.live.events import next_event
 from bestarm.live.store.contract import (
     Event,
@@ -28,6 +27,7 @@ from bestarm.live.store.contract import (
 )
 from bestarm.live.store.memory import MemoryLedger
 from bestarm.live.store.sql import SqlLedger, Store, transactions
+from bestarm.numerics.geometry import Array
 from bestarm.testing import check_store
 from bestarm.testing.store_samples import lost_of, rewards_of
 

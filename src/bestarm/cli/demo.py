@@ -16,7 +16,7 @@ from bestarm.cli.reporting import need_server, print_json
 from bestarm.defaults import DELTA
 
 if TYPE_CHECKING:
-    from bestarm.geometry import Array
+    from bestarm.numerics.geometry import Array
     from bestarm.simulation import Results
     from bestarm.simulation.compare import Contestant
 

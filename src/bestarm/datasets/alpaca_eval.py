@@ -14,7 +14,7 @@ from bestarm.datasets.judgements import Table, read_judgements
 from bestarm.datasets.synthetic_judgements import MODELS, PROMPTS, synthetic_judgements
 from bestarm.environments import Ratings
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array, ranked
+from bestarm.numerics.geometry import Array, ranked
 
 
 @dataclass(frozen=True, eq=False, repr=False)

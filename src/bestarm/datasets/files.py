@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.problem import as_weights
 
 _HOME = "https://eigentaste.berkeley.edu/dataset/"

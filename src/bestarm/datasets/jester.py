@@ -14,7 +14,7 @@ from bestarm.datasets.files import Found, read_ratings
 from bestarm.datasets.synthetic import JOKES, USERS, synthetic_ratings
 from bestarm.environments import Ratings
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 
 _PAPER_USERS = 50_699  # of dataset 2, who rated all eight of JOKES
 

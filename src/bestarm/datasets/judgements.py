@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from bestarm.datasets.files import read_archive, refuse
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 
 _HOME = "https://github.com/tatsu-lab/alpaca_eval"
 _FILE = "annotations.json"

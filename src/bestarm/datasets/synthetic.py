@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bestarm.datasets.quantiles import beta_quantiles
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 
 
 class _Joke(NamedTuple):

@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 
 from bestarm.datasets.quantiles import beta_quantiles
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 
 PROMPTS = 797
 # Mean judgements of 55 models by the judge of AlpacaEval 2, the best first.

@@ -18,7 +18,7 @@ from bestarm.design.criteria import (
     regression_features,
 )
 from bestarm.design.solver import Design
-from bestarm.geometry import Array, Span, centered_diameter, centered_norms
+from bestarm.numerics.geometry import Array, Span, centered_diameter, centered_norms
 from bestarm.problem import as_features, check_identifiable
 
 

@@ -7,7 +7,7 @@ from bestarm.design.blocks import BlockDesign, minimise_blocks, spread_blocks
 from bestarm.design.contrasts import PairwiseContrasts
 from bestarm.design.criteria import check_targets, regression_features, target_contrasts
 from bestarm.design.solver import check_gap, check_tolerance
-from bestarm.geometry import Array, Span
+from bestarm.numerics.geometry import Array, Span
 from bestarm.problem import as_features
 
 

@@ -29,7 +29,7 @@ from bestarm.design.solver import (
     minimise_over,
     one_thread,
 )
-from bestarm.geometry import Array, lift, ranked
+from bestarm.numerics.geometry import Array, lift, ranked
 
 _TRACE = 1e-3  # times `tol`: mass, relative to the heaviest block, that may be left out
 _REGULAR = 1e-9  # least scale that M must keep, relative to its largest

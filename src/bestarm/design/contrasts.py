@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.geometry import TIE, Array, farthest, ranked
+from bestarm.numerics.geometry import TIE, Array, farthest, ranked
 
 Codes = NDArray[np.int64]
 

@@ -15,7 +15,7 @@ from scipy.linalg.lapack import dpotrf, dpotrs, dtrtrs
 from bestarm.design.interior import add_rows, longest, second_moment
 from bestarm.design.pools import Pool
 from bestarm.design.solver import LEAST_MASS, MOST_ROUNDS, Design, Working, trade_arms
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 
 _MOST_STEPS = 100
 _CENTER = 0.2  # what is aimed at: this part of the mean product of masses and slacks

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.geometry import TIE, Array, farthest, ranked
+from bestarm.numerics.geometry import TIE, Array, farthest, ranked
 
 Blocks = NDArray[np.int64]  #: one block per row, its arms in ascending order
 

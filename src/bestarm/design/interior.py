@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 
 _BOUNDARY = 0.95  # part of the way to the boundary that a step may go
 

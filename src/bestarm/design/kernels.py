@@ -12,7 +12,7 @@ import numpy as np
 from numba import uint64 as _uint64
 
 from bestarm.compiling import tiered
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 
 MOST_STEPS = 60
 _CENTRAL = 1e-3  # the least that a product may be of the mean product

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.compiling import tiered
-from bestarm.geometry import TIE, Array
+from bestarm.numerics.geometry import TIE, Array
 
 _TIE = float(TIE)
 

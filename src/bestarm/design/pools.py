@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from bestarm.design.contrasts import Codes
-from bestarm.geometry import Array, first_largest, ranked
+from bestarm.numerics.geometry import Array, first_largest, ranked
 
 ALL = 256  # up to this many arms, or blocks, the interior-point method takes all of them
 

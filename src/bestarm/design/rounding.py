@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array, first_largest
+from bestarm.numerics.geometry import Array, first_largest
 
 _EDGE = 1e-9  # a quota above a whole number by less than this, relative to itself, is that number
 _EDGE_PULLS = 1e-3  # … and by no more than this

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.compiling import compiled
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 
 
 @compiled

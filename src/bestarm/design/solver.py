@@ -26,7 +26,7 @@ from bestarm.design.contrasts import Codes, ContrastSet
 from bestarm.design.interior import Point, interior_point, second_moment
 from bestarm.design.pools import ALL, Arms, Pool
 from bestarm.errors import DesignError, InvalidInputError
-from bestarm.geometry import Array, ranked
+from bestarm.numerics.geometry import Array, ranked
 
 MOST_ROUNDS = 200
 LEAST_MASS = 1e-11  # relative to the heaviest arm

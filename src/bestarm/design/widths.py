@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bestarm.geometry import Array, linear_span
+from bestarm.numerics.geometry import Array, linear_span
 
 _DRAWS = 2048
 _ROUNDS = 2000

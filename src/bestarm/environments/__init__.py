@@ -1,6 +1,5 @@
 """Simulated worlds. Only they know the truth."""
 
-from bestarm.ahead import Ahead
 from bestarm.environments import baselines
 from bestarm.environments.baselines import Baseline
 from bestarm.environments.environment import Environment, Stream, World
@@ -17,15 +16,16 @@ from bestarm.environments.nonstationary import malicious, multivariate, oscillat
 from bestarm.environments.people import MicroRandomised
 from bestarm.environments.ratings import Ratings
 from bestarm.environments.semiparametric import Semiparametric
+from bestarm.presampled import PresampledRewards
 
 __all__ = [
-    "Ahead",
     "Baseline",
     "DrawnArms",
     "Environment",
     "InTurn",
     "MicroRandomised",
     "MovingMeans",
+    "PresampledRewards",
     "Ratings",
     "Semiparametric",
     "Stream",

@@ -20,7 +20,7 @@ import numpy as np
 from bestarm.checks import finite, positive, vector
 from bestarm.environments.environment import Stream
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 
 __all__ = [
     "Baseline",

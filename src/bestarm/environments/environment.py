@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
@@ -42,12 +42,12 @@ class Stream(Protocol):
     A stream whose rewards can be drawn before the arms are chosen may have two more methods, which
     let a policy that has `follow` be simulated without a plan for each of its rounds:
 
-        ahead(rounds: int) -> Ahead | None
+        presample(rounds: int) -> PresampledRewards | None
             The rewards of at most `rounds` next rounds; None if they cannot be known. The current
             round does not change. The caller may use only rounds that it then skips, because the
             noise of the others is drawn again.
         skip(rounds: int) -> None
-            Advance by this many of the rounds that `ahead` returned.
+            Advance by this many of the rounds that `presample` returned.
     """
 
     def pull(self, plan: Plan) -> Summary:

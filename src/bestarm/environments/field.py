@@ -12,7 +12,7 @@ from bestarm.checks import finite, whole
 from bestarm.environments.baselines import Baseline, as_baseline
 from bestarm.environments.instances import turned_arms
 from bestarm.environments.semiparametric import Semiparametric
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 
 _NO_DRIFT = 0.0
 

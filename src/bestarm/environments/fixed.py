@@ -8,7 +8,7 @@ import numpy as np
 
 from bestarm.environments.environment import World
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.problem import Problem
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from bestarm.environments.environment import ForeseeableStream, Pulls, Stream
 from bestarm.errors import InvalidInputError
 from bestarm.forecasting import Forecaster
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.records import Plan, Summary
 
 

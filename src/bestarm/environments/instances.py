@@ -15,7 +15,7 @@ from bestarm.environments.baselines import Baseline, as_baseline, sinusoid
 from bestarm.environments.environment import World
 from bestarm.environments.semiparametric import Semiparametric
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 
 _PAPER_BASELINE = sinusoid()
 _PAPER_SEED, _PAPER_RUNS = 1_792_033, 100  # run i of its uniform table drew from this seed plus i

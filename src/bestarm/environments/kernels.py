@@ -12,10 +12,10 @@ import numpy as np
 from numba import uint64
 from numpy.typing import NDArray
 
-from bestarm.ahead.paying import respond
-from bestarm.ahead.words import next_word
 from bestarm.compiling import compiled
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
+from bestarm.numerics.sampling import next_random_word
+from bestarm.presampled import respond
 from bestarm.records import Summary
 
 Arms = NDArray[np.uint32]  # unsigned: no test for negative indices in the inner loops
@@ -67,9 +67,9 @@ class Totals(NamedTuple):
         least[:], largest[:] = np.inf, -np.inf
         return cls(np.zeros(arms, dtype=np.int64), sums, squares, least, largest, cubes)
 
-    def summary(self, center: float, foreseen: float = 0.0) -> Summary:
+    def summary(self, center: float, forecast_sum: float = 0.0) -> Summary:
         """The totals as a policy is told them."""
-        return Summary.unchecked(self.known(), center=center, foreseen=foreseen)
+        return Summary.unchecked(self.known(), center=center, forecast_sum=forecast_sum)
 
     def known(self) -> dict[str, Any]:
         """The totals by name, with extremes of 0 for arms without pulls."""
@@ -108,12 +108,12 @@ def draw(state: Words, bounds: Words, guide: Guide, bits: int, support: Arms, ar
     word = uint64(0)
     for i in range(len(arms)):
         if i % BANKS == 0:
-            word, a, b, c, w = next_word(a, b, c, w)
+            word, a, b, c, w = next_random_word(a, b, c, w)
         cell = (word & mask) >> unused
         word >>= uint64(LANE)
         k = guide[cell]
         if k < 0:
-            more, a, b, c, w = next_word(a, b, c, w)
+            more, a, b, c, w = next_random_word(a, b, c, w)
             uniform = (cell << below) | (more >> uint64(bits))
             k = -1 - k
             while k < last and bounds[k] <= uniform:
@@ -230,7 +230,7 @@ def rate(
 def react(arms: Arms, means: Array, bound: float, past: Parts, rewards: Array) -> None:
     """Pull `arms` against the adversary of `baselines.adversary`.
 
-    `past` are the parts of its `Past`; `rewards` holds the noise, and then the rewards.
+    `past` are the parts of its `AdversaryState`; `rewards` holds the noise, and then the rewards.
     """
     for i, arm in enumerate(arms.astype(np.int64)):
         rewards[i] = respond(past, bound, arm, rewards[i] + means[arm])

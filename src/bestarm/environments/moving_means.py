@@ -8,7 +8,7 @@ from bestarm.checks import not_negative
 from bestarm.environments.environment import Stream
 from bestarm.environments.fixed import FixedWorld
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.problem import Problem, as_features
 
 _ROUNDING = 8 * float(np.finfo(float).eps)

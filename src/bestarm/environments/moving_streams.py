@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.ahead import Ahead
 from bestarm.environments.environment import Pulls
 from bestarm.environments.streams import BLOCK, DealtStream
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
+from bestarm.presampled import PresampledRewards
 from bestarm.records import Plan, Summary
 
 
@@ -22,13 +22,13 @@ class MovingMeansStream(DealtStream):
         super().__init__(table[0], noise=noise, rng=rng)
         self._table = table
 
-    def ahead(self, rounds: int) -> Ahead | None:
+    def presample(self, rounds: int) -> PresampledRewards | None:
         """Rewards of the next rounds, as far as the table goes."""
         end = min(self._rounds + rounds, len(self._table))
         if end <= self._rounds:
             return None
         rows = np.arange(self._rounds, end)
-        return Ahead(self._table, rows, self._noisy(np.zeros(len(rows))))
+        return PresampledRewards(self._table, rows, self._noisy(np.zeros(len(rows))))
 
     def _carry_out(self, plan: Plan) -> Summary:
         counts = np.zeros(plan.arms, dtype=np.int64)

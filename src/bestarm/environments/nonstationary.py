@@ -14,7 +14,7 @@ import numpy as np
 from bestarm.checks import finite, positive, whole
 from bestarm.environments.moving_means import MovingMeans
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.records import Counts
 
 _PAPER_SEED = 6

@@ -10,7 +10,7 @@ import numpy as np
 from bestarm.checks import not_negative, positive, vector, whole
 from bestarm.environments.environment import Stream
 from bestarm.environments.fixed import FixedWorld
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.problem import Problem
 
 _FARTHEST = 3.0  # deviations: levels beyond are cut off, so that a bound on the baseline is known

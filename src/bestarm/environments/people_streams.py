@@ -9,7 +9,7 @@ import numpy as np
 from bestarm.environments.environment import Pulls
 from bestarm.environments.people import Crowd
 from bestarm.environments.streams import BLOCK, DealtStream
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.records import Plan, Summary
 
 _DAY = 86_400.0  # seconds

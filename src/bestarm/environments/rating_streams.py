@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.ahead import Ahead
 from bestarm.environments import kernels
 from bestarm.environments.environment import Foresee, Pulls
 from bestarm.environments.streams import BLOCK, BlockStream, DealtStream, guided
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
+from bestarm.presampled import PresampledRewards
 from bestarm.records import Counts, Plan, Summary
 
 _CELLS = 16  # cells of the guide per value: few draws need a second word, and guides stay cached
@@ -109,11 +109,11 @@ class DrawnUsers(BlockStream):
         self._words = np.array(state, dtype=np.uint64)
         self._drawn = np.empty(BLOCK, dtype=np.uint32)
 
-    def ahead(self, rounds: int) -> Ahead | None:
+    def presample(self, rounds: int) -> PresampledRewards | None:
         """The ratings of the next users."""
         drawn = np.empty(rounds, dtype=np.uint32)
         kernels.draw(self._words, *self._tables.users, drawn)
-        return Ahead(self._tables.matrix, drawn.astype(np.int64), np.zeros(rounds))
+        return PresampledRewards(self._tables.matrix, drawn.astype(np.int64), np.zeros(rounds))
 
     def _carry_out(self, plan: Plan) -> Summary:
         columns = self._tables.columns
@@ -161,10 +161,14 @@ class ShuffledUsers(DealtStream, BlockStream):
         self._tables = tables
         self._order = tables.order(self._baseline_rng)
 
-    def ahead(self, rounds: int) -> Ahead | None:
+    def presample(self, rounds: int) -> PresampledRewards | None:
         """The ratings of the next users in the order, while any are left."""
         users = self._order[self._rounds : self._rounds + rounds]
-        return Ahead(self._tables.matrix, users, np.zeros(len(users))) if len(users) else None
+        return (
+            PresampledRewards(self._tables.matrix, users, np.zeros(len(users)))
+            if len(users)
+            else None
+        )
 
     def _next(self, rounds: int) -> NDArray[np.int64]:
         """The users of the next rounds."""

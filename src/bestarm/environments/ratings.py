@@ -12,7 +12,7 @@ from bestarm.checks import whole
 from bestarm.environments.environment import Stream
 from bestarm.environments.fixed import FixedWorld
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.problem import Problem, as_features, as_weights
 
 if TYPE_CHECKING:

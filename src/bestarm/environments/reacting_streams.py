@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bestarm.ahead import Ahead, Past
 from bestarm.environments import kernels
 from bestarm.environments.environment import Pulls
 from bestarm.environments.streams import BLOCK, DealtStream
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
+from bestarm.presampled import AdversaryState, PresampledRewards
 from bestarm.records import Plan, Summary
 
 
@@ -22,9 +22,9 @@ class ReactingStream(DealtStream):
     ) -> None:
         super().__init__(means, noise=noise, rng=rng)
         self._bound = bound
-        self._past = Past.empty(len(means))
+        self._past = AdversaryState.empty(len(means))
 
-    def ahead(self, rounds: int) -> Ahead | None:
+    def presample(self, rounds: int) -> PresampledRewards | None:
         """Rewards of the next rounds, but for the adversary's baseline, which is added to them."""
         return self._shared(np.zeros(rounds))._replace(bound=self._bound, past=self._past)
 

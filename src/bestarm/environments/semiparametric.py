@@ -12,7 +12,7 @@ from bestarm.environments.baselines import Baseline, Constant, Moving, as_baseli
 from bestarm.environments.environment import Stream
 from bestarm.environments.fixed import FixedWorld
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.problem import Problem
 
 _ROUNDING = 8 * float(np.finfo(float).eps)

@@ -14,12 +14,12 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.ahead import Ahead
 from bestarm.environments import kernels
 from bestarm.environments.baselines import ChunkSource
 from bestarm.environments.environment import Foresee, Pulls
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
+from bestarm.presampled import PresampledRewards
 from bestarm.records import BlockPlan, Counts, Plan, Rounds, Summary
 
 BLOCK = 2**14  # pulls drawn at a time; their arms and values stay in the nearest caches
@@ -92,15 +92,15 @@ class BaseStream(ABC):
 
     def _add_up(self, plan: Plan, foresee: Foresee | None = None) -> Summary:
         """Carry out a plan pull by pull, with each arm's least and largest reward."""
-        totals, foreseen = kernels.Totals.empty(plan.arms), 0.0
+        totals, forecast_sum = kernels.Totals.empty(plan.arms), 0.0
         for pulls in self._single_pulls(plan):
             rewards = pulls.rewards
             if foresee is not None:
                 forecasts = foresee(pulls, plan)
-                foreseen += float(forecasts.sum())
+                forecast_sum += float(forecasts.sum())
                 rewards = rewards - forecasts
             kernels.add_up(pulls.arms, rewards, plan.center, tuple(totals))
-        return totals.summary(plan.center, foreseen)
+        return totals.summary(plan.center, forecast_sum)
 
     @abstractmethod
     def _carry_out(self, plan: Plan) -> Summary:
@@ -136,12 +136,12 @@ class BaseStream(ABC):
         means += self._noise * self._noise_rng.standard_normal(means.shape)
         return means
 
-    def ahead(self, rounds: int) -> Ahead | None:  # noqa: ARG002 - subclasses use it
+    def presample(self, rounds: int) -> PresampledRewards | None:  # noqa: ARG002 - subclasses use it
         """The rewards of at most this many future rounds, or None if they cannot be known."""
         return None
 
     def skip(self, rounds: int) -> None:
-        """Advance by this many of the rounds that `ahead` returned."""
+        """Advance by this many of the rounds that `presample` returned."""
         self._rounds += rounds
 
     def _noisy_totals(
@@ -170,12 +170,12 @@ class BaseStream(ABC):
         squares[pulled] = total * total / n + np.where(n > 1, within, 0.0)
         return Summary(counts, sums, squares, center=center)
 
-    def _shared(self, common: Array) -> Ahead:
+    def _shared(self, common: Array) -> PresampledRewards:
         """The means of the arms, and what the rounds add to them; adds noise in place."""
         self._noisy(common)
         table = self._means.reshape(1, -1)
         table.flags.writeable = False  # as tables of ratings are: kernels are compiled once
-        return Ahead(table, np.zeros(len(common), dtype=np.int64), common)
+        return PresampledRewards(table, np.zeros(len(common), dtype=np.int64), common)
 
 
 class BlockStream(BaseStream):
@@ -223,7 +223,7 @@ class ConstantStream(BlockStream):
     ) -> None:
         super().__init__(means + level, noise=noise, rng=rng)
 
-    def ahead(self, rounds: int) -> Ahead | None:
+    def presample(self, rounds: int) -> PresampledRewards | None:
         """Rewards of the next rounds."""
         return self._shared(np.zeros(rounds))
 
@@ -348,7 +348,7 @@ class MovingStream(DealtStream, BlockStream):
         levels = np.concatenate([values.copy() for values in self._blocks(len(arms))])
         return self._noisy(self._means[arms] + levels[:, None])
 
-    def ahead(self, rounds: int) -> Ahead | None:
+    def presample(self, rounds: int) -> PresampledRewards | None:
         """Rewards of the next rounds, as far as the path goes."""
         wanted = int(min(rounds, self._horizon - self._rounds))
         parts, known = [self._values], len(self._values)

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from bestarm.ahead import Ahead
 from bestarm.environments.baselines import Constant, Moving
 from bestarm.environments.environment import Stream
 from bestarm.environments.semiparametric import Semiparametric
 from bestarm.environments.streams import BaseStream, ConstantStream, MovingStream
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
+from bestarm.presampled import PresampledRewards
 from bestarm.records import Counts, Plan, Summary
 
 
@@ -64,7 +64,7 @@ class _SteadyChances(_Chances, ConstantStream):
         super().__init__(*run, noise=0.0, **options)
         self._bounds = bounds
 
-    def ahead(self, rounds: int) -> Ahead | None:
+    def presample(self, rounds: int) -> PresampledRewards | None:
         """Rewards of the next rounds."""
         return _outcomes(self._means, np.zeros(rounds), self._bounds, self._noise_rng)
 
@@ -81,7 +81,7 @@ class _MovingChances(_Chances, MovingStream):
         super().__init__(*run, noise=0.0, **options)
         self._bounds = bounds
 
-    def _shared(self, common: Array) -> Ahead:
+    def _shared(self, common: Array) -> PresampledRewards:
         return _outcomes(self._means, common, self._bounds, self._noise_rng)
 
     def _carry_out(self, plan: Plan) -> Summary:
@@ -113,7 +113,7 @@ def _chances(means: Array, bounds: tuple[float, float]) -> Array:
 
 def _outcomes(
     means: Array, common: Array, bounds: tuple[float, float], rng: np.random.Generator
-) -> Ahead:
+) -> PresampledRewards:
     """What each arm would pay: row j of the table is where the j worst arms pay `low`.
 
     One uniform draw per round decides for all arms. At most one of them is pulled, so only the
@@ -130,7 +130,7 @@ def _outcomes(
     table.flags.writeable = False
     passed = low + (high - low) * rng.random(len(common)) - common
     rows = np.searchsorted(means[order], passed, side="right")
-    return Ahead(table, rows.astype(np.int64), np.zeros(len(common)))
+    return PresampledRewards(table, rows.astype(np.int64), np.zeros(len(common)))
 
 
 def _totals(counts: Counts, hits: Counts, bounds: tuple[float, float], center: float) -> Summary:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bestarm.compiling import compiled
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.records import Counts
 
 

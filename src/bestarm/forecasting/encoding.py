@@ -8,7 +8,7 @@ import numpy as np
 
 from bestarm.checks import finite
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 
 __all__ = ["WIDTH", "Encoder"]
 

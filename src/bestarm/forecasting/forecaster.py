@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 
 __all__ = ["Forecaster"]
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from bestarm.compiling import tiered
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 
 State = tuple[Any, ...]  # series, record, rhythms; regressions on time, covariates and features
 Draws = tuple[Any, ...]  # moments, empty if there are none; covariates, features, rewards

@@ -10,7 +10,7 @@ from bestarm.errors import InvalidInputError
 from bestarm.forecasting import kernels
 from bestarm.forecasting.forecaster import Forecaster
 from bestarm.forecasting.rhythms import find_rhythms
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 
 __all__ = ["Mixture"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 
 _SLOWEST = 8  # periods in the series; slower ones are tracked by averages
 _BESIDE, _NEAR = 3, 30  # a line is compared with the lines more than 3 and at most 30 from it

@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bestarm.geometry import Array
 from bestarm.leaderboard.column import Column
 from bestarm.leaderboard.contestant import Contestant
+from bestarm.numerics.geometry import Array
 from bestarm.simulation.results import Z95, Results, wilson
 
 

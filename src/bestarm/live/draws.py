@@ -15,11 +15,11 @@ import numpy as np
 
 from bestarm.checks import whole
 from bestarm.errors import ConflictingRequestError
-from bestarm.geometry import Array
 from bestarm.live.store.contract import Head, Ids, PlanRecord, Reading, Request, Writing
 from bestarm.live.store.records import damaged
 from bestarm.live.summaries import chain_covariates, chain_request
 from bestarm.live.values import Batch
+from bestarm.numerics.geometry import Array
 from bestarm.problem import as_weights
 from bestarm.records import BlockPlan, Blocks, Plan, round_robin
 

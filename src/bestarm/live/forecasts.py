@@ -17,12 +17,12 @@ from bestarm.checks import finite
 from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.forecasting import Encoder, Forecaster
 from bestarm.forecasting.rewards import find_forecaster
-from bestarm.geometry import Array
 from bestarm.live.draws import Foresee, Foreseen
 from bestarm.live.events import canonical
 from bestarm.live.inputs import EARLIEST
 from bestarm.live.store.contract import Ids, Reading, Rows
 from bestarm.live.store.records import UNREADABLE, damaged
+from bestarm.numerics.geometry import Array
 from bestarm.records import Plan
 
 _Row = Mapping[str, Any]

@@ -123,12 +123,12 @@ def tell(policy: Policy, record: SummaryRecord) -> None:
 
 def recommend(policy: Policy, state: str) -> Recommendation:
     """The policy's recommendation for an experiment in a state."""
-    said = policy.recommend()
-    if said.tied:  # the log counts them as dropped, as it names one target
-        left = sorted({*said.active, *said.tied})
-        said = replace(said, active=tuple(left))
-    stopped = state == "stopped" and said.reason == "running"
-    return replace(said, reason="stopped") if stopped else said
+    recommendation = policy.recommend()
+    if recommendation.tied:  # the log counts them as dropped, as it names one target
+        left = sorted({*recommendation.active, *recommendation.tied})
+        recommendation = replace(recommendation, active=tuple(left))
+    stopped = state == "stopped" and recommendation.reason == "running"
+    return replace(recommendation, reason="stopped") if stopped else recommendation
 
 
 @dataclass(frozen=True)
@@ -189,15 +189,15 @@ def replay(books: Reading, policy: Policy) -> Replayed:
         before, active = active, set(policy.recommend().active)
         if gone := sorted(before - active):
             expect(f"The elimination of targets {gone}", "eliminated", targets=gone)
-    said = recommend(policy, books.head.state)
+    recommendation = recommend(policy, books.head.state)
     if books.head.state == "finished":
         if policy.plan() is not None:
             raise _disagreement("The policy continues where it stopped in the log")
-        end = f"The end with {said.label!r} ({said.reason})"
-        expect(end, "finished", **recommendation_data(said))
+        end = f"The end with {recommendation.label!r} ({recommendation.reason})"
+        expect(end, "finished", **recommendation_data(recommendation))
     if next(events, None) is not None:
         raise _disagreement("The log continues where the record ends")
-    return Replayed(said, tuple(remark for remark in remarks if remark is not None))
+    return Replayed(recommendation, tuple(remark for remark in remarks if remark is not None))
 
 
 def _remark(policy: Policy, recorded: Plan) -> Remark | None:

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.geometry import Array
 from bestarm.live.events import digest
 from bestarm.live.store.contract import Head, Ids, Reading, Report, Request, Rows, answers_of
+from bestarm.numerics.geometry import Array
 from bestarm.records import BlockPlan, Plan, Rounds, Summary
 
 _NOTHING = np.empty(0, dtype=np.int64), np.empty(0), np.empty(0, dtype=bool)
@@ -92,13 +92,13 @@ class RunningTotals:
         """The totals of rewards as they were told, where there are forecasts."""
         return None if self._plain is None else self._summary(self._plain, 0.0)
 
-    def _summary(self, totals: _Totals, foreseen: float) -> Summary:
+    def _summary(self, totals: _Totals, forecast_sum: float) -> Summary:
         missing = self._missing if self._plan.open else np.zeros(0, dtype=np.int64)
         sums, squares, cubes = totals.powers.copy()
         counted = totals.counts, sums, squares, missing, self._pending
         seen = totals.counts > 0
         least, largest = np.where(seen, totals.least, 0.0), np.where(seen, totals.largest, 0.0)
-        return Summary(*counted, self._plan.center, least, largest, foreseen, cubes)
+        return Summary(*counted, self._plan.center, least, largest, forecast_sum, cubes)
 
     def digest(self) -> str:
         """The digest of the answers."""

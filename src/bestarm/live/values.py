@@ -11,8 +11,8 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.geometry import Array
 from bestarm.live.store.head import Head
+from bestarm.numerics.geometry import Array
 
 LEVELS = ("ok", "warning", "alarm")
 

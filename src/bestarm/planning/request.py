@@ -26,7 +26,7 @@ from bestarm.checks import (
 )
 from bestarm.environments import baselines
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies import Method
 from bestarm.policies.registry import accepted
 from bestarm.policies.registry import policies as registered

@@ -17,7 +17,7 @@ from scipy.optimize import nnls
 from bestarm import bounds as theory
 from bestarm.environments import Environment, Semiparametric
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.planning.forecasts import AssumedWorld
 from bestarm.planning.request import PlanRequest, Scenario
 from bestarm.problem import Problem

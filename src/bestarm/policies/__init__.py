@@ -11,10 +11,10 @@ from bestarm.policies.table import BUILT_IN
 
 if TYPE_CHECKING:
     from bestarm.policies.anytime.rule import AnytimeBAI
-    from bestarm.policies.index.action_elimination import ActionElimination
-    from bestarm.policies.index.bernstein import BernsteinElimination
-    from bestarm.policies.index.lucb import LUCB
-    from bestarm.policies.index.paired import PairedTests
+    from bestarm.policies.means.action_elimination import ActionElimination
+    from bestarm.policies.means.bernstein import BernsteinElimination
+    from bestarm.policies.means.lucb import LUCB
+    from bestarm.policies.means.paired import PairedTests
     from bestarm.policies.oneshot.deo import DEO
     from bestarm.policies.oneshot.gopt import GOpt
     from bestarm.policies.oneshot.uniform import Uniform

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bestarm.design import Design
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 
 _SMALL = 4096  # numbers in the tables of a design up to which it is remembered
 _REMEMBERED = 2048  # designs, of about 1 KB: all of ten methods on a hundred instances

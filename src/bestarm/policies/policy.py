@@ -14,9 +14,9 @@ from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from bestarm.ahead import Ahead
 from bestarm.errors import InvalidInputError, ProtocolError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
+from bestarm.presampled import PresampledRewards
 from bestarm.problem import Problem
 from bestarm.recommendation import Recommendation
 from bestarm.records import Plan, Summary
@@ -175,7 +175,7 @@ class Policy(Protocol):
         """Whether there is nothing more to plan."""
         return self.plan() is None
 
-    def follow(self, ahead: Ahead) -> tuple[int, int]:  # noqa: ARG002
+    def follow(self, presampled: PresampledRewards) -> tuple[int, int]:  # noqa: ARG002
         """Make whole plans at once, on rewards that were drawn before the arms are chosen.
 
         Simulations use it if `traits.follows`. The policy looks only at pulls that it uses, each

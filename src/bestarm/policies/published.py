@@ -119,7 +119,7 @@ LINEAR = (
 UNSTRUCTURED = (
     _published(
         "lil-ucb",
-        "bestarm.policies.index.lil_ucb:LilUCB",
+        "bestarm.policies.means.lil_ucb:LilUCB",
         "upper bounds by the iterated logarithm, without drift",
         example=_PULLS,
         blind=True,
@@ -129,7 +129,7 @@ UNSTRUCTURED = (
     ),
     _published(
         "kl-lucb",
-        "bestarm.policies.index.kl_lucb:KLLUCB",
+        "bestarm.policies.means.kl_lucb:KLLUCB",
         "bounds from a divergence, two arms per round, without drift",
         example=_PULLS,
         proven=True,
@@ -140,7 +140,7 @@ UNSTRUCTURED = (
     ),
     _published(
         "track-and-stop",
-        "bestarm.policies.index.track_and_stop:TrackAndStop",
+        "bestarm.policies.means.track_and_stop:TrackAndStop",
         "tracks the best proportions for the means so far, without drift",
         example=_PULLS,
         blind=True,
@@ -150,7 +150,7 @@ UNSTRUCTURED = (
     ),
     _published(
         "eb-tci",
-        "bestarm.policies.index.eb_tci:EBTCI",
+        "bestarm.policies.means.eb_tci:EBTCI",
         "the leader or its challenger, without drift",
         example=_PULLS,
         proven=True,

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from bestarm.ahead import Ahead
 from bestarm.checks import whole
 from bestarm.errors import ProtocolError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.policy import Traits
 from bestarm.policies.stepwise import Indices, StepwisePolicy
+from bestarm.presampled import PresampledRewards
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
@@ -49,11 +49,11 @@ class PullByPull(StepwisePolicy):
         return replace(super().traits, follows=True, budgeted=self._budget is not None)
 
     @abstractmethod
-    def _advance(self, ahead: Ahead, most: int) -> tuple[int, bool]:
+    def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
         """Pull `_due`, decide on the next, and so on; update everything that the rule keeps.
 
         Args:
-            ahead: the rewards of the pulls to come.
+            presampled: the rewards of the pulls to come.
             most: how many to make; at least one, and not more than there are rewards.
 
         Returns:
@@ -80,10 +80,10 @@ class PullByPull(StepwisePolicy):
         assert plan.counts is not None
         self._due = int(np.argmax(plan.counts))  # the plan may have been adopted
         reward = float(summary.sums[self._due]) + summary.center
-        _, identified = self._advance(Ahead.single(reward, self.problem.arms), 1)
+        _, identified = self._advance(PresampledRewards.single(reward, self.problem.arms), 1)
         return self._reason(self._pulls + 1, identified)
 
-    def follow(self, ahead: Ahead) -> tuple[int, int]:
+    def follow(self, presampled: PresampledRewards) -> tuple[int, int]:
         """Make as many pulls as rewards known ahead allow: for simulations.
 
         Returns:
@@ -94,7 +94,7 @@ class PullByPull(StepwisePolicy):
         if self._open is not None:  # it may have been adopted
             self._due = int(np.argmax(np.asarray(self._open.counts)))
         caps = [cap - self._pulls for cap in (self._max_pulls, self._budget) if cap is not None]
-        pulls, identified = self._advance(ahead, min(len(ahead.rows), *caps, 2**62))
+        pulls, identified = self._advance(presampled, min(len(presampled.rows), *caps, 2**62))
         self._plans += pulls
         self._pulls += pulls
         self._rounds += pulls

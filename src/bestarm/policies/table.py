@@ -51,7 +51,7 @@ HOUSE = (
     ),
     PolicyInfo(
         "lucb",
-        "bestarm.policies.index.lucb:LUCB",
+        "bestarm.policies.means.lucb:LUCB",
         "compares means, without drift",
         example=_ROUNDS,
         blind=True,
@@ -62,7 +62,7 @@ HOUSE = (
     ),
     PolicyInfo(
         "ae",
-        "bestarm.policies.index.action_elimination:ActionElimination",
+        "bestarm.policies.means.action_elimination:ActionElimination",
         "drops options by their means, without drift",
         example=_ROUNDS,
         blind=True,
@@ -73,7 +73,7 @@ HOUSE = (
     ),
     PolicyInfo(
         "bernstein",
-        "bestarm.policies.index.bernstein:BernsteinElimination",
+        "bestarm.policies.means.bernstein:BernsteinElimination",
         "drops arms by means and variances of bounded rewards, without drift",
         example={"bounds": (-30, 30)},
         proven=True,
@@ -84,7 +84,7 @@ HOUSE = (
     ),
     PolicyInfo(
         "paired-tests",
-        "bestarm.policies.index.paired:PairedTests",
+        "bestarm.policies.means.paired:PairedTests",
         "all options in every round, compared in pairs, under any drift",
         example={"bounds": (-30, 30)},
         proven=True,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bestarm.checks import whole, whole_numbers
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.problem import as_weights
 from bestarm.records.single import MOST_PULLS, Counts, Plan, Summary, misfit
 
@@ -197,7 +197,7 @@ class Rounds(Summary):
         parts = parts | {"awaited": awaited}
         for array in parts.values():
             array.flags.writeable = False
-        made.__dict__.update(parts, blocks=blocks, center=center, foreseen=0.0)
+        made.__dict__.update(parts, blocks=blocks, center=center, forecast_sum=0.0)
         return made
 
     @property

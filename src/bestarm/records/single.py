@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bestarm.checks import vector, whole_numbers
 from bestarm.errors import InvalidInputError, ProtocolError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.problem import as_weights
 
 __all__ = ["MOST_PULLS", "Counts", "Plan", "Summary", "misfit"]
@@ -158,12 +158,12 @@ class Plan:
             )
         if self.forecasts is not None and summary.pulls:
             low, high = self.forecasts
-            mean = summary.foreseen / summary.pulls
+            mean = summary.forecast_sum / summary.pulls
             if not low - abs(low) * _ROUNDING <= mean <= high + abs(high) * _ROUNDING:
                 raise misfit(
                     f"Forecasts with mean {mean:g} do not all lie between {low:g} and {high:g}.",
                     mean,
-                    "Clip forecasts to plan.forecasts, and give their sum as `foreseen`.",
+                    "Clip forecasts to plan.forecasts, and give their sum as `forecast_sum`.",
                 )
         if not self.provisional and summary.awaited_pulls:
             raise misfit(
@@ -218,7 +218,7 @@ class Summary:
         center: the number subtracted from every reward.
         least: the least (reward − `center`) per arm, 0 for arms without pulls; None if unknown.
         largest: the largest, likewise.
-        foreseen: the sum of the forecasts that were subtracted from rewards before all else.
+        forecast_sum: the sum of the forecasts that were subtracted from rewards before all else.
         cubes: the sum of (reward − `center`)³ per arm; None if unknown, as extremes are then.
     """
 
@@ -230,7 +230,7 @@ class Summary:
     center: float = 0.0
     least: Array | None = None
     largest: Array | None = None
-    foreseen: float = 0.0
+    forecast_sum: float = 0.0
     cubes: Array | None = None
 
     def __post_init__(self) -> None:
@@ -256,7 +256,7 @@ class Summary:
             [part for part in wholes if part is not None], axis=None, initial=0
         )
         finite = np.logical_and.reduce(np.isfinite(floats), axis=None)
-        if fewest < 0 or not (finite and math.isfinite(self.center + self.foreseen)):
+        if fewest < 0 or not (finite and math.isfinite(self.center + self.forecast_sum)):
             raise InvalidInputError(
                 "A summary holds a negative count or a total that is not finite.",
                 field="summary",
@@ -275,14 +275,16 @@ class Summary:
             object.__setattr__(self, name, array)
 
     @classmethod
-    def unchecked(cls, totals: dict[str, Any], *, center: float, foreseen: float) -> Summary:
+    def unchecked(cls, totals: dict[str, Any], *, center: float, forecast_sum: float) -> Summary:
         """A summary of arrays that a simulation has just made, without missing or pending pulls."""
         made = object.__new__(cls)
         none = np.zeros_like(totals["counts"])
         parts = totals | {"missing": none, "pending": none}
         for array in parts.values():
             array.flags.writeable = False
-        made.__dict__.update(parts, center=center, foreseen=foreseen, lost_pulls=0, awaited_pulls=0)
+        made.__dict__.update(
+            parts, center=center, forecast_sum=forecast_sum, lost_pulls=0, awaited_pulls=0
+        )
         return made
 
     @classmethod
@@ -396,7 +398,7 @@ class Summary:
             self.center,
             self._extreme(later, "least", np.minimum),
             self._extreme(later, "largest", np.maximum),
-            self.foreseen + later.foreseen,
+            self.forecast_sum + later.forecast_sum,
             None if self.cubes is None or later.cubes is None else self.cubes + later.cubes,
         )
 

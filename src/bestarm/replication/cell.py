@@ -23,7 +23,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.replication.tables import RUNS, Metric, Published, Row, Table
 from bestarm.simulation import Results
 from bestarm.simulation.results import Z95, wilson

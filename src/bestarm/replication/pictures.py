@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bestarm.figures.ink import new_figure
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.replication.cell import Cell
 from bestarm.replication.looks import (
     INK,

@@ -323,8 +323,8 @@ def carry_out(
         return carry_out_late(policy, stream, delay, observe=observe, go_on=go_on)
     waiting = max(delay - 1, 0)  # rounds after the last pull of a plan
     pulls, rounds, plans, block = 0, 0, 0, _BLOCK
-    ahead, skip = (getattr(stream, name, None) for name in ("ahead", "skip"))
-    follows = policy.traits.follows and observe is None and ahead and skip
+    presample, skip = (getattr(stream, name, None) for name in ("presample", "skip"))
+    follows = policy.traits.follows and observe is None and presample and skip
     skips = follows and go_on is None  # plans are made only where the policy does not follow
     while True:
         plan = None if skips else policy.plan()
@@ -332,8 +332,8 @@ def carry_out(
             break
         if plan is not None and go_on is not None and not go_on(pulls, plans, plan):
             return pulls, rounds, plans, False
-        if ahead and skip and follows:
-            known = ahead(block)
+        if presample and skip and follows:
+            known = presample(block)
             block = min(2 * block, _LONGEST_BLOCK)
             followed, made = (0, 0) if known is None else policy.follow(known)
             if followed:

@@ -11,7 +11,7 @@ import numpy as np
 from bestarm.defaults import DELTA
 from bestarm.environments import Environment, Semiparametric, Stream
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.problem import Problem, as_problem
 from bestarm.records import Plan, Summary
 from bestarm.simulation.engine import Simulation, carry_out, one_thread, simulate

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from bestarm.environments import kernels
 from bestarm.environments.environment import ForeseeableStream, Pulls, Stream
 from bestarm.errors import InvalidInputError, ProtocolError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.records import Plan, Summary
 
 if TYPE_CHECKING:

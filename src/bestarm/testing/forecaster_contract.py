@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bestarm.forecasting.forecaster import Forecaster
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 
 _DRAWS, _LATE = 240, 7
 _EXACT = 1e-9  # of the largest reward: by how much results that are the same may differ

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.problem import Problem
 from bestarm.records import BlockPlan, Plan, Rounds, Summary
 

@@ -184,7 +184,7 @@ def sum_up(tx: Writing) -> SummaryRecord:
         missing=np.array([0, 1, 0]),
         least=np.array([0.1, 0.0, -2.0]),
         largest=np.array([0.1, 0.0, -1.0]),
-        foreseen=1 / 3,
+        forecast_sum=1 / 3,
         cubes=np.array([0.001, 0.0, -9.0]),
     )
     plain = replace(summary, sums=np.array([0.2, 0.0, 1 / 3]), center=0.5)

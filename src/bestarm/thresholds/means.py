@@ -22,7 +22,7 @@ __all__ = [
 class Rate(NamedTuple):
     """β(t) = level + power · log t + outer · log(shift + log t), as rules on arm means need it.
 
-    Kernels take it as a plain tuple: `policies.index.rates.rate` is its compiled twin.
+    Kernels take it as a plain tuple: `policies.means.rates.rate` is its compiled twin.
     """
 
     level: float

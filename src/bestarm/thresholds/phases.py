@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 
 __all__ = [
     "AlbaStep",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bestarm.geometry import Array
 from bestarm.live.audit.evidence import RatioTest
+from bestarm.numerics.geometry import Array
 
 FIRMNESS = (10.0, 100.0, 1e3, 1e4, 1e5)  # draws for which an alternative is believed in
 

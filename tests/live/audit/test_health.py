@@ -16,9 +16,9 @@ import pytest
 
 from bestarm import LUCB, RAGE, SPBAI, AnytimeBAI, Experiment, Problem
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array
 from bestarm.live.audit.evidence import DelayTest, RatioTest, Scales
 from bestarm.live.values import LEVELS, Check, worst
+from bestarm.numerics.geometry import Array
 from bestarm.policies import Policy
 from bestarm.records import Counts, Summary
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from bestarm import AnytimeBAI, Experiment, Problem
-from bestarm.geometry import Array
 from bestarm.live.audit.evidence import LevelTest, LinearTest
 from bestarm.live.audit.health import _unchecked
 from bestarm.live.values import Check
+from bestarm.numerics.geometry import Array
 from bestarm.records import Plan, Summary
 
 FEATURES = np.random.default_rng(0).normal(size=(8, 2))

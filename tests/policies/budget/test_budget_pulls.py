@@ -9,13 +9,13 @@ import pytest
 from told import told
 
 from bestarm import Problem, simulate
-from bestarm.ahead import Ahead
 from bestarm.environments import MovingMeans, Semiparametric, soare
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.budget.bayes_gap import BayesGap
 from bestarm.policies.budget.p1 import P1
 from bestarm.policies.pull_by_pull import PullByPull
+from bestarm.presampled import PresampledRewards
 
 
 def pull(policy: PullByPull, reward: float) -> int:
@@ -100,10 +100,10 @@ def test_bayes_gap_does_not_depend_on_last_digits() -> None:
         turn = np.linalg.qr(rng.normal(size=(dimension, dimension)))[0]
         table = rng.normal(size=(pulls, len(source)))
         table.flags.writeable = False
-        ahead = Ahead(table, np.arange(pulls), np.zeros(pulls))
+        presampled = PresampledRewards(table, np.arange(pulls), np.zeros(pulls))
         one, other = (BayesGap(Problem(each), budget=pulls) for each in (source, source @ turn))
-        one.follow(ahead)
-        other.follow(ahead)
+        one.follow(presampled)
+        other.follow(presampled)
         assert one._counts.tolist() == other._counts.tolist()
         assert one.recommend().target == other.recommend().target
 
@@ -113,7 +113,7 @@ def test_many_pulls_at_once_are_the_same_pulls(method: type[P1] | type[BayesGap]
     rng = np.random.default_rng(0)
     table, common = rng.normal(size=(1, 4)), rng.normal(size=100)
     table.flags.writeable = False
-    ahead = Ahead(table, np.zeros(100, dtype=np.int64), common)
+    presampled = PresampledRewards(table, np.zeros(100, dtype=np.int64), common)
     problem = Problem(np.eye(4))
     one, many = method(problem, budget=100, seed=5), method(problem, budget=100, seed=5)
     for i in range(100):
@@ -122,7 +122,7 @@ def test_many_pulls_at_once_are_the_same_pulls(method: type[P1] | type[BayesGap]
         assert plan.counts is not None
         arm = int(np.argmax(plan.counts))
         one.update(told(plan.counts, plan.counts * (table[0, arm] + common[i])))
-    assert many.follow(ahead) == (100, 100)
+    assert many.follow(presampled) == (100, 100)
     assert one.recommend().target == many.recommend().target
     np.testing.assert_array_equal(one._counts, many._counts)
     assert one.plan() is None

@@ -12,7 +12,7 @@ from told import told
 from bestarm import Plan, Problem, Summary, simulate
 from bestarm.environments import Semiparametric
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.budget.designs import g_counts, g_weights
 from bestarm.policies.budget.gse import GSE
 from bestarm.policies.budget.odlinbai import ODLinBAI, few_weights

@@ -11,7 +11,7 @@ from scipy.special import ndtr
 
 from bestarm import Plan, Problem
 from bestarm.environments import Semiparametric
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.centered.action_centered import ActionCentered
 from bestarm.policies.centered.base import CenteredBandit
 from bestarm.policies.centered.bose import BOSE

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 
 from bestarm import Problem, Summary
-from bestarm.ahead import Ahead
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.pull_by_pull import PullByPull
+from bestarm.presampled import PresampledRewards
 
 # Features without an order, of full rank, not of full rank, and targets that cannot be pulled.
 FLAT = np.random.default_rng(1).normal(size=(4, 2)) @ np.array([[1.0, 0.5, -1.0], [0.3, -1, 0.2]])
@@ -24,36 +24,38 @@ PROBLEMS = {
 }
 
 
-def rewards_of(problem: Problem, pulls: int, seed: int = 7) -> Ahead:
+def rewards_of(problem: Problem, pulls: int, seed: int = 7) -> PresampledRewards:
     """Rewards of so many pulls: linear, with noise."""
     rng = np.random.default_rng(seed)
     means = problem.source @ rng.normal(size=problem.dimension)
     table = means[None, :]
     table.flags.writeable = False
-    return Ahead(table, np.zeros(pulls, dtype=np.int64), rng.normal(size=pulls))
+    return PresampledRewards(table, np.zeros(pulls, dtype=np.int64), rng.normal(size=pulls))
 
 
-def drive(policy: PullByPull, ahead: Ahead) -> list[int]:
+def drive(policy: PullByPull, presampled: PresampledRewards) -> list[int]:
     """The arms that it pulls, one plan after the other."""
     pulled = []
-    for noise in ahead.common:
+    for noise in presampled.common:
         if (plan := policy.plan()) is None:
             break
         counts = np.asarray(plan.counts)
         pulled.append(int(np.argmax(counts)))
-        reward = ahead.table[0, pulled[-1]] + noise
+        reward = presampled.table[0, pulled[-1]] + noise
         policy.update(Summary(counts, counts * reward, counts * reward**2))
     return pulled
 
 
 def same_either_way(make: Callable[[Problem], PullByPull], problem: Problem, pulls: int) -> bool:
     """Whether plan after plan and all at once, in two parts, come to the same to the last bit."""
-    ahead = rewards_of(problem, pulls)
+    presampled = rewards_of(problem, pulls)
     slow, quick = make(problem), make(problem)
-    drive(slow, ahead)
+    drive(slow, presampled)
     done = 0
     while done < pulls and quick.recommend().reason == "running":
-        part = Ahead(ahead.table, ahead.rows[done:][:100], ahead.common[done:][:100])
+        part = PresampledRewards(
+            presampled.table, presampled.rows[done:][:100], presampled.common[done:][:100]
+        )
         done += quick.follow(part)[0]
     one, other = slow.recommend(), quick.recommend()
     return (one.target, one.reason, one.pulls) == (

@@ -12,9 +12,9 @@ from linear_runs import PROBLEMS, closest, drive, least_squares, rewards_of, sam
 from scipy.optimize import linprog
 
 from bestarm import Plan, Problem, Summary, environments, simulate
-from bestarm.ahead import Ahead
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.linear.fws import FrankWolfeSampling
+from bestarm.presampled import PresampledRewards
 
 
 def _maximin(payoffs: Array) -> tuple[Array, float]:
@@ -48,15 +48,17 @@ def _towards(problem: Problem, share: Array, theta: Array, radius: float) -> tup
     return _maximin(table - share @ table)[0], len(near)
 
 
-def _by_hand(problem: Problem, ahead: Ahead, sigma: float) -> tuple[list[int], bool, int]:
+def _by_hand(
+    problem: Problem, presampled: PresampledRewards, sigma: float
+) -> tuple[list[int], bool, int]:
     """The arms pulled, whether it stopped, and how often several alternatives were close."""
     arms = problem.arms
     level = FrankWolfeSampling(problem)._rule[2]
     counts, sums, pulled = np.zeros(arms), np.zeros(arms), list(range(arms))
     total, several = np.ones(arms), 0
-    for t, noise in enumerate(ahead.common, start=1):
+    for t, noise in enumerate(presampled.common, start=1):
         counts[pulled[t - 1]] += 1
-        sums[pulled[t - 1]] += (ahead.table[0, pulled[t - 1]] + noise) / sigma
+        sums[pulled[t - 1]] += (presampled.table[0, pulled[t - 1]] + noise) / sigma
         if t < arms:
             continue
         inverse, theta = least_squares(problem, counts, sums, ridge=0.0)
@@ -79,10 +81,10 @@ def _by_hand(problem: Problem, ahead: Ahead, sigma: float) -> tuple[list[int], b
 def test_every_pull_is_the_one_that_the_paper_prescribes(name: str) -> None:
     """For 80 pulls, or to the end. (Two arms that are the targets are tied all the time.)"""
     problem, sigma = PROBLEMS[name], 0.5
-    ahead = rewards_of(problem, 80)
+    presampled = rewards_of(problem, 80)
     policy = FrankWolfeSampling(problem, sigma=sigma)
-    expected, stopped, several = _by_hand(problem, ahead, sigma)
-    assert drive(policy, ahead) == expected
+    expected, stopped, several = _by_hand(problem, presampled, sigma)
+    assert drive(policy, presampled) == expected
     assert policy.recommend().final == stopped
     assert several > 0 or name != "soare"  # so matrix games were part of it
 

@@ -11,12 +11,12 @@ import pytest
 from linear_runs import PROBLEMS, closest, drive, least_squares, rewards_of, same_either_way
 
 from bestarm import Problem, bounds, environments, simulate
-from bestarm.ahead import Ahead
 from bestarm.policies.linear.lazy import LazyTrackAndStop
+from bestarm.presampled import PresampledRewards
 
 
 def _by_hand(
-    problem: Problem, ahead: Ahead, sigma: float, basis: list[int]
+    problem: Problem, presampled: PresampledRewards, sigma: float, basis: list[int]
 ) -> tuple[list[int], bool]:
     """The arms pulled, and whether it stopped: Algorithm 1, allocations at d, 2d, 4d, … pulls."""
     arms, rank = problem.arms, problem.dimension
@@ -24,9 +24,9 @@ def _by_hand(
     least = np.linalg.eigvalsh(start)[0]
     counts, sums, total = np.zeros(arms), np.zeros(arms), np.zeros(arms)
     weights, pulled, turn = np.full(arms, 1 / arms), list(basis), 0
-    for t, noise in enumerate(ahead.common, start=1):
+    for t, noise in enumerate(presampled.common, start=1):
         counts[pulled[t - 1]] += 1
-        sums[pulled[t - 1]] += ahead.table[0, pulled[t - 1]] + noise
+        sums[pulled[t - 1]] += presampled.table[0, pulled[t - 1]] + noise
         if t < rank:
             continue
         inverse, theta = least_squares(problem, counts, sums, ridge=0.0)
@@ -55,10 +55,10 @@ def _by_hand(
 def test_every_pull_is_the_one_that_the_paper_prescribes(name: str, basis: list[int]) -> None:
     """For 600 pulls, or to the end."""
     problem, sigma = PROBLEMS[name], 0.5
-    ahead = rewards_of(problem, 600)
+    presampled = rewards_of(problem, 600)
     policy = LazyTrackAndStop(problem, sigma=sigma)
-    expected, stopped = _by_hand(problem, ahead, sigma, basis)
-    assert drive(policy, ahead) == expected
+    expected, stopped = _by_hand(problem, presampled, sigma, basis)
+    assert drive(policy, presampled) == expected
     assert policy.recommend().final == stopped
 
 

@@ -9,12 +9,12 @@ import pytest
 from linear_runs import PROBLEMS, drive, rewards_of
 
 from bestarm import Problem
-from bestarm.ahead import Ahead
 from bestarm.policies.linear.base import LinearRule, coordinates
 from bestarm.policies.linear.fws import FrankWolfeSampling
 from bestarm.policies.linear.lazy import LazyTrackAndStop
 from bestarm.policies.linear.lingame import LinGame, LinGameC
 from bestarm.policies.linear.lingape import LinGapE
+from bestarm.presampled import PresampledRewards
 
 Rule = Callable[..., LinearRule]
 RULES: list[Rule] = [LinGapE, LazyTrackAndStop, LinGame, LinGameC, FrankWolfeSampling]
@@ -41,7 +41,7 @@ def test_tied_targets_are_never_told_apart(rule: Rule) -> None:
     table = np.array([[1.0, 1.0, 0.7]])
     table.flags.writeable = False
     policy = rule(problem)
-    policy.follow(Ahead(table, np.zeros(3000, dtype=np.int64), np.zeros(3000)))
+    policy.follow(PresampledRewards(table, np.zeros(3000, dtype=np.int64), np.zeros(3000)))
     assert policy.recommend().reason == "running"
     assert policy.recommend().target in {0, 1}
 
@@ -66,7 +66,7 @@ def test_odd_features(rule: Rule, features: list[list[float]]) -> None:
     table.flags.writeable = False
     noise = np.random.default_rng(0).normal(size=5000)
     policy = rule(problem, sigma=0.1)
-    policy.follow(Ahead(table, np.zeros(5000, dtype=np.int64), 0.1 * noise))
+    policy.follow(PresampledRewards(table, np.zeros(5000, dtype=np.int64), 0.1 * noise))
     answer = policy.recommend()
     assert answer.target == int(np.argmax(means))
 
@@ -88,7 +88,7 @@ def test_nothing_is_identified_by_rounding(rule: Rule, threshold: str) -> None:
     for seed in range(5):
         policy = rule(problem, threshold=threshold)
         noise = np.random.default_rng(seed).normal(size=300)
-        policy.follow(Ahead(table, np.zeros(300, dtype=np.int64), noise))
+        policy.follow(PresampledRewards(table, np.zeros(300, dtype=np.int64), noise))
         assert policy.recommend().reason == "running"
 
 

@@ -11,10 +11,10 @@ import pytest
 from linear_runs import PROBLEMS, closest, drive, least_squares, rewards_of, same_either_way
 
 from bestarm import Problem, environments, simulate
-from bestarm.ahead import Ahead
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.linear.lingame import LinGame, LinGameC
 from bestarm.policies.policy import Method
+from bestarm.presampled import PresampledRewards
 
 
 class _AdaHedge:
@@ -46,16 +46,16 @@ def _away(problem: Problem, weights: Array, theta: Array) -> Array:
     return np.asarray(problem.source @ inverse @ contrast * leads[nearest] / norms[nearest])
 
 
-def _by_hand(problem: Problem, ahead: Ahead, *, pairs: bool) -> list[int]:
+def _by_hand(problem: Problem, presampled: PresampledRewards, *, pairs: bool) -> list[int]:
     """The arms pulled: Algorithm 1 if over pairs, else Algorithm 2; λ = 1, and no end."""
     arms, answers = problem.arms, problem.targets
     actions = arms * answers if pairs else arms
     learners = [_AdaHedge(actions) for _ in range(1 if pairs else answers)]
     counts, sums, pulled = np.zeros(arms), np.zeros(arms), list(range(arms))
     total, played = np.ones(actions), np.ones(actions)
-    for t, noise in enumerate(ahead.common, start=1):
+    for t, noise in enumerate(presampled.common, start=1):
         counts[pulled[t - 1]] += 1
-        sums[pulled[t - 1]] += ahead.table[0, pulled[t - 1]] + noise
+        sums[pulled[t - 1]] += presampled.table[0, pulled[t - 1]] + noise
         if t < arms:
             continue
         inverse, theta = least_squares(problem, counts, sums, ridge=1.0)
@@ -82,24 +82,24 @@ def _by_hand(problem: Problem, ahead: Ahead, *, pairs: bool) -> list[int]:
 def test_every_pull_is_the_one_that_the_paper_prescribes(name: str, rule: type[LinGame]) -> None:
     """For 300 pulls; a bound on ‖θ‖ so large that it never stops."""
     problem = PROBLEMS[name]
-    ahead = rewards_of(problem, 300)
-    expected = _by_hand(problem, ahead, pairs=rule is LinGameC)
-    assert drive(rule(problem, norm=1e6), ahead) == expected
+    presampled = rewards_of(problem, 300)
+    expected = _by_hand(problem, presampled, pairs=rule is LinGameC)
+    assert drive(rule(problem, norm=1e6), presampled) == expected
 
 
 def test_it_stops_when_the_statistic_exceeds_the_threshold_of_the_paper() -> None:
     """Not one pull later, and not one earlier."""
     problem, sigma = PROBLEMS["soare"], 0.4
     policy = LinGame(problem, sigma=sigma, norm=1.5)
-    ahead = rewards_of(problem, 3000)
-    pulled = drive(policy, ahead)
+    presampled = rewards_of(problem, 3000)
+    pulled = drive(policy, presampled)
     assert policy.recommend().final
     for missing, stops in ((0, True), (1, False)):
         t = len(pulled) - missing
         counts, sums = np.zeros(problem.arms), np.zeros(problem.arms)
-        for arm, noise in zip(pulled[:t], ahead.common, strict=False):
+        for arm, noise in zip(pulled[:t], presampled.common, strict=False):
             counts[arm] += 1
-            sums[arm] += ahead.table[0, arm] + noise
+            sums[arm] += presampled.table[0, arm] + noise
         leader, leads, norms = closest(problem, *least_squares(problem, counts, sums, ridge=1.0))
         others = np.arange(problem.targets) != leader
         statistic = (leads[others] ** 2 / (2 * norms[others])).min() / sigma**2

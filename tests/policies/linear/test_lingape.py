@@ -11,17 +11,19 @@ import pytest
 from linear_runs import PROBLEMS, closest, drive, least_squares, rewards_of, same_either_way
 
 from bestarm import Problem, environments, simulate
-from bestarm.ahead import Ahead
 from bestarm.policies.linear.lingape import LinGapE
+from bestarm.presampled import PresampledRewards
 
 
-def _by_hand(problem: Problem, ahead: Ahead, sigma: float, norm: float) -> tuple[list[int], bool]:
+def _by_hand(
+    problem: Problem, presampled: PresampledRewards, sigma: float, norm: float
+) -> tuple[list[int], bool]:
     """The arms pulled, and whether it stopped: Algorithm 1 with the greedy choice, λ = 1."""
     arms = problem.arms
     counts, sums, pulled = np.zeros(arms), np.zeros(arms), list(range(arms))
-    for t, noise in enumerate(ahead.common):
+    for t, noise in enumerate(presampled.common):
         counts[pulled[t]] += 1
-        sums[pulled[t]] += ahead.table[0, pulled[t]] + noise
+        sums[pulled[t]] += presampled.table[0, pulled[t]] + noise
         if t + 1 < arms:
             continue
         inverse, theta = least_squares(problem, counts, sums, ridge=1.0)
@@ -45,10 +47,10 @@ def _by_hand(problem: Problem, ahead: Ahead, sigma: float, norm: float) -> tuple
 def test_every_pull_is_the_one_that_the_paper_prescribes(name: str) -> None:
     """For 400 pulls, or to the end: past one exact computation of the inverse and back."""
     problem, sigma = PROBLEMS[name], 0.7
-    ahead = rewards_of(problem, 400)
+    presampled = rewards_of(problem, 400)
     policy = LinGapE(problem, sigma=sigma, norm=1.5)
-    expected, stopped = _by_hand(problem, ahead, sigma, 1.5)
-    assert drive(policy, ahead) == expected
+    expected, stopped = _by_hand(problem, presampled, sigma, 1.5)
+    assert drive(policy, presampled) == expected
     assert policy.recommend().final == stopped
 
 
@@ -64,8 +66,10 @@ def test_units_of_features_do_not_matter() -> None:
     """All features a thousand times as large: the same pulls, the same end."""
     for problem in PROBLEMS.values():
         large = Problem(1000 * problem.source, target=1000 * problem.target, delta=problem.delta)
-        ahead = rewards_of(problem, 200)
-        assert drive(LinGapE(large, sigma=0.5), ahead) == drive(LinGapE(problem, sigma=0.5), ahead)
+        presampled = rewards_of(problem, 200)
+        assert drive(LinGapE(large, sigma=0.5), presampled) == drive(
+            LinGapE(problem, sigma=0.5), presampled
+        )
 
 
 def test_errors_are_rarer_than_delta() -> None:

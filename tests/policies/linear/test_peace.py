@@ -9,7 +9,7 @@ import pytest
 
 from bestarm import Problem, Summary, environments, simulate, thresholds
 from bestarm.design.widths import width_design
-from bestarm.geometry import linear_diameter
+from bestarm.numerics.geometry import linear_diameter
 from bestarm.policies.linear.peace import Peace
 
 RNG = np.random.default_rng(11)

@@ -11,13 +11,13 @@ import pytest
 from numpy.typing import NDArray
 
 from bestarm import Plan, Problem, Summary, bounds, environments, simulate, thresholds
-from bestarm.ahead import Ahead
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.linear.orders import GreedyOrder, points_of
 from bestarm.policies.linear.xy_adaptive import XYAdaptive
 from bestarm.policies.linear.xy_oracle import XYOracle
 from bestarm.policies.linear.xy_static import XYStatic
+from bestarm.presampled import PresampledRewards
 from bestarm.simulation import Oracle
 
 RNG = np.random.default_rng(5)
@@ -125,15 +125,15 @@ def test_many_pulls_at_once_are_the_same_as_one_by_one() -> None:
     rng = np.random.default_rng(2)
     table = np.ascontiguousarray(problem.source @ [[1.0], [0.2], [0.0]]).T.copy()
     table.flags.writeable = False
-    ahead = Ahead(table, np.zeros(4300, dtype=np.int64), rng.normal(size=4300))
+    presampled = PresampledRewards(table, np.zeros(4300, dtype=np.int64), rng.normal(size=4300))
     quick, slow = XYStatic(problem, max_pulls=4200), XYStatic(problem, max_pulls=4200)
-    quick.follow(ahead)
+    quick.follow(presampled)
     for i in range(4200):
         plan = slow.plan()
         if plan is None:
             break
         assert plan.counts is not None
-        slow.update(tell(problem, plan, float(table[0] @ plan.counts + ahead.common[i])))
+        slow.update(tell(problem, plan, float(table[0] @ plan.counts + presampled.common[i])))
     one, other = quick.recommend(), slow.recommend()
     assert (one.target, one.reason, one.pulls) == (other.target, other.reason, other.pulls)
     assert one.pulls > 4096  # beyond the first renewal
@@ -193,7 +193,7 @@ def test_the_oracle_pulls_the_optimal_design() -> None:
     policy = XYOracle(problem, theta=world.theta, max_pulls=3000, sigma=100.0)
     table = np.zeros((1, 5))
     table.flags.writeable = False
-    policy.follow(Ahead(table, np.zeros(3000, dtype=np.int64), np.zeros(3000)))
+    policy.follow(PresampledRewards(table, np.zeros(3000, dtype=np.int64), np.zeros(3000)))
     best = bounds.complexity(problem, world.theta, "linear").weights
     assert policy._counts / 3000 == pytest.approx(best, abs=2e-3)
     with pytest.raises(InvalidInputError):

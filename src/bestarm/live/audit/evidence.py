@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from bestarm.bounds import bernstein_evidence, sub_gaussian_scale
-from bestarm.geometry import Array, linear_span
+from bestarm.numerics.geometry import Array, linear_span
 from bestarm.problem import Problem
 from bestarm.records import Counts, Plan, Summary
 

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.errors import ProtocolError
-from bestarm.geometry import Array
 from bestarm.live.audit.evidence import (
     Bounds,
     DelayTest,
@@ -22,6 +21,7 @@ from bestarm.live.draws import first_members
 from bestarm.live.store.contract import ROW, Head, Ids, PlanRecord, Reading, Rows
 from bestarm.live.store.records import check_arms, check_size, damaged
 from bestarm.live.values import Check, in_time, plural, savings
+from bestarm.numerics.geometry import Array
 from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
 from bestarm.records import Counts, Plan, Rounds, Summary

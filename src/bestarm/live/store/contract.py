@@ -37,7 +37,6 @@ from typing import Protocol
 
 import numpy as np
 
-from bestarm.geometry import Array
 from bestarm.live.store.head import Head
 from bestarm.live.store.records import (
     ANSWER,
@@ -52,6 +51,7 @@ from bestarm.live.store.records import (
     answers_of,
     damaged,
 )
+from bestarm.numerics.geometry import Array
 
 __all__ = [
     "ANSWER",

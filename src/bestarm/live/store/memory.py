@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.geometry import Array
 from bestarm.live.store.contract import (
     ROW,
     Event,
@@ -27,6 +26,7 @@ from bestarm.live.store.contract import (
     Writing,
 )
 from bestarm.live.store.records import damaged
+from bestarm.numerics.geometry import Array
 
 _PIECE = 4096  # rows searched at a time
 # With the number of the summary that covers a deferral, −1 for none; −2 if it is not a deferral.

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from bestarm.geometry import Array
 from bestarm.live import transitions
 from bestarm.live.experiment import Experiment
 from bestarm.live.replay import Player, recommend
 from bestarm.live.spec import Spec
 from bestarm.live.store.contract import Event, Head, Reading, SummaryRecord
+from bestarm.numerics.geometry import Array
 from bestarm.policies.policy import Look, Policy, Rates
 from bestarm.recommendation import Phase, Recommendation
 from bestarm.records import Plan
@@ -109,7 +109,7 @@ class Follower:
     who ask and tell. The experiment itself is not kept, so that it can be let go of.
     """
 
-    said: Recommendation
+    recommendation: Recommendation
     plan: Plan | None
     # The assignment whose outcome holds up the decision, and when it was given out.
     waits_for: tuple[int | None, float | None]
@@ -144,13 +144,13 @@ class Follower:
                 if not self._kept or policy.recommend().pulls >= _APART * self._kept[-1].pulls:
                     self._kept += _look(policy)
             policy, head = self._player.policy(books), self.log.head
-        self.said = recommend(policy, head.state)
+        self.recommendation = recommend(policy, head.state)
         self.plan = self._plans[head.phase] if head.planned else None
         self.slices = _merged(self._parts)
-        before = [each for each in self._kept if each.pulls < self.said.pulls]
+        before = [each for each in self._kept if each.pulls < self.recommendation.pulls]
         now = _look(policy) if head.summaries else ()
         self.rates = policy.rates() if self._targets <= _RATED else None
-        self.looks = [*before, *now] or _phases(self.said.trace, self._targets)
+        self.looks = [*before, *now] or _phases(self.recommendation.trace, self._targets)
 
     def _add(self, record: SummaryRecord) -> None:
         summary, plan = record.summary, self._plans[record.phase]
@@ -181,8 +181,8 @@ class Follower:
 def _look(policy: Policy) -> Iterator[Moment]:
     """What the policy knows now, if it tells."""
     if (look := policy.look()) is not None:
-        said = policy.recommend()
-        yield Moment(said.pulls, said.active, look)
+        recommendation = policy.recommend()
+        yield Moment(recommendation.pulls, recommendation.active, look)
 
 
 def _phases(trace: Sequence[Phase], targets: int) -> list[Moment]:

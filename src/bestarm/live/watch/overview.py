@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri
 
-from bestarm.geometry import Array
 from bestarm.live.experiment import Experiment
 from bestarm.live.spec import Spec
 from bestarm.live.store.contract import Head
 from bestarm.live.values import Check, savings
 from bestarm.live.watch import wording
 from bestarm.live.watch.follower import Follower, Log, Moment, Slice, joined
+from bestarm.numerics.geometry import Array
 from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
 from bestarm.recommendation import Phase, Recommendation
@@ -143,7 +143,7 @@ class Overview:
     description: str
     spec: Spec
     head: Head
-    said: Recommendation  # what the policy recommends
+    recommendation: Recommendation  # what the policy recommends
     created: float  # when it began, in seconds since 1970
     verdict: str
     leaders: tuple[str, ...]  # the options named, or those that lead so far
@@ -243,9 +243,11 @@ def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def leaders(said: Recommendation) -> tuple[int, ...]:
+def leaders(recommendation: Recommendation) -> tuple[int, ...]:
     """The targets that are named, and those that tie with them."""
-    return tuple(dict.fromkeys((*(said.chosen or (said.target,)), *said.tied)))
+    return tuple(
+        dict.fromkeys((*(recommendation.chosen or (recommendation.target,)), *recommendation.tied))
+    )
 
 
 def leaderboard(
@@ -256,18 +258,25 @@ def leaderboard(
     The evidence that drops an option is `level`; `radii` says whether the radii of phases tell how
     sure an estimate is.
     """
-    said, dropped = follower.said, follower.log.eliminated
-    leading, active = leaders(said), set(said.active)
+    recommendation, dropped = follower.recommendation, follower.log.eliminated
+    leading, active = leaders(recommendation), set(recommendation.active)
     arms = {row.tobytes(): arm for arm, row in reversed(list(enumerate(problem.source)))}
 
     def option(target: int) -> Option:
         status = "in" if target in active else "out"
-        if target in leading and follower.counts.any() and (said.leads or said.final):
-            status = "best" if said.final else "leads"
+        if (
+            target in leading
+            and follower.counts.any()
+            and (recommendation.leads or recommendation.final)
+        ):
+            status = "best" if recommendation.final else "leads"
         known = _known(target, follower.looks, level, radii=radii)
-        if said.effect is not None and target == said.effect.control not in leading:
+        if (
+            recommendation.effect is not None
+            and target == recommendation.effect.control not in leading
+        ):
             # Of the control, what the verdict says: narrower, and part of its promise.
-            effect = said.effect
+            effect = recommendation.effect
             known |= {"behind": effect.estimate, "low": effect.lower, "high": effect.upper}
         if status == "out":
             known["phase_out"] = dropped.get(target)
@@ -423,13 +432,13 @@ class Watch:
             return self._overview(self._follower)
 
     def _overview(self, follower: Follower) -> Overview:
-        experiment, log, said = self.experiment, follower.log, follower.said
+        experiment, log, recommendation = self.experiment, follower.log, follower.recommendation
         problem, traits, head = experiment.problem, experiment.traits, log.head
         health = self.health(over=head.over)
-        proven = said.claims is not None and not said.contradicted
+        proven = recommendation.claims is not None and not recommendation.contradicted
         found = [each.finding for each in health if each.name in _DECLARED and each.level != "ok"]
-        if said.contradicted:
-            found.insert(0, said.statement or "Outcomes contradict the declared scales.")
+        if recommendation.contradicted:
+            found.insert(0, recommendation.statement or "Outcomes contradict the declared scales.")
         level = traits.evidence_needed or -math.log(problem.delta)
         board = leaderboard(follower, problem, level, radii=not traits.budgeted)
         columns = (problem.source_labels, follower.planned, follower.drawn, follower.counts)
@@ -445,15 +454,15 @@ class Watch:
             description=experiment.description,
             spec=self._spec,
             head=head,
-            said=said,
+            recommendation=recommendation,
             created=log.created,
             verdict=wording.verdict(
-                head, said, problem, traits, unit=unit, waits_for=follower.waits_for
+                head, recommendation, problem, traits, unit=unit, waits_for=follower.waits_for
             ),
-            leaders=tuple(problem.target_labels[each] for each in leaders(said)),
-            standing=wording.standing(said, traits, proven=proven, unit=unit),
+            leaders=tuple(problem.target_labels[each] for each in leaders(recommendation)),
+            standing=wording.standing(recommendation, traits, proven=proven, unit=unit),
             proven=proven,
-            reliability=wording.reliability(said, traits, problem.delta),
+            reliability=wording.reliability(recommendation, traits, problem.delta),
             contradictions=tuple(found),
             health=health,
             leaderboard=board,
@@ -489,19 +498,23 @@ def _forecast(
     follower: Follower, traits: Traits, level: float
 ) -> tuple[EndForecast | None, float | None]:
     """How many more pulls there may be, and the share collected of the evidence needed."""
-    head, said = follower.log.head, follower.said
+    head, recommendation = follower.log.head, follower.recommendation
     forecast = decided = None
     last = follower.looks[-1] if follower.looks else None
-    effect = said.effect
-    if said.reason == "measuring" and effect is not None and traits.precision is not None:
-        forecast = from_width(said.pulls, (effect.upper - effect.lower) / 2, traits.precision)
+    effect = recommendation.effect
+    if recommendation.reason == "measuring" and effect is not None and traits.precision is not None:
+        forecast = from_width(
+            recommendation.pulls, (effect.upper - effect.lower) / 2, traits.precision
+        )
     elif last is not None and last.phase is None:
-        rivals = set(said.active).difference(leaders(said))
+        rivals = set(recommendation.active).difference(leaders(recommendation))
         least = min((float(last.look.log_evidence[target]) for target in rivals), default=level)
         decided = float(np.clip(least / level, 0.0, 1.0))
         forecast = from_evidence(last.pulls, least, level)
     elif traits.evidence_needed is None:
-        forecast = from_phases(said.trace, follower.plan, left=head.remaining + head.outstanding)
+        forecast = from_phases(
+            recommendation.trace, follower.plan, left=head.remaining + head.outstanding
+        )
     if head.over or forecast is None:
         return None, decided
     if traits.max_pulls is not None:

@@ -19,7 +19,7 @@ from bestarm.design.kernels import (
     interior,
     solve,
 )
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.allocation import TOL
 from bestarm.policies.anytime.kernels import total
 

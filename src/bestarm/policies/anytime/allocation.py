@@ -13,7 +13,7 @@ from bestarm.design.contrasts import ListedContrasts
 from bestarm.design.pools import ALL
 from bestarm.design.solver import minimise
 from bestarm.errors import ProtocolError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.contests import OpenContrasts
 from bestarm.policies.anytime.guesses import Guesses
 from bestarm.policies.anytime.sampling import Sampling

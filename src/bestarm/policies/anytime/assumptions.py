@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from bestarm.checks import choice, computable, not_negative
 from bestarm.errors import InvalidInputError, ProtocolError
-from bestarm.geometry import linear_span
+from bestarm.numerics.geometry import linear_span
 from bestarm.policies.anytime.bets import Scale
 from bestarm.policies.anytime.block_options import each_its_own
 from bestarm.problem import Problem

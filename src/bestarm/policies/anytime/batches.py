@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.records import Summary
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from bestarm.checks import positive
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.batches import AnyBatch
 from bestarm.policies.anytime.sampling import Sampling
 from bestarm.records import Summary

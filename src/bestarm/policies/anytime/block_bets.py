@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.geometry import TIE, Array, ranked
+from bestarm.numerics.geometry import TIE, Array, ranked
 from bestarm.policies.anytime.bets import EPSILON, LARGEST, STEPS, Scale, Settled, StakeGrid
 from bestarm.policies.anytime.block_design import laplacian
 from bestarm.records import BlockPlan, Counts, Rounds

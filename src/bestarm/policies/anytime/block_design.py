@@ -17,7 +17,7 @@ import numpy as np
 from bestarm.design import centered_g
 from bestarm.design.contrasts import ListedContrasts
 from bestarm.design.solver import minimise
-from bestarm.geometry import Array, affine_span, lift
+from bestarm.numerics.geometry import Array, affine_span, lift
 from bestarm.records import Blocks
 
 _ALL = 5000  # up to this many blocks, all of them are candidates

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bestarm.errors import ProtocolError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.allocation import AGAIN, SOON, SURE
 from bestarm.policies.anytime.assumptions import UNLIKELY, check_options_of
 from bestarm.policies.anytime.block_bets import (

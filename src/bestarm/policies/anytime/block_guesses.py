@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.bets import Scale
 from bestarm.policies.anytime.block_bets import BlockOutcome
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.geometry import TIE, Array, ranked
+from bestarm.numerics.geometry import TIE, Array, ranked
 from bestarm.policies.anytime.batches import AnyBatch, AnyBets, AnyFrame
 from bestarm.policies.anytime.bets import StakeGrid, folded
 

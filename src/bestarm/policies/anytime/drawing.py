@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.allocation import Allocation, Key, Stage, spread_out
 from bestarm.policies.anytime.assumptions import Assumptions, check_options_of
 from bestarm.policies.anytime.batches import AnyBatch, AnyFrame
@@ -248,7 +248,7 @@ class Singles:
             self._predicted[place] = frame
         self.guesses.learn(batch, pending)
         if self._interval is not None:
-            mean = (float(summary.rewards.sum()) + summary.foreseen) / summary.pulls
+            mean = (float(summary.rewards.sum()) + summary.forecast_sum) / summary.pulls
             variance = float(self.guesses.spread.mean())
             self._interval.learn(mean, summary.pulls, drawn=drawn, variance=variance)
 

@@ -10,7 +10,7 @@ import numpy as np
 from bestarm.bounds import control_shares
 from bestarm.checks import suggestion
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.batches import AnyBatch, AnyFrame
 from bestarm.policies.anytime.bets import StakeGrid
 from bestarm.policies.anytime.intervals import lower_ends

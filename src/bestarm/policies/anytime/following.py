@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from bestarm.ahead import Ahead
 from bestarm.design.pools import ALL
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.allocation import Stage
 from bestarm.policies.anytime.bets import RARE
 from bestarm.policies.anytime.contests import BestOf, Contest
 from bestarm.policies.anytime.drawing import Drawing, Setting, Singles
 from bestarm.policies.anytime.sampling import Sampling
+from bestarm.presampled import PresampledRewards
 
 _LONGEST = 2**18  # pulls; beyond, plans are so long that it does not matter who carries them out
 _NO_CAP = 2**62
@@ -62,11 +62,13 @@ class Follower:
         self._fixed = *self._way.fixed, stakes, scale.noise, _reaches(), limits
         self._words = np.array(np.random.SFC64(seed).state["state"]["state"], dtype=np.uint64)
 
-    def follow(self, ahead: Ahead, pulls: int, *, most: int | None, seed: int) -> Followed:
+    def follow(
+        self, presampled: PresampledRewards, pulls: int, *, most: int | None, seed: int
+    ) -> Followed:
         """Carry out plans as far as rewards known ahead allow.
 
         Args:
-            ahead: the rewards.
+            presampled: the rewards.
             pulls: the pulls drawn so far.
             most: the pulls at which to stop, or None.
             seed: arms are drawn from it.
@@ -79,7 +81,14 @@ class Follower:
         course = np.array([pulls, 0, _NO_CAP if most is None else most, *stage_numbers, -1])
         memory, arrays = tuple(self._way.guesses.memory), contest.arrays
         active, order, stage = run(
-            ahead.all_parts, self._fixed, memory, arrays, contest.active, stage, course, self._words
+            presampled.all_parts,
+            self._fixed,
+            memory,
+            arrays,
+            contest.active,
+            stage,
+            course,
+            self._words,
         )
         done = course.tolist()
         if done[at.plans]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.bets import BatchOutcome, Scale
 from bestarm.records import Counts
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bestarm.bounds import pairs_delta
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.batches import AnyBatch, AnyFrame
 from bestarm.policies.anytime.bets import StakeGrid, folded
 

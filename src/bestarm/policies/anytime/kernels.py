@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.compiling import tiered
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.bets import EPSILON, STEPS
 
 Indices = NDArray[np.int64]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bestarm import bounds as thresholds
-from bestarm.geometry import Array, lift, linear_span
+from bestarm.numerics.geometry import Array, lift, linear_span
 from bestarm.policies.anytime.block_drawing import InBlocks
 from bestarm.policies.anytime.contests import BestOf, Contest, Stakes, TopOf
 from bestarm.policies.anytime.drawing import Drawing, Setting, Singles

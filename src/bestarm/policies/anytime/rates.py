@@ -23,7 +23,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bestarm.bounds import rates_delta
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.batches import AnyBatch
 from bestarm.policies.anytime.bets import (
     EPSILON,
@@ -57,7 +57,7 @@ def complete(past: Sequence[AnyBatch]) -> Sequence[AnyBatch]:
 
 def mean_level(past: Sequence[AnyBatch], arms: Array, slope: Array) -> float:
     """The estimated reward at the origin of the coordinates, averaged over all outcomes so far."""
-    total = sum(float(each.summary.rewards.sum()) + each.summary.foreseen for each in past)
+    total = sum(float(each.summary.rewards.sum()) + each.summary.forecast_sum for each in past)
     counts = np.sum([each.summary.counts for each in past], axis=0)
     pulls = float(counts.sum())
     return total / pulls - float((counts @ arms / pulls) @ slope) if pulls else math.nan
@@ -123,7 +123,7 @@ def _lower_ends(
 
 def _known(batch: BatchOutcome, targets: int) -> Array:
     """What was subtracted from rewards, at least; then its negative, at least."""
-    known = batch.summary.foreseen + batch.frame.scale.center * batch.summary.pulls
+    known = batch.summary.forecast_sum + batch.frame.scale.center * batch.summary.pulls
     ends = np.array([known, -known])
     return np.repeat(ends - EPSILON * STEPS * np.abs(ends), targets)
 

@@ -8,10 +8,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from bestarm.ahead import Ahead
 from bestarm.checks import interval, not_negative, positive, whole
 from bestarm.errors import ProtocolError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.assumptions import (
     Assumptions,
     Question,
@@ -45,6 +44,7 @@ from bestarm.policies.policy import (
     has_stopped,
     same_plan,
 )
+from bestarm.presampled import PresampledRewards
 from bestarm.problem import Problem, as_problem
 from bestarm.recommendation import FINAL, Effect, Recommendation
 from bestarm.records import Counts, Plan, Summary
@@ -304,14 +304,14 @@ class AnytimeBAI(Policy):
             self._count(before.summary, -1)
         self._decide()
 
-    def follow(self, ahead: Ahead) -> tuple[int, int]:
+    def follow(self, presampled: PresampledRewards) -> tuple[int, int]:
         """Carry out plans on rewards known ahead, for simulations; arms are drawn from the seed.
 
         The batches are not kept, so that there are no `intervals` afterwards.
         """
         if self._stopped is not None or self._follower is None:
             return 0, 0
-        done = self._follower.follow(ahead, self._pulls, most=self._max_pulls, seed=self._seed)
+        done = self._follower.follow(presampled, self._pulls, most=self._max_pulls, seed=self._seed)
         self._contradicted |= self._assumptions.judge(done.odd, self.problem.source_labels)
         if done.plans:
             self._plans += done.plans
@@ -492,7 +492,7 @@ class AnytimeBAI(Policy):
     def recommend(self) -> Recommendation:
         """The leader, or the leading set; final once it is shown to be right."""
         chosen, final = self._named, self._reason in FINAL
-        said = Recommendation(
+        recommendation = Recommendation(
             target=chosen[0],
             label=self.problem.target_labels[chosen[0]],
             final=final,
@@ -512,7 +512,7 @@ class AnytimeBAI(Policy):
         out = self.problem.targets - len(self._judged)
         unit = Unit(percent=self._binary)
         known = self._outcomes, self._tolerance, self._items, out, unit
-        return replace(said, statement=statement(said, self.problem, *known))
+        return replace(recommendation, statement=statement(recommendation, self.problem, *known))
 
     @property
     def _leads(self) -> bool:

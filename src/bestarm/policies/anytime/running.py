@@ -14,10 +14,9 @@ import numpy as np
 from numba import uint64
 from numpy.typing import NDArray
 
-from bestarm.ahead.paying import pay
-from bestarm.ahead.words import next_word
 from bestarm.compiling import compiled, inlined
-from bestarm.geometry import TIE, Array
+from bestarm.numerics.geometry import TIE, Array
+from bestarm.numerics.sampling import next_random_word
 from bestarm.policies.anytime.allocating import fix, minimised, mixed, pose, read_out, weigh
 from bestarm.policies.anytime.allocation import AGAIN, LEAST_WEIGHT, SHARE, SOON, SURE
 from bestarm.policies.anytime.bets import EPSILON, LARGEST, RARE, STEPS
@@ -26,6 +25,7 @@ from bestarm.policies.anytime.drawing import GROWTH, LEAST
 from bestarm.policies.anytime.guesses import AT, DRIFT
 from bestarm.policies.anytime.kernels import add_up, contradiction, lead, look, settle
 from bestarm.policies.anytime.learning import expect, learn
+from bestarm.presampled import reward_at
 
 Indices = NDArray[np.int64]
 Words = NDArray[np.uint64]
@@ -83,7 +83,9 @@ def guide_draws(weights: Array) -> Parts:
 
 
 @compiled
-def draw(ahead: Parts, start: int, size: int, law: Parts, words: Words, center: float) -> Parts:
+def draw(
+    presampled: Parts, start: int, size: int, law: Parts, words: Words, center: float
+) -> Parts:
     """Draw arms, and add up what they pay, less a center: (counts, Σx, Σx²), (least, largest, Σx³).
 
     Every pull takes one random word. `law` are the number of arms, those that can be drawn, and
@@ -98,12 +100,12 @@ def draw(ahead: Parts, start: int, size: int, law: Parts, words: Words, center: 
     shift = uint64(64 - bits)
     a, b, c, w = words[0], words[1], words[2], words[3]
     for i in range(start, start + size):
-        word, a, b, c, w = next_word(a, b, c, w)
+        word, a, b, c, w = next_random_word(a, b, c, w)
         k = guide[word >> shift]
         while k < last and bounds[k] <= word:
             k += 1
         arm = support[k]
-        value = pay(ahead, i, arm) - center
+        value = reward_at(presampled, i, arm) - center
         counts[arm] += 1
         sums[arm] += value
         squares[arm] += value * value
@@ -249,7 +251,7 @@ def _left(wealth: Array, value: Array, level: float, log_shares: Array, active: 
 
 @compiled
 def run(
-    ahead: Parts,
+    presampled: Parts,
     fixed: Parts,
     memory: Parts,
     contest: Parts,
@@ -261,7 +263,7 @@ def run(
     """Carry out plans until the rule stops or the rounds known ahead do not suffice for the next.
 
     Args:
-        ahead: all parts of an `Ahead`.
+        presampled: all parts of `PresampledRewards`.
         fixed: what does not change: the source arms in coordinates and as features of designs, the
             targets, the G-design, the `_known` of `Guesses`, the stakes for signals and for gaps
             with the logs of their shares, the noise, and how far from its mean, in deviations, it
@@ -280,7 +282,7 @@ def run(
     numbers, slope, information, spread = memory[0], memory[1], memory[2], memory[9]
     weights, arms, shares, centered, covariance, readout, bounds, guide = stage
     wealth, value, level = contest
-    rounds, reacts, undisturbed = len(ahead[1]), ahead[3] > 0, ahead[:3]
+    rounds, reacts, undisturbed = len(presampled[1]), presampled[3] > 0, presampled[:3]
     least = LEAST * (coordinates.shape[1] + (1 if known[4] else 0))
     at = 0
     order = active.copy()
@@ -314,7 +316,7 @@ def run(
         # slower by a factor of four.
         law = len(coordinates), arms, bounds, guide
         if reacts:
-            sums, extremes = draw(ahead, at, size, law, words, known[2])
+            sums, extremes = draw(presampled, at, size, law, words, known[2])
         else:
             sums, extremes = draw(undisturbed, at, size, law, words, known[2])
         if _contradicts(sums, extremes, limits, course):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 
 
 class Sampling:

@@ -8,7 +8,7 @@ from bestarm.units import Unit
 
 
 def statement(
-    said: Recommendation,
+    recommendation: Recommendation,
     problem: Problem,
     outcomes: int,
     tolerance: float,
@@ -19,7 +19,7 @@ def statement(
     """The conclusion so far.
 
     Args:
-        said: what is recommended.
+        recommendation: what is recommended.
         problem: the problem.
         outcomes: how many outcomes are in.
         tolerance: how much worse than the best a named target may be.
@@ -27,35 +27,35 @@ def statement(
         out: the number of options that are ruled out.
         unit: how rewards are written.
     """
-    if said.contradicted:
+    if recommendation.contradicted:
         return (
             "Rewards contradict the declared scales, so nothing is proven. Declare a larger "
             "`noise`, `baseline` or `mean_bound`."
         )
-    targets, count = problem.targets, len(said.chosen)
-    names = ", ".join(repr(problem.target_labels[i]) for i in said.chosen)
-    if said.reason not in FINAL:
-        return f"Not decided{_undecided(said, names, outcomes, targets)}"
+    targets, count = problem.targets, len(recommendation.chosen)
+    names = ", ".join(repr(problem.target_labels[i]) for i in recommendation.chosen)
+    if recommendation.reason not in FINAL:
+        return f"Not decided{_undecided(recommendation, names, outcomes, targets)}"
     within = unit.declared(tolerance)
-    if said.reason == "equivalent":
+    if recommendation.reason == "equivalent":
         claim = f"No option is better than {names}, the control, by more than {within}"
     elif tolerance:
         who = f"Each of {names}" if count > 1 else names
         whom = f"{_ordinal(count)} best" if count > 1 else "best"
         claim = f"{who} is at most {within} worse than the {whom} of {targets} options"
-    elif said.tied:
-        claim = _tie(said, problem)
+    elif recommendation.tied:
+        claim = _tie(recommendation, problem)
     elif count > 1:
         claim = f"{names} are the {count} best of {targets} options"
     else:
         claim = f"{names} is the best of {targets} options"
-    if said.reason == "exact":
+    if recommendation.reason == "exact":
         claim += f" over all {items} items"
-    effect = said.effect
-    if effect is not None and effect.control != said.target:
+    effect = recommendation.effect
+    if effect is not None and effect.control != recommendation.target:
         lead = unit.lead(effect.estimate, effect.lower, effect.upper, effect.relative)
         claim += f"; its lead over {effect.label!r}, the control, is {lead}"
-    if said.reason == "exact":
+    if recommendation.reason == "exact":
         claim += f". {_ruled_out(out)} before all of them were judged"
         if not out and effect is None:
             return f"{claim}, so this is exact."
@@ -65,13 +65,13 @@ def statement(
     )
 
 
-def _undecided(said: Recommendation, names: str, outcomes: int, targets: int) -> str:
+def _undecided(recommendation: Recommendation, names: str, outcomes: int, targets: int) -> str:
     if not outcomes:
         return f": no outcome of the {targets} options is in yet."
-    leads = f"{names} {'lead' if len(said.chosen) > 1 else 'leads'}"
-    if not said.leads:
+    leads = f"{names} {'lead' if len(recommendation.chosen) > 1 else 'leads'}"
+    if not recommendation.leads:
         leads = "too many others are outstanding to say which option leads"
-    left = f"{len(said.active)} of {targets} options are left"
+    left = f"{len(recommendation.active)} of {targets} options are left"
     return f" after {outcomes} outcomes: {leads}, {left}."
 
 
@@ -81,10 +81,13 @@ def _ruled_out(options: int) -> str:
     return "1 option was ruled out" if options == 1 else f"{options} options were ruled out"
 
 
-def _tie(said: Recommendation, problem: Problem) -> str:
-    *others, last = (repr(problem.target_labels[i]) for i in said.tied)
+def _tie(recommendation: Recommendation, problem: Problem) -> str:
+    *others, last = (repr(problem.target_labels[i]) for i in recommendation.tied)
     tie = f"{', '.join(others)} and {last} tie"
-    count, above = len(said.chosen), [i for i in said.chosen if i not in said.tied]
+    count, above = (
+        len(recommendation.chosen),
+        [i for i in recommendation.chosen if i not in recommendation.tied],
+    )
     if count == 1:
         return f"{tie} as the best of {problem.targets} options"
     if not above:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from bestarm.ahead import Ahead
 from bestarm.checks import positive, whole
 from bestarm.errors import InvalidInputError
 from bestarm.policies.pull_by_pull import PullByPull
 from bestarm.policies.stepwise import require_pullable_targets
+from bestarm.presampled import PresampledRewards
 from bestarm.problem import Problem
 
 
@@ -76,11 +76,11 @@ class BayesGap(PullByPull):
         self._variances = prior**2 * squares
         self._least = np.array([np.inf])  # the smallest B_J so far
 
-    def _advance(self, ahead: Ahead, most: int) -> tuple[int, bool]:
+    def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
         from bestarm.policies.budget.kernels import narrow_gap  # noqa: PLC0415 - compiles
 
         self._due, self._leader = narrow_gap(
-            ahead.parts,
+            presampled.parts,
             (self._due, self._leader),
             (self._counts, self._sums),
             (self._covariance, self._means, self._variances, self._least),

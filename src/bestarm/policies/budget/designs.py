@@ -8,7 +8,7 @@ import numpy as np
 
 from bestarm.design import Design, linear_g, linear_xy
 from bestarm.design.rounding import round_efficiently
-from bestarm.geometry import Array, first_largest, linear_diameter, linear_span
+from bestarm.numerics.geometry import Array, first_largest, linear_diameter, linear_span
 from bestarm.problem import Problem
 from bestarm.records import Counts, Summary
 

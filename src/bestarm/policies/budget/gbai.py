@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bestarm.checks import whole
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.budget.designs import g_weights, weighted_sum
 from bestarm.policies.oneshot.base import OneShot
 from bestarm.problem import Problem

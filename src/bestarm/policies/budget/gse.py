@@ -9,7 +9,7 @@ import numpy as np
 from bestarm.checks import whole
 from bestarm.errors import InvalidInputError
 from bestarm.estimation import ordinary
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.budget.designs import g_counts, linear_rank, linear_value
 from bestarm.policies.phased.shrinking import Shrinking, parts, shares
 from bestarm.policies.stepwise import require_pullable_targets

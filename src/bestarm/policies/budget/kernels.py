@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from bestarm.ahead.paying import pay
 from bestarm.compiling import compiled
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
+from bestarm.presampled import reward_at
 
-Parts = tuple[Any, ...]  # of an `Ahead`, or of what a rule keeps
+Parts = tuple[Any, ...]  # of `PresampledRewards`, or of what a rule keeps
 
 _WIDE = 3.0  # standard deviations of the bounds on gaps
 _TIED = 1 - 1e-9  # deviations that are equal on paper differ by rounding: J is pulled then
@@ -23,7 +23,7 @@ _MEAN, _DEVIATION, _UPPER, _LEAN, _PART = range(5)
 
 @compiled
 def rank_and_draw(
-    ahead: Parts,
+    presampled: Parts,
     due: int,
     totals: Parts,
     ranking: Parts,
@@ -38,7 +38,7 @@ def rank_and_draw(
     order, ranks = ranking
     shares, limits = chances
     for i in range(len(draws)):
-        reward = pay(ahead, i, due)
+        reward = reward_at(presampled, i, due)
         counts[due] += 1
         sums[due] += reward
         rank = ranks[due]
@@ -62,7 +62,7 @@ def rank_and_draw(
 
 @compiled
 def narrow_gap(
-    ahead: Parts,
+    presampled: Parts,
     names: tuple[int, int],
     totals: Parts,
     posterior: Parts,
@@ -86,7 +86,7 @@ def narrow_gap(
         work[_MEAN, a] = means[a]
         left += counts[a] == 0
     for i in range(most):
-        reward = pay(ahead, i, due)
+        reward = reward_at(presampled, i, due)
         left -= counts[due] == 0
         counts[due] += 1
         sums[due] += reward

@@ -10,7 +10,7 @@ import numpy as np
 from bestarm.checks import whole
 from bestarm.errors import InvalidInputError
 from bestarm.estimation import ordinary
-from bestarm.geometry import Array, linear_span
+from bestarm.numerics.geometry import Array, linear_span
 from bestarm.policies.budget.designs import g_weights, linear_rank, linear_value
 from bestarm.policies.phased.shrinking import Shrinking, shares
 from bestarm.policies.stepwise import require_pullable_targets

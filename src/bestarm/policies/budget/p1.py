@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from bestarm.ahead import Ahead
 from bestarm.policies.pull_by_pull import PullByPull
 from bestarm.policies.stepwise import require_pullable_targets
+from bestarm.presampled import PresampledRewards
 from bestarm.problem import Problem
 
 
@@ -52,11 +52,11 @@ class P1(PullByPull):
         self._leader = int(self._order[0])
         self._due = int(self._order[np.searchsorted(self._limits, self._rng.random(), "right")])
 
-    def _advance(self, ahead: Ahead, most: int) -> tuple[int, bool]:
+    def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
         from bestarm.policies.budget.kernels import rank_and_draw  # noqa: PLC0415 - compiles
 
         self._due = rank_and_draw(
-            ahead.parts,
+            presampled.parts,
             self._due,
             (self._counts, self._sums, self._gains),
             (self._order, self._ranks),

@@ -10,7 +10,7 @@ import numpy as np
 
 from bestarm.checks import whole
 from bestarm.design import Design
-from bestarm.geometry import Array, ranked
+from bestarm.numerics.geometry import Array, ranked
 from bestarm.policies.budget.designs import g_weights, weighted_sum, xy_design
 from bestarm.policies.policy import Traits
 from bestarm.policies.stepwise import Indices, StepwisePolicy

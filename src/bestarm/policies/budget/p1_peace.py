@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.budget.p1_linear import P1Linear
 from bestarm.policies.stepwise import Indices
 

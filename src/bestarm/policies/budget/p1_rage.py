@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.budget.p1_linear import P1Linear
 from bestarm.policies.stepwise import Indices
 

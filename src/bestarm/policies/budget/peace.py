@@ -12,7 +12,7 @@ from bestarm.checks import choice, whole
 from bestarm.design.rounding import round_any
 from bestarm.design.widths import width_design
 from bestarm.estimation import ordinary
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.budget.designs import xy_design
 from bestarm.policies.phased.shrinking import Shrinking
 from bestarm.policies.stepwise import Indices

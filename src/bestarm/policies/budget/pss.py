@@ -6,7 +6,7 @@ import numpy as np
 
 from bestarm.checks import whole
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.budget.gse import stage_sizes
 from bestarm.policies.phased.shrinking import Shrinking
 from bestarm.policies.stepwise import require_pullable_targets

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from bestarm.checks import positive
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.centered.base import CenteredBandit
 from bestarm.problem import Problem
 

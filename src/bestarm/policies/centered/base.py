@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from bestarm.checks import whole
-from bestarm.geometry import Array, first_largest
+from bestarm.numerics.geometry import Array, first_largest
 from bestarm.policies.policy import Traits
 from bestarm.policies.stepwise import StepwisePolicy
 from bestarm.problem import Problem

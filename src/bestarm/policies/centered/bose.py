@@ -8,7 +8,7 @@ import numpy as np
 
 from bestarm import thresholds
 from bestarm.checks import positive, whole
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.centered.base import CenteredBandit
 from bestarm.problem import Problem
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from bestarm.checks import positive
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.centered.base import CenteredBandit
 from bestarm.problem import Problem
 

@@ -6,7 +6,7 @@ from abc import abstractmethod
 
 import numpy as np
 
-from bestarm.geometry import Array, first_largest
+from bestarm.numerics.geometry import Array, first_largest
 from bestarm.policies.policy import Traits
 from bestarm.policies.stepwise import StepwisePolicy, require_pullable_targets
 from bestarm.problem import Problem

@@ -11,7 +11,7 @@ import numpy as np
 from bestarm import thresholds
 from bestarm.checks import positive
 from bestarm.design import linear_g
-from bestarm.geometry import Array, first_largest, linear_span
+from bestarm.numerics.geometry import Array, first_largest, linear_span
 from bestarm.policies.linear.orders import points_of
 from bestarm.policies.policy import Traits
 from bestarm.policies.stepwise import StepwisePolicy, require_pullable_targets

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bestarm.checks import positive
-from bestarm.geometry import Array, linear_span
+from bestarm.numerics.geometry import Array, linear_span
 from bestarm.policies.pull_by_pull import PullByPull
 from bestarm.policies.stepwise import NO_DRIFT, Indices
 from bestarm.problem import Problem

@@ -6,9 +6,9 @@ from typing import Literal
 
 import numpy as np
 
-from bestarm.ahead import Ahead
 from bestarm.checks import choice
 from bestarm.policies.linear.base import LinearRule
+from bestarm.presampled import PresampledRewards
 from bestarm.problem import Problem, as_problem
 from bestarm.thresholds import certified_threshold, counts_threshold, linear_experiments
 
@@ -72,11 +72,11 @@ class FrankWolfeSampling(LinearRule):
         rank = len(self._fit[1])
         self._course = (np.ones(problem.arms), np.zeros((rank, rank)), np.array([-np.inf]))
 
-    def _advance(self, ahead: Ahead, most: int) -> tuple[int, bool]:
+    def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
         from bestarm.policies.linear.fws_kernels import advance  # noqa: PLC0415 - compiles
 
         pulls, self._due, stopped = advance(
-            ahead.parts, self._model, self._state, self._rule, self._course, self._due, most
+            presampled.parts, self._model, self._state, self._rule, self._course, self._due, most
         )
         self._lead()
         return pulls, stopped

@@ -6,9 +6,8 @@ import math
 
 import numpy as np
 
-from bestarm.ahead.paying import Parts, pay
 from bestarm.compiling import compiled, inlined
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.linear.kernels import (
     LEADER,
     PULLS,
@@ -27,6 +26,7 @@ from bestarm.policies.linear.kernels import (
 )
 from bestarm.policies.linear.matrix_games import solve
 from bestarm.policies.stepwise import Indices
+from bestarm.presampled import Parts, reward_at
 
 # t·x(t), the sum of the steps so far; the inverse of its information; the pulls at which it was
 # last computed from the sum.
@@ -37,11 +37,11 @@ _EVERY = 256.0  # pulls from one exact inverse to the next
 
 @compiled
 def advance(
-    ahead: Parts, model: Model, state: State, rule: Rule, course: Course, due: int, most: int
+    presampled: Parts, model: Model, state: State, rule: Rule, course: Course, due: int, most: int
 ) -> tuple[int, int, bool]:
     """Make `most` pulls, or fewer if it stops: the pulls made, the next arm, whether it stopped."""
     for i in range(most):
-        following = take(model, state, due, pay(ahead, i, due))
+        following = take(model, state, due, reward_at(presampled, i, due))
         if following < 0:
             if over(model, state, rule):
                 return i + 1, due, True

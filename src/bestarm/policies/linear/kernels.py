@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from bestarm.compiling import compiled
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.stepwise import Indices
 
 Model = tuple[Array, Array, Indices, float, float]

@@ -8,11 +8,11 @@ from typing import Literal
 import numpy as np
 
 from bestarm import bounds
-from bestarm.ahead import Ahead
 from bestarm.checks import choice
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.linear.base import LinearRule, coordinates
 from bestarm.policies.stepwise import Indices
+from bestarm.presampled import PresampledRewards
 from bestarm.problem import Problem, as_problem
 from bestarm.thresholds import certified_threshold, lazy_experiments, lazy_threshold
 
@@ -84,7 +84,7 @@ class LazyTrackAndStop(LinearRule):
         places = np.array([rank, 0])  # the pulls at the next allocation; whose turn it is
         self._course = (even, np.zeros(problem.arms), ends, places)
 
-    def _advance(self, ahead: Ahead, most: int) -> tuple[int, bool]:
+    def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
         from bestarm.policies.linear.lazy_kernels import (  # noqa: PLC0415 - compiles
             ASKING,
             STOPPED,
@@ -95,7 +95,7 @@ class LazyTrackAndStop(LinearRule):
         made = 0
         while True:
             pulls, self._due, end = advance(
-                ahead.parts,
+                presampled.parts,
                 self._model,
                 self._state,
                 self._rule,

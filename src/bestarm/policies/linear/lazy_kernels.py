@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 
-from bestarm.ahead.paying import Parts, pay
 from bestarm.compiling import compiled, inlined
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.linear.kernels import (
     PULLS,
     TIE,
@@ -19,6 +18,7 @@ from bestarm.policies.linear.kernels import (
     take,
 )
 from bestarm.policies.stepwise import Indices
+from bestarm.presampled import Parts, reward_at
 
 Course = tuple[Array, Array, Array, Indices]  # weights, their sum over the pulls, ends, places
 GOING, STOPPED, ASKING = 0, 1, 2
@@ -28,7 +28,7 @@ DUE, TURN = 0, 1  # places in the places: the pulls at the next allocation, whos
 
 @compiled
 def advance(
-    ahead: Parts,
+    presampled: Parts,
     model: Model,
     state: State,
     rule: Rule,
@@ -38,7 +38,7 @@ def advance(
     """Make pulls until all are made, it stops, or it asks for an allocation.
 
     Args:
-        ahead: the rewards of the pulls to come.
+        presampled: the rewards of the pulls to come.
         model: the problem.
         state: what is known.
         rule: the threshold.
@@ -51,7 +51,7 @@ def advance(
     """
     due, first, most = pulls
     for i in range(first, most):
-        following = take(model, state, due, pay(ahead, i, due))
+        following = take(model, state, due, reward_at(presampled, i, due))
         if following < 0:
             if over(model, state, rule):
                 return i + 1 - first, due, STOPPED

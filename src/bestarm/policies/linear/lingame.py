@@ -6,9 +6,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from bestarm.ahead import Ahead
 from bestarm.checks import choice, positive
 from bestarm.policies.linear.base import LinearRule, coordinates
+from bestarm.presampled import PresampledRewards
 from bestarm.problem import Problem, as_problem
 from bestarm.thresholds import certified_threshold, linear_experiments, lingame_threshold
 
@@ -88,11 +88,11 @@ class LinGame(LinearRule):
             np.ones(actions if self._pairs else 0),
         )
 
-    def _advance(self, ahead: Ahead, most: int) -> tuple[int, bool]:
+    def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
         from bestarm.policies.linear.lingame_kernels import advance  # noqa: PLC0415 - compiles
 
         pulls, self._due, stopped = advance(
-            ahead.parts, self._model, self._state, self._rule, self._game, self._due, most
+            presampled.parts, self._model, self._state, self._rule, self._game, self._due, most
         )
         self._lead()
         return pulls, stopped

@@ -6,9 +6,8 @@ import math
 
 import numpy as np
 
-from bestarm.ahead.paying import Parts, pay
 from bestarm.compiling import compiled, inlined
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.linear.kernels import (
     LEADER,
     PULLS,
@@ -24,6 +23,7 @@ from bestarm.policies.linear.kernels import (
     take,
     times,
 )
+from bestarm.presampled import Parts, reward_at
 
 # Per learner its cumulative losses and its mixability gap Δ; the sum of all weights; the pulls of
 # every pair of answer and arm, for a learner over pairs.
@@ -34,11 +34,11 @@ _FAINT = 1e-9  # of an even allocation, added to one that may leave out a direct
 
 @compiled
 def advance(
-    ahead: Parts, model: Model, state: State, rule: Rule, game: Game, due: int, most: int
+    presampled: Parts, model: Model, state: State, rule: Rule, game: Game, due: int, most: int
 ) -> tuple[int, int, bool]:
     """Make `most` pulls, or fewer if it stops: the pulls made, the next arm, whether it stopped."""
     for i in range(most):
-        following = take(model, state, due, pay(ahead, i, due))
+        following = take(model, state, due, reward_at(presampled, i, due))
         if following < 0:
             if over(model, state, rule):
                 return i + 1, due, True

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from bestarm.ahead import Ahead
 from bestarm.checks import choice, positive
 from bestarm.policies.linear.base import LinearRule
+from bestarm.presampled import PresampledRewards
 from bestarm.problem import Problem
 from bestarm.thresholds import certified_threshold, linear_experiments, lingape_threshold
 
@@ -71,11 +71,11 @@ class LinGapE(LinearRule):
             max_pulls=max_pulls,
         )
 
-    def _advance(self, ahead: Ahead, most: int) -> tuple[int, bool]:
+    def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
         from bestarm.policies.linear.lingape_kernels import advance  # noqa: PLC0415 - compiles
 
         pulls, self._due, stopped = advance(
-            ahead.parts, self._model, self._state, self._rule, self._due, most
+            presampled.parts, self._model, self._state, self._rule, self._due, most
         )
         self._lead()
         return pulls, stopped

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from bestarm.ahead.paying import Parts, pay
 from bestarm.compiling import compiled
 from bestarm.policies.linear.kernels import (
     BAR,
@@ -26,15 +25,16 @@ from bestarm.policies.linear.kernels import (
     threshold,
     times,
 )
+from bestarm.presampled import Parts, reward_at
 
 
 @compiled
 def advance(
-    ahead: Parts, model: Model, state: State, rule: Rule, due: int, most: int
+    presampled: Parts, model: Model, state: State, rule: Rule, due: int, most: int
 ) -> tuple[int, int, bool]:
     """Make `most` pulls, or fewer if it stops: the pulls made, the next arm, whether it stopped."""
     for i in range(most):
-        following = take(model, state, due, pay(ahead, i, due))
+        following = take(model, state, due, reward_at(presampled, i, due))
         if following < 0:
             _renew(model, state, rule)
             if over(model, state, rule):

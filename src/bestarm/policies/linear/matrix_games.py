@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from bestarm.compiling import compiled, inlined
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.stepwise import Indices
 
 _ZERO = 1e-12  # relative to the largest entry

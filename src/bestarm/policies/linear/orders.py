@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.geometry import Array, first_largest, linear_span
+from bestarm.numerics.geometry import Array, first_largest, linear_span
 from bestarm.policies.stepwise import Indices
 from bestarm.problem import Problem
 

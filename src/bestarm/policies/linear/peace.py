@@ -12,7 +12,7 @@ from bestarm.checks import positive
 from bestarm.design.rounding import round_any
 from bestarm.design.widths import WidthDesign, width_design
 from bestarm.estimation import ordinary
-from bestarm.geometry import Array, linear_diameter
+from bestarm.numerics.geometry import Array, linear_diameter
 from bestarm.policies.phased.elimination import Elimination, PhaseDesign, Wanted
 from bestarm.policies.stepwise import Indices
 from bestarm.problem import Problem

@@ -10,7 +10,7 @@ import numpy as np
 from bestarm import thresholds
 from bestarm.checks import choice, positive
 from bestarm.estimation import ordinary
-from bestarm.geometry import Array, first_largest, linear_span
+from bestarm.numerics.geometry import Array, first_largest, linear_span
 from bestarm.policies.linear.base import linear_assumptions
 from bestarm.policies.linear.orders import RENEWAL, all_pairs, extend_greedily, points_of
 from bestarm.policies.stepwise import Indices, StepwisePolicy

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.ahead.paying import pay
 from bestarm.compiling import compiled
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.stepwise import Indices
+from bestarm.presampled import reward_at
 
 Order = NDArray[np.int32]
 
@@ -189,7 +189,7 @@ def separated(targets: Array, inverse: Array, scores: Array, pair: Array, critic
 
 @compiled
 def watch(
-    ahead: tuple[Any, ...],
+    presampled: tuple[Any, ...],
     start: int,
     order: Order,
     points: tuple[Array, Array],
@@ -200,7 +200,7 @@ def watch(
     """Pull in a given order until one target is shown to be the best, or the order ends.
 
     Args:
-        ahead: the rewards to come.
+        presampled: the rewards to come.
         start: how many of them were paid for before.
         order: the arms to pull.
         points: arms, one per row, and targets, one per column.
@@ -220,7 +220,7 @@ def watch(
     n = counts.sum()
     for made in range(len(order)):
         arm = order[made]
-        reward = pay(ahead, start + made, arm)
+        reward = reward_at(presampled, start + made, arm)
         counts[arm] += 1
         sums[arm] += reward
         combine(inverse, arms[arm], shadow)

@@ -8,9 +8,8 @@ from typing import Literal
 import numpy as np
 
 from bestarm import thresholds
-from bestarm.ahead import Ahead
 from bestarm.checks import choice, positive
-from bestarm.geometry import linear_span
+from bestarm.numerics.geometry import linear_span
 from bestarm.policies.linear.base import linear_assumptions
 from bestarm.policies.linear.orders import (
     RENEWAL,
@@ -20,6 +19,7 @@ from bestarm.policies.linear.orders import (
     points_of,
 )
 from bestarm.policies.pull_by_pull import PullByPull
+from bestarm.presampled import PresampledRewards
 from bestarm.problem import Problem
 
 
@@ -88,18 +88,18 @@ class XYStatic(PullByPull):
         """The number of directions that the paper's threshold counts."""
         return problem.targets**2
 
-    def _advance(self, ahead: Ahead, most: int) -> tuple[int, bool]:
-        from bestarm.ahead.paying import pay  # noqa: PLC0415 - compiles
+    def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
         from bestarm.policies.linear.xy_kernels import watch  # noqa: PLC0415 - compiles
+        from bestarm.presampled import reward_at  # noqa: PLC0415 - compiles
 
-        begun, parts, done, identified = int(self._counts.sum()), ahead.parts, 0, False
+        begun, parts, done, identified = int(self._counts.sum()), presampled.parts, 0, False
         arms = self._order().first(begun + most + 1)
         order = arms[begun : begun + most].copy()
         order[0] = self._due  # maybe of an adopted plan
         while done < most and not identified:
             if not self._spanning:
                 self._counts[order[done]] += 1
-                self._sums[order[done]] += pay(parts, done, order[done])
+                self._sums[order[done]] += reward_at(parts, done, order[done])
                 self._spanning = self._span()
                 done += 1
                 continue

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bestarm.geometry import Array, first_largest
+from bestarm.numerics.geometry import Array, first_largest
 from bestarm.policies.policy import Traits
 from bestarm.policies.stepwise import StepwisePolicy
 from bestarm.problem import Problem

@@ -11,7 +11,7 @@ import numpy as np
 from bestarm.checks import choice, whole
 from bestarm.design import centered_xy, check_tolerance, deo
 from bestarm.estimation import orthogonalized
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.designs import shared
 from bestarm.policies.oneshot.base import OneShot
 from bestarm.problem import Problem

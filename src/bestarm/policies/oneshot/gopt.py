@@ -7,7 +7,7 @@ from typing import ClassVar
 from bestarm import bounds
 from bestarm.checks import positive, whole
 from bestarm.design import check_tolerance
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.oneshot.base import OneShot
 from bestarm.policies.oneshot.deo import anchored_weights, regression_scores
 from bestarm.problem import Problem, as_problem

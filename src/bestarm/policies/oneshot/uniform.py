@@ -8,7 +8,7 @@ import numpy as np
 
 from bestarm.checks import whole
 from bestarm.estimation import arm_means
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.oneshot.base import OneShot
 from bestarm.policies.stepwise import require_pullable_targets
 from bestarm.problem import Problem

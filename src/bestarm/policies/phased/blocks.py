@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from bestarm.design import BlockDesign, blocked_xy
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.block_design import laplacian
 from bestarm.policies.stepwise import Indices
 from bestarm.problem import Problem

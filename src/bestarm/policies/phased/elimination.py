@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bestarm.checks import whole
-from bestarm.geometry import Array, first_largest
+from bestarm.numerics.geometry import Array, first_largest
 from bestarm.policies.stepwise import Indices, StepwisePolicy
 from bestarm.problem import Problem
 from bestarm.recommendation import Phase

@@ -11,7 +11,7 @@ import numpy as np
 from bestarm.checks import whole
 from bestarm.design import Design, centered_xy, check_tolerance
 from bestarm.errors import ProtocolError
-from bestarm.geometry import Array, centered_diameter, covariance
+from bestarm.numerics.geometry import Array, centered_diameter, covariance
 from bestarm.policies.phased.blocks import BlockFit, block_design, block_diameter, solve
 from bestarm.policies.phased.shrinking import Shrinking, parts
 from bestarm.problem import Problem

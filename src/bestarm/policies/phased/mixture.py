@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dsyevr, dsyevr_lwork, dtrtrs
 
-from bestarm.geometry import Array, diameter, first_largest, lift
+from bestarm.numerics.geometry import Array, diameter, first_largest, lift
 from bestarm.problem import Problem
 
 Length = Callable[[float, float], int]  # of a phase, from the value of a design and its stability

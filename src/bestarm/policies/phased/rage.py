@@ -14,7 +14,7 @@ from bestarm.checks import positive
 from bestarm.design import check_tolerance, linear_xy
 from bestarm.design.rounding import round_any
 from bestarm.estimation import ordinary
-from bestarm.geometry import Array, linear_diameter
+from bestarm.numerics.geometry import Array, linear_diameter
 from bestarm.policies.designs import shared
 from bestarm.policies.phased.elimination import Elimination, PhaseDesign, Wanted
 from bestarm.policies.stepwise import Indices

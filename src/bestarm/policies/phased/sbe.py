@@ -12,7 +12,7 @@ from bestarm import bounds
 from bestarm.checks import positive
 from bestarm.design import check_tolerance, deo
 from bestarm.estimation import orthogonalized
-from bestarm.geometry import Array, centered_norms
+from bestarm.numerics.geometry import Array, centered_norms
 from bestarm.policies.designs import shared
 from bestarm.policies.phased.elimination import Elimination, PhaseDesign, Wanted
 from bestarm.policies.stepwise import Indices, require_pullable_targets

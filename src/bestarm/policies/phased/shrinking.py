@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bestarm.geometry import Array, ranked
+from bestarm.numerics.geometry import Array, ranked
 from bestarm.policies.policy import Traits
 from bestarm.policies.stepwise import Indices, StepwisePolicy
 from bestarm.recommendation import Phase

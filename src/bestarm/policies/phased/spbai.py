@@ -14,7 +14,12 @@ from bestarm.checks import choice, positive, whole
 from bestarm.design import centered_g, centered_xy, check_tolerance, deo, xor
 from bestarm.errors import InvalidInputError
 from bestarm.estimation import orthogonalized
-from bestarm.geometry import Array, centered_diameter, diameter_and_stability, first_largest
+from bestarm.numerics.geometry import (
+    Array,
+    centered_diameter,
+    diameter_and_stability,
+    first_largest,
+)
 from bestarm.policies.designs import shared
 from bestarm.policies.phased.elimination import Elimination, PhaseDesign, Wanted
 from bestarm.policies.phased.mixture import shortest_mixture

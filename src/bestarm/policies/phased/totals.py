@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from bestarm import bounds
-from bestarm.geometry import TIE, Array, covariance
+from bestarm.numerics.geometry import TIE, Array, covariance
 from bestarm.problem import Problem
 from bestarm.records import Summary
 

@@ -15,7 +15,6 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from bestarm.errors import BestArmError, DamagedStoreError
-from bestarm.geometry import Array
 from bestarm.live.events import as_data, canonical
 from bestarm.live.store.contract import (
     ROW,
@@ -35,6 +34,7 @@ from bestarm.live.store.records import UNREADABLE, damaged
 from bestarm.live.store.sql import schema as s
 from bestarm.live.store.sql.database import SERVER_TIME
 from bestarm.live.store.sql.session import PostgresSession, Row, Session
+from bestarm.numerics.geometry import Array
 from bestarm.records import BlockPlan, Plan, Rounds, Summary, as_blocks
 
 T = TypeVar("T")

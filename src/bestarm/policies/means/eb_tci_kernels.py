@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from bestarm.ahead.paying import pay
 from bestarm.compiling import compiled
-from bestarm.geometry import Array
-from bestarm.policies.index.rates import best_mean, first_without_pulls, rate
+from bestarm.numerics.geometry import Array
+from bestarm.policies.means.rates import best_mean, first_without_pulls, rate
 from bestarm.policies.stepwise import Indices
+from bestarm.presampled import reward_at
 
 
 @compiled
 def advance(
-    ahead: tuple[Any, ...],
+    presampled: tuple[Any, ...],
     due: int,
     counts: Indices,
     sums: Array,
@@ -40,7 +40,7 @@ def advance(
     total = counts.sum()
     proven = 0.0  # β at an earlier time, which is smaller: while the evidence is below, no log
     for i in range(most):
-        sums[due] += pay(ahead, i, due)
+        sums[due] += reward_at(presampled, i, due)
         counts[due] += 1
         total += 1
         inverse[due] = 1.0 / counts[due]

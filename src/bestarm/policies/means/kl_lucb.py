@@ -8,11 +8,11 @@ from typing import Literal
 import numpy as np
 
 from bestarm import thresholds
-from bestarm.ahead import Ahead
 from bestarm.checks import choice
-from bestarm.policies.index.means import MeansRule
+from bestarm.policies.means.means import MeansRule
 from bestarm.policies.policy import Traits
 from bestarm.policies.stepwise import NO_DRIFT, sub_gaussian_assumptions
+from bestarm.presampled import PresampledRewards
 from bestarm.problem import Problem
 
 
@@ -38,7 +38,7 @@ class KLLUCB(MeansRule):
     Example:
         >>> import numpy as np
         >>> from bestarm import Problem
-        >>> from bestarm.policies.index.kl_lucb import KLLUCB
+        >>> from bestarm.policies.means.kl_lucb import KLLUCB
         >>> KLLUCB(Problem(np.eye(3)), sigma=0.5).plan().counts.tolist()
         [1, 0, 0]
 
@@ -70,11 +70,11 @@ class KLLUCB(MeansRule):
         """With bounds, it refuses rewards outside."""
         return replace(super().traits, bounds=self._bounds)
 
-    def _advance(self, ahead: Ahead, most: int) -> tuple[int, bool]:
-        from bestarm.policies.index import kl_lucb_kernels as kernels  # noqa: PLC0415 - compiles
+    def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
+        from bestarm.policies.means import kl_lucb_kernels as kernels  # noqa: PLC0415 - compiles
 
         state = np.array([self._due, self._other, self._leader])
-        known = ahead.parts, state, self._counts, self._sums
+        known = presampled.parts, state, self._counts, self._sums
         if self._bounds is None:
             scale = 2 * self._sigma**2
             pulls, stopped = kernels.advance_gaussian(*known, scale, tuple(self._rate), most)

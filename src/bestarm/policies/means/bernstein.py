@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bestarm import bounds as levels
 from bestarm.checks import interval, positive, whole
 from bestarm.errors import InvalidInputError, ProtocolError
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.policy import Traits
 from bestarm.policies.stepwise import NO_DRIFT, StepwisePolicy, require_pullable_targets
 from bestarm.problem import Problem

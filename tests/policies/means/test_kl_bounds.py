@@ -13,12 +13,12 @@ from scipy.optimize import brentq
 from scipy.special import rel_entr
 
 from bestarm import Problem
-from bestarm.ahead import Ahead
-from bestarm.geometry import Array
-from bestarm.policies.index import kl_bounds
-from bestarm.policies.index.divergences import upper_bound
-from bestarm.policies.index.kl_bounds import HEIGHT, SLOPE, draw, forget, lowest
-from bestarm.policies.index.kl_lucb import KLLUCB
+from bestarm.numerics.geometry import Array
+from bestarm.policies.means import kl_bounds
+from bestarm.policies.means.divergences import upper_bound
+from bestarm.policies.means.kl_bounds import HEIGHT, SLOPE, draw, forget, lowest
+from bestarm.policies.means.kl_lucb import KLLUCB
+from bestarm.presampled import PresampledRewards
 from bestarm.records import Summary
 
 
@@ -144,7 +144,7 @@ def test_lines_change_no_decision(kind: str, part: int) -> None:
     done = 0
     while policy.plan() is not None:
         rows = np.arange(done, min(done + part, len(table)))
-        done += policy.follow(Ahead(table, rows, np.zeros(len(rows))))[0]
+        done += policy.follow(PresampledRewards(table, rows, np.zeros(len(rows))))[0]
         counts = np.bincount(expected[:done], minlength=table.shape[1])
         assert policy._counts.tolist() == counts.tolist(), f"after {done} pulls"
     assert done == len(expected)
@@ -172,7 +172,7 @@ def test_bounds_are_seldom_solved_for(monkeypatch: pytest.MonkeyPatch) -> None:
         solved += 1
         return upper_bound(p, level)
 
-    from bestarm.policies.index import kl_lucb_kernels as kernels  # noqa: PLC0415 - compiles
+    from bestarm.policies.means import kl_lucb_kernels as kernels  # noqa: PLC0415 - compiles
 
     for module in (kl_bounds, kernels):  # uncompiled, so that calls can be counted
         for name in ("forget", "draw", "lowest", "solve_highest", "_best_two", "_mean"):
@@ -183,9 +183,9 @@ def test_bounds_are_seldom_solved_for(monkeypatch: pytest.MonkeyPatch) -> None:
     table = rewards("finer, alike")
     counts, sums = np.zeros(10, dtype=np.int64), np.zeros(10)
     constants = (math.log(405.5 * 10 / 0.1), 1.1, 0.0, 0.0)
-    ahead = Ahead(table, np.arange(len(table)), np.zeros(len(table))).parts
+    presampled = PresampledRewards(table, np.arange(len(table)), np.zeros(len(table))).parts
     advance = kernels.advance_bernoulli.py_func  # type: ignore[attr-defined]
     with np.errstate(invalid="ignore"):  # 0 · ∞ of a line that is forgotten
-        advance(ahead, np.array([0, -1, 0]), counts, sums, (0.0, 1.0), constants, len(table))
+        advance(presampled, np.array([0, -1, 0]), counts, sums, (0.0, 1.0), constants, len(table))
     assert counts.sum() == len(table)
     assert solved < len(table) / 4  # one in two rounds, of nine bounds per round; later far fewer

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from bestarm.ahead.paying import pay
 from bestarm.compiling import compiled, inlined
-from bestarm.geometry import Array
-from bestarm.policies.index.divergences import bernoulli, transport
-from bestarm.policies.index.rates import best_mean, first_without_pulls, rate
+from bestarm.numerics.geometry import Array
+from bestarm.policies.means.divergences import bernoulli, transport
+from bestarm.policies.means.rates import best_mean, first_without_pulls, rate
 from bestarm.policies.stepwise import Indices
+from bestarm.presampled import reward_at
 
 _STEPS = 100  # Newton's steps at most; one to four are made
 _NEAR = 1e-9  # how near to 1 the sum of Theorem 5 must be
@@ -157,7 +157,7 @@ def _solve(best: float, mean: float, y: float, x: float) -> float:
 
 @compiled
 def advance(
-    ahead: tuple[Any, ...],
+    presampled: tuple[Any, ...],
     due: int,
     counts: Indices,
     sums: Array,
@@ -181,7 +181,7 @@ def advance(
     leader, missing = best_mean(means, counts), first_without_pulls(counts)
     total, proven, rival = counts.sum(), 0.0, 0
     for i in range(most):
-        reward = pay(ahead, i, due)
+        reward = reward_at(presampled, i, due)
         if scale == 0 and not low <= reward <= high:
             return -1 - i, due, leader, False
         sums[due] += reward

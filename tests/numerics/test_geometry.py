@@ -21,8 +21,8 @@ from exact_instances import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bestarm import geometry
-from bestarm.geometry import (
+from bestarm.numerics import geometry
+from bestarm.numerics.geometry import (
     Array,
     affine_span,
     centered_diameter,

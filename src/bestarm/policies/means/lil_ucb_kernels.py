@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from bestarm.ahead.paying import pay
 from bestarm.compiling import compiled
-from bestarm.geometry import Array
-from bestarm.policies.index.rates import first_without_pulls
+from bestarm.numerics.geometry import Array
+from bestarm.policies.means.rates import first_without_pulls
 from bestarm.policies.stepwise import Indices
+from bestarm.presampled import reward_at
 
 
 @compiled
@@ -24,7 +24,7 @@ def _bonus(n: int, constants: tuple[float, ...]) -> float:
 
 @compiled
 def advance(
-    ahead: tuple[Any, ...],
+    presampled: tuple[Any, ...],
     due: int,
     counts: Indices,
     sums: Array,
@@ -43,7 +43,7 @@ def advance(
     total, missing = counts.sum(), first_without_pulls(counts)
     rival = math.inf  # the highest bound of the arms that are not due
     for i in range(most):
-        sums[due] += pay(ahead, i, due)
+        sums[due] += reward_at(presampled, i, due)
         counts[due] += 1
         total += 1
         n = counts[due]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from bestarm import bounds as levels
 from bestarm.checks import interval, whole
 from bestarm.errors import InvalidInputError, ProtocolError
-from bestarm.geometry import first_largest
+from bestarm.numerics.geometry import first_largest
 from bestarm.policies.policy import Traits
 from bestarm.policies.stepwise import StepwisePolicy, require_pullable_targets
 from bestarm.problem import Problem
@@ -115,7 +115,7 @@ class PairedTests(StepwisePolicy):
 
     def _take(self, plan: Plan, summary: Summary) -> str | None:
         """Bet on every pair."""
-        from bestarm.policies.index.paired_kernels import settle  # noqa: PLC0415 - compiles
+        from bestarm.policies.means.paired_kernels import settle  # noqa: PLC0415 - compiles
 
         assert isinstance(summary, Rounds)
         self._check_bounds(summary)

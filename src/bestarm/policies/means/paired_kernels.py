@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from bestarm.compiling import compiled
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 
 _EPSILON = float(np.finfo(float).eps)
 _LARGEST = 0.9  # of its wealth that a bet may lose

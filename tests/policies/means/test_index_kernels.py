@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from bestarm.ahead import Ahead
-from bestarm.geometry import Array
-from bestarm.policies.index.kernels import _TABULATED, eliminate, first_radii, separate
+from bestarm.numerics.geometry import Array
+from bestarm.policies.means.kernels import _TABULATED, eliminate, first_radii, separate
+from bestarm.presampled import PresampledRewards
 
 LIL = (2.2, 0.0125, 0.0)
 MIXTURE = (1.0, 4.0, 300.0)
@@ -22,19 +22,21 @@ def radius_of(n: int, radius: tuple[float, ...]) -> float:
     return scale * math.sqrt((1 + turn / n) * (level + math.log1p(n / turn)) / n)
 
 
-def rewards(seed: int, rounds: int) -> Ahead:
+def rewards(seed: int, rounds: int) -> PresampledRewards:
     rng = np.random.default_rng(seed)
     table = rng.normal(size=(300, 5)) + np.array([0.5, 0.3, 0.0, 0.0, -0.5])
     table.flags.writeable = False
-    return Ahead(table, rng.integers(300, size=rounds), np.zeros(rounds))
+    return PresampledRewards(table, rng.integers(300, size=rounds), np.zeros(rounds))
 
 
-def eliminated(ahead: Ahead, counts: Array, sums: Array, radius: tuple[float, ...]) -> list[int]:
+def eliminated(
+    presampled: PresampledRewards, counts: Array, sums: Array, radius: tuple[float, ...]
+) -> list[int]:
     """Action elimination from its definition; changes counts and sums."""
     active, used = list(range(len(counts))), 0
-    while len(active) > 1 and used + len(active) <= len(ahead.rows):
+    while len(active) > 1 and used + len(active) <= len(presampled.rows):
         for arm in active:
-            sums[arm] += ahead.table[ahead.rows[used], arm] + ahead.common[used]
+            sums[arm] += presampled.table[presampled.rows[used], arm] + presampled.common[used]
             counts[arm] += 1
             used += 1
         means = [sums[arm] / counts[arm] for arm in active]
@@ -50,11 +52,11 @@ def eliminated(ahead: Ahead, counts: Array, sums: Array, radius: tuple[float, ..
 def test_elimination_drops_whom_its_definition_drops(radius: tuple[float, ...], start: int) -> None:
     """An adopted plan may have pulled the arms before, each as often as the others."""
     for seed in range(5):
-        ahead = rewards(seed, 6000)
+        presampled = rewards(seed, 6000)
         counts, sums, active = np.full(5, start), np.full(5, 0.1 * start), np.arange(5)
         plain = counts.copy(), sums.copy()
-        _, _, left = eliminate(ahead.parts, active, counts, sums, radius, 2.0, 6000)
-        assert active[:left].tolist() == eliminated(ahead, *plain, radius)
+        _, _, left = eliminate(presampled.parts, active, counts, sums, radius, 2.0, 6000)
+        assert active[:left].tolist() == eliminated(presampled, *plain, radius)
         assert counts.tolist() == plain[0].tolist()
         assert sums.tolist() == plain[1].tolist()
         assert left < 5
@@ -69,10 +71,10 @@ def test_tabulated_radii_are_those_of_the_formula(radius: tuple[float, ...]) -> 
 
 
 def test_separation_does_not_depend_on_how_many_radii_are_tabulated() -> None:
-    ahead, runs = rewards(3, 6000), []
+    presampled, runs = rewards(3, 6000), []
     for first in (first_radii(LIL), first_radii(LIL)[:50].copy(), np.full(1, np.inf)):
         due, counts, sums = np.array([0, 1]), np.full(5, 10), np.full(5, 1.0)
-        found = separate(ahead.parts, due, counts, sums, LIL, first, 6000)
+        found = separate(presampled.parts, due, counts, sums, LIL, first, 6000)
         runs.append((found, due.tolist(), counts.tolist(), sums.tolist()))
     assert runs[0] == runs[1] == runs[2]
     assert runs[0][0][2]

@@ -13,16 +13,16 @@ from scipy.optimize import brentq, minimize
 from scipy.special import rel_entr
 
 from bestarm import Problem, simulate
-from bestarm.ahead import Ahead
 from bestarm.environments.two_point import TwoPoint
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array
-from bestarm.policies.index.eb_tci import EBTCI
-from bestarm.policies.index.kl_lucb import KLLUCB
-from bestarm.policies.index.lil_ucb import LilUCB
-from bestarm.policies.index.means import MeansRule
-from bestarm.policies.index.track_and_stop import TrackAndStop
-from bestarm.policies.index.track_and_stop_kernels import bernoulli_weights
+from bestarm.numerics.geometry import Array
+from bestarm.policies.means.eb_tci import EBTCI
+from bestarm.policies.means.kl_lucb import KLLUCB
+from bestarm.policies.means.lil_ucb import LilUCB
+from bestarm.policies.means.means import MeansRule
+from bestarm.policies.means.track_and_stop import TrackAndStop
+from bestarm.policies.means.track_and_stop_kernels import bernoulli_weights
+from bestarm.presampled import PresampledRewards
 from bestarm.records import Summary
 
 DELTA, SIGMA = 0.1, 0.7
@@ -215,8 +215,8 @@ def test_many_pulls_at_once_are_the_same_pulls(name: str) -> None:
     done = 0
     while other.plan() is not None:  # in parts of other lengths
         part = min(37 + done // 2, len(table) - done)
-        ahead = Ahead(table, np.arange(done, done + part), np.zeros(part))
-        done += other.follow(ahead)[0]
+        presampled = PresampledRewards(table, np.arange(done, done + part), np.zeros(part))
+        done += other.follow(presampled)[0]
     assert (done, other.recommend().target) == (t, one.recommend().target)
     assert other.recommend().reason == one.recommend().reason
     assert other._counts.tolist() == one._counts.tolist()

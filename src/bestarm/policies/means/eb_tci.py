@@ -7,10 +7,10 @@ from typing import Literal
 import numpy as np
 
 from bestarm import thresholds
-from bestarm.ahead import Ahead
 from bestarm.checks import choice
-from bestarm.policies.index.means import MeansRule
+from bestarm.policies.means.means import MeansRule
 from bestarm.policies.stepwise import sub_gaussian_assumptions
+from bestarm.presampled import PresampledRewards
 from bestarm.problem import Problem
 
 
@@ -35,7 +35,7 @@ class EBTCI(MeansRule):
     Example:
         >>> import numpy as np
         >>> from bestarm import Problem
-        >>> from bestarm.policies.index.eb_tci import EBTCI
+        >>> from bestarm.policies.means.eb_tci import EBTCI
         >>> EBTCI(Problem(np.eye(3)), sigma=0.5).plan().counts.tolist()
         [1, 0, 0]
 
@@ -59,11 +59,11 @@ class EBTCI(MeansRule):
             self._rate = thresholds.gaussian_ratio(problem.delta, arms=problem.arms)
         self._rng = np.random.default_rng(seed)
 
-    def _advance(self, ahead: Ahead, most: int) -> tuple[int, bool]:
-        from bestarm.policies.index.eb_tci_kernels import advance  # noqa: PLC0415 - compiles
+    def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
+        from bestarm.policies.means.eb_tci_kernels import advance  # noqa: PLC0415 - compiles
 
         pulls, self._due, self._leader, stopped = advance(
-            ahead.parts,
+            presampled.parts,
             self._due,
             self._counts,
             self._sums,

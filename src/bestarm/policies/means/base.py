@@ -9,9 +9,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from bestarm import bounds
-from bestarm.ahead import Ahead
 from bestarm.checks import choice, positive
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.policy import Traits, same_plan
 from bestarm.policies.stepwise import (
     Indices,
@@ -19,6 +18,7 @@ from bestarm.policies.stepwise import (
     require_pullable_targets,
     sub_gaussian_assumptions,
 )
+from bestarm.presampled import PresampledRewards
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
@@ -119,7 +119,7 @@ class IndexRule(StepwisePolicy):
         if len(pulled):
             self._leader = int(pulled[np.argmax(self._sums[pulled] / self._counts[pulled])])
 
-    def follow(self, ahead: Ahead) -> tuple[int, int]:
+    def follow(self, presampled: PresampledRewards) -> tuple[int, int]:
         """Make as many whole rounds as rewards known ahead allow, compiled: for simulations.
 
         Returns:
@@ -131,9 +131,9 @@ class IndexRule(StepwisePolicy):
             return 0, 0
         if plan is not None and not same_plan(plan, self._make_plan()):
             return 0, 0  # it was adopted
-        most = len(ahead.rows) if left is None else left
+        most = len(presampled.rows) if left is None else left
         self._counts, self._sums = self._counts.copy(), self._sums.copy()
-        pulls, rounds = self._rush(ahead, most)
+        pulls, rounds = self._rush(presampled, most)
         self._plans += rounds
         self._pulls += pulls
         self._rounds += pulls
@@ -156,7 +156,7 @@ class IndexRule(StepwisePolicy):
         return Radius(factor, share, 0.0)
 
     @abstractmethod
-    def _rush(self, ahead: Ahead, most: int) -> tuple[int, int]:
+    def _rush(self, presampled: PresampledRewards, most: int) -> tuple[int, int]:
         """The rule's kernel on `_counts` and `_sums`, in place; sets `_due` and `_active`."""
 
     def _assumptions(self) -> tuple[str, ...]:

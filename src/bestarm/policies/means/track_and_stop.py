@@ -8,11 +8,11 @@ from typing import Literal
 import numpy as np
 
 from bestarm import thresholds
-from bestarm.ahead import Ahead
 from bestarm.checks import choice
-from bestarm.policies.index.means import MeansRule
+from bestarm.policies.means.means import MeansRule
 from bestarm.policies.policy import Traits
 from bestarm.policies.stepwise import NO_DRIFT, sub_gaussian_assumptions
+from bestarm.presampled import PresampledRewards
 from bestarm.problem import Problem
 
 
@@ -42,7 +42,7 @@ class TrackAndStop(MeansRule):
     Example:
         >>> import numpy as np
         >>> from bestarm import Problem
-        >>> from bestarm.policies.index.track_and_stop import TrackAndStop
+        >>> from bestarm.policies.means.track_and_stop import TrackAndStop
         >>> TrackAndStop(Problem(np.eye(3)), sigma=0.5).plan().counts.tolist()
         [1, 0, 0]
 
@@ -79,13 +79,13 @@ class TrackAndStop(MeansRule):
         """With bounds, it refuses rewards outside."""
         return replace(super().traits, bounds=self._bounds)
 
-    def _advance(self, ahead: Ahead, most: int) -> tuple[int, bool]:
-        from bestarm.policies.index.track_and_stop_kernels import (  # noqa: PLC0415 - compiles
+    def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
+        from bestarm.policies.means.track_and_stop_kernels import (  # noqa: PLC0415 - compiles
             advance,
         )
 
         pulls, due, leader, stopped = advance(
-            ahead.parts,
+            presampled.parts,
             self._due,
             self._counts,
             self._sums,

@@ -8,9 +8,9 @@ from typing import ClassVar
 import numpy as np
 
 from bestarm import bounds
-from bestarm.ahead import Ahead
-from bestarm.policies.index.base import IndexRule
+from bestarm.policies.means.base import IndexRule
 from bestarm.policies.stepwise import Indices
+from bestarm.presampled import PresampledRewards
 
 
 class ActionElimination(IndexRule):
@@ -61,14 +61,14 @@ class ActionElimination(IndexRule):
         self._active = self._active[~lost]
         return self._active
 
-    def _rush(self, ahead: Ahead, most: int) -> tuple[int, int]:
-        from bestarm.policies.index.kernels import eliminate  # noqa: PLC0415 - compiles
+    def _rush(self, presampled: PresampledRewards, most: int) -> tuple[int, int]:
+        from bestarm.policies.means.kernels import eliminate  # noqa: PLC0415 - compiles
 
         active = self._active.copy()
         if np.ptp(self._counts[active]) > 0:  # a plan of others was adopted
             return 0, 0
         pulls, rounds, left = eliminate(
-            ahead.parts,
+            presampled.parts,
             active,
             self._counts,
             self._sums,

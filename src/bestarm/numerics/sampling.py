@@ -10,13 +10,13 @@ from numba import uint64
 
 from bestarm.compiling import compiled
 
-__all__ = ["Word", "next_word"]
+__all__ = ["Word", "next_random_word"]
 
 Word = np.uint64
 
 
 @compiled
-def next_word(a: Word, b: Word, c: Word, w: Word) -> tuple[Word, Word, Word, Word, Word]:
+def next_random_word(a: Word, b: Word, c: Word, w: Word) -> tuple[Word, Word, Word, Word, Word]:
     """One step of SFC64: the word, then the new state."""
     word = a + b + w
     rotated = (c << uint64(24)) | (c >> uint64(40))

@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from bestarm.ahead.paying import pay
 from bestarm.compiling import compiled, inlined
-from bestarm.geometry import Array
-from bestarm.policies.index.divergences import bernoulli, upper_bound
-from bestarm.policies.index.kl_bounds import HEIGHT, SLOPE, draw, forget, lowest, solve_highest
-from bestarm.policies.index.rates import best_mean, first_without_pulls, rate
+from bestarm.numerics.geometry import Array
+from bestarm.policies.means.divergences import bernoulli, upper_bound
+from bestarm.policies.means.kl_bounds import HEIGHT, SLOPE, draw, forget, lowest, solve_highest
+from bestarm.policies.means.rates import best_mean, first_without_pulls, rate
 from bestarm.policies.stepwise import Indices
+from bestarm.presampled import reward_at
 
 
 @compiled
 def advance_gaussian(
-    ahead: tuple[Any, ...],
+    presampled: tuple[Any, ...],
     due: Indices,
     counts: Indices,
     sums: Array,
@@ -39,7 +39,7 @@ def advance_gaussian(
     total, missing = counts.sum(), first_without_pulls(counts)
     for i in range(most):
         arm = due[0]
-        sums[arm] += pay(ahead, i, arm)
+        sums[arm] += reward_at(presampled, i, arm)
         counts[arm] += 1
         total += 1
         means[arm], widths[arm] = sums[arm] / counts[arm], math.sqrt(scale / counts[arm])
@@ -65,7 +65,7 @@ def advance_gaussian(
 
 @compiled
 def advance_bernoulli(
-    ahead: tuple[Any, ...],
+    presampled: tuple[Any, ...],
     due: Indices,
     counts: Indices,
     sums: Array,
@@ -88,7 +88,7 @@ def advance_bernoulli(
     leader, rival = 0, math.inf  # no mean but the leader's is above `rival`
     for i in range(most):
         arm = due[0]
-        reward = pay(ahead, i, arm)
+        reward = reward_at(presampled, i, arm)
         if not bounds[0] <= reward <= bounds[1]:
             return -1 - i, False
         sums[arm] += reward

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from bestarm.compiling import compiled
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.stepwise import Indices
 
 

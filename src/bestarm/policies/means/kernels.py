@@ -13,16 +13,18 @@ from typing import Any
 import numpy as np
 from numba import uint64 as _uint64
 
-from bestarm.ahead.paying import pay
 from bestarm.compiling import compiled
-from bestarm.geometry import Array
+from bestarm.numerics.geometry import Array
 from bestarm.policies.stepwise import Indices
+from bestarm.presampled import reward_at
 
 _AHEAD = 32  # a width is used until an arm has 1/32 more pulls, …
 _SAFE = 1 - 1e-9  # … and then reduced by what rounding can do
 _TABULATED = 2**16  # pulls of an arm up to which radii are kept: half a megabyte
 
-Parts = tuple[Any, ...]  # of an `Ahead`, as `radius` is of a `Radius`: plain, see `compiling`
+Parts = tuple[
+    Any, ...
+]  # of `PresampledRewards`, as `radius` is of a `Radius`: plain, see `compiling`
 uint64: Any = _uint64  # indices of arms: no test for negative ones in the inner loops
 
 
@@ -52,7 +54,7 @@ def first_radii(radius: tuple[float, ...]) -> Array:
 
 @compiled
 def separate(
-    ahead: Parts,
+    presampled: Parts,
     due: Indices,
     counts: Indices,
     sums: Array,
@@ -65,7 +67,7 @@ def separate(
     `first` is from `first_radii`. Returns the pulls used, the number of whole rounds made, and
     whether the bounds separate; `due`, `counts` and `sums` are updated in place.
     """
-    rows = ahead[1]
+    rows = presampled[1]
     arms = uint64(len(counts))
     means, radii = np.empty(arms), np.empty(arms)
     for a in range(arms):
@@ -76,7 +78,7 @@ def separate(
     while used + 2 <= end:
         for place in range(2):  # in index order, as a fixed plan is pulled
             arm = uint64(min(due[0], due[1]) if place == 0 else max(due[0], due[1]))
-            sums[arm] += pay(ahead, used, arm)
+            sums[arm] += reward_at(presampled, used, arm)
             counts[arm] += 1
             n = counts[arm]
             means[arm] = sums[arm] / n
@@ -101,7 +103,7 @@ def separate(
 
 @compiled
 def eliminate(
-    ahead: Parts,
+    presampled: Parts,
     active: Indices,
     counts: Indices,
     sums: Array,
@@ -114,7 +116,7 @@ def eliminate(
     All active arms must have been pulled equally often. Returns the pulls used, the number of whole
     rounds made, and the number of arms left, which are at the front of `active`.
     """
-    end = min(len(ahead[1]), most)
+    end = min(len(presampled[1]), most)
     left, used, rounds = len(active), 0, 0
     pulls = counts[active[0]]
     until, close = 0, 0.0
@@ -122,7 +124,7 @@ def eliminate(
         most_paid, least_paid = -np.inf, np.inf
         for j in range(left):
             arm = uint64(active[j])
-            total = sums[arm] + pay(ahead, used + j, arm)
+            total = sums[arm] + reward_at(presampled, used + j, arm)
             sums[arm] = total
             most_paid = total if total > most_paid else most_paid
             least_paid = total if total < least_paid else least_paid

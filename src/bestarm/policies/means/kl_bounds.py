@@ -15,8 +15,8 @@ from __future__ import annotations
 import math
 
 from bestarm.compiling import compiled, inlined
-from bestarm.geometry import Array
-from bestarm.policies.index.divergences import upper_bound
+from bestarm.numerics.geometry import Array
+from bestarm.policies.means.divergences import upper_bound
 from bestarm.policies.stepwise import Indices
 
 # Rows of `lines`, one column per arm: the line at β = 0, its slope, β₀, c, and what rounding can

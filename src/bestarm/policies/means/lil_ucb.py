@@ -8,9 +8,9 @@ from typing import Literal
 import numpy as np
 
 from bestarm import thresholds
-from bestarm.ahead import Ahead
 from bestarm.checks import choice
-from bestarm.policies.index.means import MeansRule
+from bestarm.policies.means.means import MeansRule
+from bestarm.presampled import PresampledRewards
 from bestarm.problem import Problem
 
 
@@ -37,7 +37,7 @@ class LilUCB(MeansRule):
     Example:
         >>> import numpy as np
         >>> from bestarm import Problem
-        >>> from bestarm.policies.index.lil_ucb import LilUCB
+        >>> from bestarm.policies.means.lil_ucb import LilUCB
         >>> LilUCB(Problem(np.eye(3)), sigma=0.5).plan().counts.tolist()
         [1, 0, 0]
 
@@ -64,11 +64,11 @@ class LilUCB(MeansRule):
         factor = (1 + beta) * (1 + math.sqrt(epsilon)) * math.sqrt(2 * (1 + epsilon))
         self._constants = factor * self._sigma, 1 + epsilon, shift, level, share
 
-    def _advance(self, ahead: Ahead, most: int) -> tuple[int, bool]:
-        from bestarm.policies.index.lil_ucb_kernels import advance  # noqa: PLC0415 - compiles
+    def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
+        from bestarm.policies.means.lil_ucb_kernels import advance  # noqa: PLC0415 - compiles
 
         pulls, self._due, stopped = advance(
-            ahead.parts, self._due, self._counts, self._sums, self._constants, most
+            presampled.parts, self._due, self._counts, self._sums, self._constants, most
         )
         self._leader = int(np.argmax(self._counts))
         return pulls, stopped

@@ -6,9 +6,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from bestarm.ahead import Ahead
-from bestarm.policies.index.base import IndexRule
+from bestarm.policies.means.base import IndexRule
 from bestarm.policies.stepwise import Indices
+from bestarm.presampled import PresampledRewards
 
 
 class LUCB(IndexRule):
@@ -49,12 +49,12 @@ class LUCB(IndexRule):
             self._active = np.array([leader])
         return np.array([leader, challenger])
 
-    def _rush(self, ahead: Ahead, most: int) -> tuple[int, int]:
-        from bestarm.policies.index.kernels import first_radii, separate  # noqa: PLC0415 - compiles
+    def _rush(self, presampled: PresampledRewards, most: int) -> tuple[int, int]:
+        from bestarm.policies.means.kernels import first_radii, separate  # noqa: PLC0415 - compiles
 
         radius = tuple(self._radius)
         known = self._counts, self._sums, radius, first_radii(radius)
-        pulls, rounds, over = separate(ahead.parts, self._due, *known, most)
+        pulls, rounds, over = separate(presampled.parts, self._due, *known, most)
         if over:
             self._active = self._due[:1].copy()
         return pulls, rounds

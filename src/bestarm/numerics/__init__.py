@@ -1,0 +1,3 @@
+"""What the mathematics shares: spans and norms, linear algebra, random numbers."""
+
+__all__: list[str] = []
