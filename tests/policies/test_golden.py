@@ -15,11 +15,10 @@ from golden import CASES, KEPT
 
 from bestarm import AnytimeBAI, Problem, Summary
 from bestarm.policies.anytime import allocation, bets, drawing, learning
-from bestarm.policies.info import PolicyInfo
+from bestarm.policies.catalog import BUILT_IN, PolicyInfo
 from bestarm.policies.means import base as index_rule
 from bestarm.policies.means import bernstein
 from bestarm.policies.phased import halving
-from bestarm.policies.table import BUILT_IN
 
 RUNS: dict[str, golden.Run] = json.loads(KEPT.read_text(encoding="utf-8"))
 CLASSES = {case.policy.__name__: case.policy for case in CASES.values()}

@@ -15,7 +15,7 @@ from bestarm import Experiment, Problem, policies
 from bestarm.errors import InvalidInputError
 from bestarm.planning import PlanRequest, plan_experiment
 from bestarm.policies import Policy, PolicyInfo, registry
-from bestarm.policies.table import BUILT_IN
+from bestarm.policies.catalog import BUILT_IN
 
 PROBLEM = Problem(np.eye(3), delta=0.05)
 ANOTHER = """

@@ -5,9 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from bestarm.policies.info import PolicyInfo
+from bestarm.policies.catalog import BUILT_IN, PolicyInfo
 from bestarm.policies.policy import Look, Method, Policy, Traits, check_adoptable
-from bestarm.policies.table import BUILT_IN
 
 if TYPE_CHECKING:
     from bestarm.policies.anytime.rule import AnytimeBAI
@@ -44,16 +43,16 @@ __all__ = [
     "check_adoptable",
 ]
 
-_PLACES: dict[str, str] = {}  # modules by class
+_MODULES: dict[str, str] = {}  # by class
 for _each in BUILT_IN:
-    _module, _, _class = _each.place.partition(":")
-    _PLACES[_class] = _module
+    _module, _, _class = _each.import_path.partition(":")
+    _MODULES[_class] = _module
 
 
 def __getattr__(name: str) -> object:
-    if name not in _PLACES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'bestarm.policies' has no attribute {name!r}")
-    found: object = getattr(import_module(_PLACES[name]), name)
+    found: object = getattr(import_module(_MODULES[name]), name)
     globals()[name] = found
     return found
 
