@@ -328,9 +328,9 @@ def test_division_by_zero_is_as_in_numpy() -> None:
 def test_every_kernel_is_compiled_here() -> None:
     """Compiled by hand, one would fail where the package's folder is read-only."""
     from bestarm.environments import kernels as environments  # noqa: PLC0415
-    from bestarm.policies.means import kernels as index  # noqa: PLC0415
+    from bestarm.policies.means import lucb  # noqa: PLC0415
 
-    for module in (environments, kernels, index):
+    for module in (environments, kernels, lucb):
         found = [each for each in vars(module).values() if hasattr(each, "targetoptions")]
         assert found
         assert all(each.targetoptions["error_model"] == "numpy" for each in found)
@@ -339,7 +339,7 @@ def test_every_kernel_is_compiled_here() -> None:
 def test_kernels_take_plain_tuples() -> None:
     """Code on disk names the classes of its arguments: rename one, and old code cannot be read."""
     from bestarm.environments import kernels as environments  # noqa: PLC0415
-    from bestarm.policies.means import kernels as index  # noqa: PLC0415
+    from bestarm.policies.means import lucb  # noqa: PLC0415
 
     rated = Ratings(np.random.default_rng(0).uniform(size=(40, 3)))
     against = Semiparametric(np.eye(3), [0.9, 0.5, 0.1], baseline=baselines.adversary(1.0))
@@ -351,14 +351,14 @@ def test_kernels_take_plain_tuples() -> None:
     told.plan()
     counts, sums = np.array([9, 9]), np.array([6.0, 2.0])
     told.update(Summary(counts, sums, sums))  # settles bets, even where all runs are compiled
-    for module in (environments, kernels, index):
+    for module in (environments, kernels, lucb):
         for each in vars(module).values():
             for signature in getattr(each, "signatures", ()):
                 assert not any(isinstance(kind, numba.types.BaseNamedTuple) for kind in signature)
     assert environments.react.signatures  # type: ignore[attr-defined]
     assert environments.rate.signatures  # type: ignore[attr-defined]
     assert kernels.settle.signatures  # type: ignore[attr-defined]
-    assert index.separate.signatures  # type: ignore[attr-defined]
+    assert lucb.advance.signatures  # type: ignore[attr-defined]
 
 
 def test_kernels_get_one_type_whatever_a_value_was_made_from() -> None:

@@ -10,7 +10,7 @@ import pytest
 from scipy.special import zeta
 
 from bestarm import thresholds
-from bestarm.policies.means.rates import rate
+from bestarm.policies.means.base import rate
 
 
 @pytest.mark.parametrize(
