@@ -327,7 +327,7 @@ def _said(policy: Policy) -> Run:
         found |= {"stability": _short(last.stability)}
     inside = {name: getattr(policy, name, None) for name in ("_ranking", "_variation")}
     if isinstance(policy, RoundRule):
-        inside["_radii"] = [radius_after(n, policy._radius) for n in policy._counts]
+        inside["_radii"] = [radius_after(int(n), policy._radius) for n in policy._counts]
     if isinstance(policy, BernsteinElimination):
         inside["_evidence"] = policy._evidence()
     found |= {name[1:]: _short(value) for name, value in inside.items() if value is not None}

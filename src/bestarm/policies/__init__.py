@@ -10,13 +10,13 @@ from bestarm.policies.policy import Look, Method, Policy, Traits, check_adoptabl
 
 if TYPE_CHECKING:
     from bestarm.policies.anytime.rule import AnytimeBAI
+    from bestarm.policies.budget.deo import DEO
+    from bestarm.policies.budget.gopt import GOpt
+    from bestarm.policies.budget.uniform import Uniform
     from bestarm.policies.means.action_elimination import ActionElimination
     from bestarm.policies.means.bernstein import BernsteinElimination
     from bestarm.policies.means.lucb import LUCB
     from bestarm.policies.means.paired import PairedTests
-    from bestarm.policies.oneshot.deo import DEO
-    from bestarm.policies.oneshot.gopt import GOpt
-    from bestarm.policies.oneshot.uniform import Uniform
     from bestarm.policies.phased.halving import SequentialHalving
     from bestarm.policies.phased.rage import RAGE
     from bestarm.policies.phased.sbe import SBE

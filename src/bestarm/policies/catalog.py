@@ -198,7 +198,7 @@ MAIN = (
     ),
     PolicyInfo(
         "deo",
-        "bestarm.policies.oneshot.deo:DEO",
+        "bestarm.policies.budget.deo:DEO",
         "one regression with a fixed number of pulls",
         example=_BUDGET,
         budgeted=True,
@@ -207,7 +207,7 @@ MAIN = (
     ),
     PolicyInfo(
         "uniform",
-        "bestarm.policies.oneshot.uniform:Uniform",
+        "bestarm.policies.budget.uniform:Uniform",
         "every arm equally often, then the best mean",
         example=_BUDGET,
         blind=True,
@@ -218,7 +218,7 @@ MAIN = (
     ),
     PolicyInfo(
         "g-opt",
-        "bestarm.policies.oneshot.gopt:GOpt",
+        "bestarm.policies.budget.gopt:GOpt",
         "told the true gap: for comparison in simulations",
         truths={"gap": "gap"},
         example={"gap": 0.5},
@@ -362,7 +362,7 @@ PUBLISHED = (
     ),
     _budget(
         "p1-peace",
-        "bestarm.policies.budget.p1_peace:P1Peace",
+        "bestarm.policies.budget.p1_rage:P1Peace",
         "robust as P1-RAGE, with Peace's elimination",
         example=_BUDGET,
         model="non-stationary",
@@ -421,31 +421,31 @@ PUBLISHED = (
     ),
     _industry(
         "epoch-stratified",
-        "bestarm.policies.industry.epochs:EpochStratified",
+        "bestarm.policies.industry:EpochStratified",
         "tests differences within epochs of equal shares",
         reference="Optimizely",
     ),
     _industry(
         "period-thompson",
-        "bestarm.policies.industry.thompson:PeriodThompson",
+        "bestarm.policies.industry:PeriodThompson",
         "shares by the chance to be the best, with period weights",
         reference="GrowthBook",
     ),
     _centered(
         "action-centered",
-        "bestarm.policies.centered.action_centered:ActionCentered",
+        "bestarm.policies.centered:ActionCentered",
         "posterior draws against the first arm, under any drift",
         reference="Greenewald, Tewari, Klasnja and Murphy (2017)",
     ),
     _centered(
         "bose",
-        "bestarm.policies.centered.bose:BOSE",
+        "bestarm.policies.centered:BOSE",
         "drops arms while it seeks reward, under any drift",
         reference="Krishnamurthy, Wu and Syrgkanis (2018)",
     ),
     _centered(
         "kim-paik",
-        "bestarm.policies.centered.kim_paik:KimPaik",
+        "bestarm.policies.centered:KimPaik",
         "posterior draws with centered features, under any drift",
         reference="Kim and Paik (2019)",
     ),

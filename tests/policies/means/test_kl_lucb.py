@@ -6,9 +6,11 @@ import math
 from collections.abc import Iterator
 from functools import cache
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import rel_entr
 
@@ -104,7 +106,7 @@ def chosen(table: Array, delta: float) -> Iterator[int]:
         yield pull(challenger)
 
 
-def tables() -> dict[str, Array]:
+def tables() -> dict[str, NDArray[Any]]:
     """One row per pull: what each arm would pay."""
     rng, pulls = np.random.default_rng(2), 3000
     return {

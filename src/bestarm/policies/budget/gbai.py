@@ -6,8 +6,8 @@ import numpy as np
 
 from bestarm.checks import whole
 from bestarm.numerics.geometry import Array
-from bestarm.policies.budget.designs import g_weights, weighted_sum
-from bestarm.policies.oneshot.base import OneShot
+from bestarm.policies.budget.linear import g_weights, weighted_sum
+from bestarm.policies.budget.one_shot import OneShot
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 

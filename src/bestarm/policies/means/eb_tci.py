@@ -92,8 +92,8 @@ def advance(
 ) -> tuple[int, int, int, bool]:
     """Pull until `most` pulls are made or the leader is shown to be the best.
 
-    `scale` is 2σ². Returns the pulls made, the arm to pull next, the leader, and whether it stopped;
-    changes `counts` and `sums`.
+    `scale` is 2σ². Returns the pulls made, the arm to pull next, the leader, and whether it
+    stopped; changes `counts` and `sums`.
     """
     arms = len(counts)
     means, logs, inverse = np.zeros(arms), np.zeros(arms), np.zeros(arms)

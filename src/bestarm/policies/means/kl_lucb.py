@@ -154,9 +154,9 @@ def advance_bernoulli(
 ) -> tuple[int, bool]:
     """The same with bounds u: N d(mean, u) = β(t), for rewards between two bounds.
 
-    Of several arms with the highest bound, the challenger is the first. Their
-    tangents mostly tell which one it is. Returns −1 − i pulls if the reward of pull i is outside the bounds;
-    nothing else is valid then.
+    Of several arms with the highest bound, the challenger is the first. Tangents mostly tell which
+    one it is. Returns −1 − i pulls if the reward of pull i is outside the bounds; nothing else is
+    valid then.
     """
     arms = len(counts)
     means, upper, tangents = np.zeros(arms), np.zeros(arms), np.zeros((5, arms))
@@ -185,7 +185,8 @@ def advance_bernoulli(
             state[0], state[1] = state[1], -1
             continue
         # The tangent near where the new bound is: w is about proportional to N^−½.
-        set_tangent(tangents, arm, means[arm], counts[arm], means[arm] + width * (1 - 0.5 / counts[arm]))
+        q = means[arm] + width * (1 - 0.5 / counts[arm])
+        set_tangent(tangents, arm, means[arm], counts[arm], q)
         level, rival = rate(total, constants), max(rival, means[arm])
         if not means[leader] > rival:
             leader, rival = _best_two(means)
@@ -269,11 +270,11 @@ def set_tangent(tangents: Array, arm: int, mean: float, n: int, q: float) -> Non
     if mean > 0:
         divergence += mean * math.log(mean / q)
     spread = q * (1 - q)
-    tangents[SLOPE, arm] = spread / (n * w)
-    tangents[START, arm] = n * divergence
+    slope, start = spread / (n * w), n * divergence
+    tangents[SLOPE, arm], tangents[START, arm] = slope, start
     tangents[CURVE, arm] = 2 / w + 4 / spread
     tangents[ROUNDING, arm] = _ROUNDING * (1 + spread / w)
-    tangents[HEIGHT, arm] = q - tangents[SLOPE, arm] * tangents[START, arm] + tangents[ROUNDING, arm]
+    tangents[HEIGHT, arm] = q - slope * start + tangents[ROUNDING, arm]
 
 
 @compiled

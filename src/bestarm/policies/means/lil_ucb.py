@@ -94,7 +94,8 @@ def advance(
 ) -> tuple[int, int, bool]:
     """Pull until `most` pulls are made or one arm has enough of them (Figure 1).
 
-    Returns the pulls made, the arm to pull next, and whether it stopped; changes `counts` and `sums`.
+    Returns the pulls made, the arm to pull next, and whether it stopped; changes `counts` and
+    `sums`.
     """
     arms, share = len(counts), constants[4]
     upper = np.full(arms, math.inf)
