@@ -131,8 +131,8 @@ def upkeep(opened: OpenExperiments) -> None:
     idle = min(used() for _ in range(_TIMES))
     share = sum(rounds) / (_ROUNDS * _EVERY)
     print(
-        f"Maintenance: {1000 * first:.0f} ms for the first round, {1000 * idle:.1f} ms where nothing "
-        f"is new, {share:.2%} of a core while ten of the experiments change"
+        f"Maintenance: {1000 * first:.0f} ms for the first round, {1000 * idle:.1f} ms where "
+        f"nothing is new, {share:.2%} of a core while ten of the experiments change"
     )
 
 

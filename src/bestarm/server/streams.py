@@ -123,7 +123,7 @@ class StatusStreams:
     ) -> AsyncIterator[dict[str, Any]]:
         """The status whenever it changes, and what is being compiled."""
         loop, latest = asyncio.get_running_loop(), self._latest.setdefault(name, _Latest())
-        checked, said = loop.time(), ""
+        checked, shown = loop.time(), ""
         while not stopping.is_set():
             if loop.time() - checked >= _PING_INTERVAL:
                 try:
@@ -138,9 +138,9 @@ class StatusStreams:
             if latest.revision not in {"", known}:
                 known = latest.revision
                 yield {"event": "status", "id": known, "data": latest.data, "retry": _RETRY}
-            if said != compiling_now():
-                said = compiling_now()
-                yield {"event": "compiling", "data": said}
+            if shown != compiling_now():
+                shown = compiling_now()
+                yield {"event": "compiling", "data": shown}
             with anyio.move_on_after(_POLL_INTERVAL):
                 await stopping.wait()
 
