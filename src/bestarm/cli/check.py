@@ -44,9 +44,8 @@ def check(
         theta (THETA.csv): A parameter, one number per feature: prints how hard the problem is
             under it.
     """
-    from bestarm.bounds import complexity
     from bestarm.cli.features import make_problem, read_table
-    from bestarm.design import centered_xy
+    from bestarm.design import centered_xy, complexity
 
     tables = [read_table(path) for path in (source, target) if path is not None]
     problem = make_problem(*tables, delta=delta, noise=noise, baseline=baseline)
