@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import ndtr
 
-from bestarm import thresholds
+from bestarm import bounds
 from bestarm.checks import positive, whole
 from bestarm.numerics.geometry import Array, first_largest
 from bestarm.policies.policy import Traits
@@ -183,7 +183,7 @@ class BOSE(CenteredBandit):
     ) -> None:
         whole(budget, "budget", least=1)
         if width is None:
-            ridge, self._width = thresholds.bose(
+            ridge, self._width = bounds.bose_constants(
                 problem.delta, budget=budget, dimension=problem.dimension
             )
         else:

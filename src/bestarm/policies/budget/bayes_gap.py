@@ -47,7 +47,7 @@ class BayesGap(PullByPull):
 
     Example:
         >>> from bestarm import Problem
-        >>> from bestarm.policies import BayesGap
+        >>> from bestarm.policies.budget.bayes_gap import BayesGap
         >>> BayesGap(Problem([[1, 0], [0, 1]]), budget=100).plan().counts.tolist()
         [1, 0]
 

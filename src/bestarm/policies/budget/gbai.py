@@ -27,7 +27,7 @@ class GBAI(OneShot):
 
     Example:
         >>> from bestarm import Problem
-        >>> from bestarm.policies import GBAI
+        >>> from bestarm.policies.budget.gbai import GBAI
         >>> GBAI(Problem([[1, 0], [0, 1], [0.5, 0.5]]), budget=100).plan().weights.round(2).tolist()
         [0.5, 0.5, 0.0]
 

@@ -32,7 +32,7 @@ class GSE(LinearShrinking):
 
     Example:
         >>> from bestarm import Problem
-        >>> from bestarm.policies import GSE
+        >>> from bestarm.policies.budget.gse import GSE
         >>> GSE(Problem([[1, 0], [0, 1], [0.5, 0.5]]), budget=100).plan().counts.tolist()
         [25, 25, 0]
 

@@ -35,7 +35,7 @@ class ODLinBAI(LinearShrinking):
 
     Example:
         >>> from bestarm import Problem
-        >>> from bestarm.policies import ODLinBAI
+        >>> from bestarm.policies.budget.odlinbai import ODLinBAI
         >>> ODLinBAI(Problem([[1, 0], [0, 1], [0.5, 0.5]]), budget=103).plan().counts.tolist()
         [50, 50, 0]
 

@@ -31,7 +31,7 @@ class P1(PullByPull):
 
     Example:
         >>> from bestarm import Problem
-        >>> from bestarm.policies import P1
+        >>> from bestarm.policies.budget.p1 import P1
         >>> P1(Problem.named(["a", "b", "c"]), budget=100).chances.round(3).tolist()
         [0.545, 0.273, 0.182]
 

@@ -40,7 +40,7 @@ class P1RAGE(StepwisePolicy):
 
     Example:
         >>> from bestarm import Problem
-        >>> from bestarm.policies import P1RAGE
+        >>> from bestarm.policies.budget.p1_rage import P1RAGE
         >>> P1RAGE(Problem([[1, 0], [0, 1]]), budget=100).plan().weights.round(2).tolist()
         [0.5, 0.5]
 
@@ -116,7 +116,7 @@ class P1Peace(P1RAGE):
 
     Example:
         >>> from bestarm import Problem
-        >>> from bestarm.policies import P1Peace
+        >>> from bestarm.policies.budget.p1_rage import P1Peace
         >>> P1Peace(Problem([[1, 0], [0, 1]]), budget=100).plan().weights.round(2).tolist()
         [0.5, 0.5]
 

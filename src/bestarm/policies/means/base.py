@@ -59,7 +59,7 @@ class MeansRule(PullByPull):
 
 @compiled
 def rate(t: float, constants: tuple[float, ...]) -> float:
-    """β(t) = level + power · log t + outer · log(shift + log t): see `thresholds.Rate`."""
+    """β(t) = level + power · log t + outer · log(shift + log t): see `bounds.Rate`."""
     level, power, outer, shift = constants
     log = math.log(t)
     if outer == 0:
