@@ -21,7 +21,8 @@ from exact_instances import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bestarm.design import BlockDesign, blocked_g, blocked_xy, centered_xy, linear_xy, pools
+from bestarm.design import BlockDesign, blocked_g, blocked_xy, centered_xy, linear_xy
+from bestarm.design import blocks as module
 from bestarm.numerics.geometry import Array, centered_diameter
 
 ORACLE = 1e-6  # relative accuracy credited to the conic solver, whose own tolerance is 1e-8
@@ -30,7 +31,7 @@ some = settings(max_examples=20, deadline=None, derandomize=True)
 often = settings(max_examples=25, deadline=None, derandomize=True)
 tolerances = st.sampled_from([1e-2, 1e-3, 1e-6])
 sizes = st.integers(2, 4)
-listed = pytest.mark.parametrize("most", [0, pools.ALL], ids=["generated", "listed"])
+listed = pytest.mark.parametrize("most", [0, module.SMALL_POOL], ids=["generated", "listed"])
 
 
 def block_norms(source: Array, design: BlockDesign, vectors: Array) -> Array:
@@ -64,7 +65,7 @@ def check_blocks(design: BlockDesign, arms: int, size: int) -> None:
 @given(instances(arms=7, targets=5), sizes, tolerances)
 def test_blocked_xy_is_certified(most: int, instance: Instance, size: int, tol: float) -> None:
     source, size = instance.source, min(size, len(instance.source))
-    with mock.patch.object(pools, "ALL", most):
+    with mock.patch.object(module, "SMALL_POOL", most):
         design = blocked_xy(source, instance.target, size=size, tol=tol)
     check_blocks(design, len(source), size)
     contrasts = contrasts_of(instance.base_target)
@@ -85,7 +86,7 @@ def test_blocked_g_is_certified_and_reaches_the_rank(
 ) -> None:
     """The largest tr(A_B M⁻¹) over all blocks, listed one by one, is within tol of the rank."""
     source, size = instance.source, min(size, len(instance.source))
-    with mock.patch.object(pools, "ALL", most):
+    with mock.patch.object(module, "SMALL_POOL", most):
         design = blocked_g(source, size=size, tol=tol)
     check_blocks(design, len(source), size)
     norms = block_norms(instance.base_source, design, block_rows(instance.base_source, size))
@@ -178,7 +179,7 @@ def test_no_design_of_random_blocks_is_below_the_bound(
     instance: Instance, size: int, seed: int
 ) -> None:
     source, size = instance.base_source, min(size, len(instance.base_source))
-    with mock.patch.object(pools, "ALL", 0):
+    with mock.patch.object(module, "SMALL_POOL", 0):
         bound = blocked_xy(source, instance.base_target, size=size, tol=0.3).lower_bound
     rng = np.random.default_rng(seed)
     table = np.array(list(combinations(range(len(source)), size)))
@@ -240,7 +241,7 @@ def sphere(seed: int, count: int, dimension: int) -> Array:
 def test_more_blocks_than_can_be_listed(
     arms: int, dimension: int, size: int, offset: float
 ) -> None:
-    assert comb(arms, size) > pools.ALL
+    assert comb(arms, size) > module.SMALL_POOL
     source = sphere(1, arms, dimension) + offset
     design = blocked_xy(source, source, size=size)
     check_blocks(design, arms, size)

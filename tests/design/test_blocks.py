@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from conic_oracle import block_rows, conic_optimum
 
-from bestarm.design import blocked_g, blocked_xy, dispersion
-from bestarm.design.blocks import BlockPool, minimise_blocks, neighbours, spread_blocks
-from bestarm.design.contrasts import ListedContrasts
+from bestarm.design import blocked_g, blocked_xy
+from bestarm.design import blocks as module
+from bestarm.design.blocks import BlockPool, d_optimal_blocks, minimise_blocks, ring_blocks
+from bestarm.design.solver import ListedContrasts
 from bestarm.errors import DesignError
 
 POINTS = np.random.default_rng(0).normal(size=(30, 4))
@@ -44,9 +45,9 @@ def test_the_first_blocks_inform_about_everything(size: int) -> None:
 
 
 def test_neighbours_in_a_ring() -> None:
-    assert neighbours(4, 2).tolist() == [[0, 1], [0, 3], [1, 2], [2, 3]]
-    assert neighbours(5, 3, step=2).tolist() == [[0, 1, 2], [0, 1, 4], [2, 3, 4]]
-    assert neighbours(3, 3).tolist() == [[0, 1, 2]]
+    assert ring_blocks(4, 2).tolist() == [[0, 1], [0, 3], [1, 2], [2, 3]]
+    assert ring_blocks(5, 3, step=2).tolist() == [[0, 1, 2], [0, 1, 4], [2, 3, 4]]
+    assert ring_blocks(3, 3).tolist() == [[0, 1, 2]]
 
 
 @pytest.mark.parametrize("size", [2, 3])
@@ -67,13 +68,13 @@ def test_a_proof_that_is_cut_short_is_reported() -> None:
     contrasts = ListedContrasts(POINTS[1:] - POINTS[0])
     full = minimise_blocks(POINTS, contrasts, 4, 1e-3)
     assert full.gap <= 1e-3
-    with mock.patch.object(dispersion, "_MOST_BRANCHES", 0):
+    with mock.patch.object(module, "_MOST_BRANCHES", 0):
         short = minimise_blocks(POINTS, contrasts, 4, 1e-3)
         assert 1e-3 < short.gap < 0.5
         assert short.gap == pytest.approx(short.value / short.lower_bound - 1)
         assert short.lower_bound <= full.value
         assert short.value <= full.value * 1.003
-        spread = spread_blocks(POINTS, 4, 1e-3)
+        spread = d_optimal_blocks(POINTS, 4, 1e-3)
         assert spread.value > 4 * 1.001
         assert spread.lower_bound == 4
         text = r"to a relative gap of 0\.001; the gap is 0\."

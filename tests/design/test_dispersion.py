@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bestarm.design import dispersion as module
-from bestarm.design.dispersion import dispersion, far_apart, prove
+from bestarm.design import blocks as module
+from bestarm.design.blocks import bound_dispersion, dispersed_blocks, dispersion
 from bestarm.numerics.geometry import Array
 
 often = settings(max_examples=60, deadline=None, derandomize=True)
@@ -59,7 +59,7 @@ def test_the_dispersion_is_that_of_the_pairs(cloud: tuple[Array, int]) -> None:
 def test_no_swap_improves_a_block(cloud: tuple[Array, int]) -> None:
     points, size = cloud
     every = every_block(points, size)
-    found = far_apart(points, size)
+    found = dispersed_blocks(points, size)
     assert len(np.unique(found, axis=0)) == len(found) <= len(points)
     tie = 1e-7 * max(1.0, *every.values())
     for block in map(tuple, found.tolist()):
@@ -79,7 +79,7 @@ def test_a_proof_holds_for_every_block(cloud: tuple[Array, int], part: float) ->
     points = points - points.mean(axis=0)  # distances are compared to 1e-9 below
     every = every_block(points, size)
     largest = max(every.values())
-    proof = prove(points, size, part * largest)
+    proof = bound_dispersion(points, size, part * largest)
     assert proof.bound >= largest * (1 - 1e-9)
     assert len(np.unique(proof.blocks, axis=0)) == len(proof.blocks)
     for block in map(tuple, proof.blocks.tolist()):
@@ -101,7 +101,7 @@ def test_a_search_that_is_cut_short_still_gives_a_bound(
     points = points - points.mean(axis=0)
     largest = max(every_block(points, size).values())
     with mock.patch.object(module, "_MOST_BRANCHES", nodes):
-        proof = prove(points, size, 0.99 * largest)
+        proof = bound_dispersion(points, size, 0.99 * largest)
     assert largest * (1 - 1e-9) <= proof.bound < inf
     distances = np.sum((points[:, None] - points) ** 2, axis=2)
     assert proof.bound <= (size - 1) / 2 * distances.max() * (1 + 1e-9)
@@ -112,11 +112,11 @@ def test_the_bound_of_a_ball_needs_no_search() -> None:
     angle = 2 * np.pi * np.arange(60) / 60
     circle = np.column_stack([np.cos(angle), np.sin(angle)]) + 5
     with mock.patch.object(module, "_MOST_BRANCHES", 0):
-        assert prove(circle, 4, 4.001).bound == pytest.approx(4, rel=1e-3)
+        assert bound_dispersion(circle, 4, 4.001).bound == pytest.approx(4, rel=1e-3)
 
 
 def test_ties_go_to_the_first() -> None:
     """All blocks of one-hot points are alike; so are rounding errors, which must not choose."""
     rng = np.random.default_rng(0)
     turned = np.linalg.qr(rng.normal(size=(9, 9)))[0]
-    assert (far_apart(np.eye(9), 4) == far_apart(turned, 4)).all()
+    assert (dispersed_blocks(np.eye(9), 4) == dispersed_blocks(turned, 4)).all()

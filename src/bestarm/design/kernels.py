@@ -1,7 +1,20 @@
-"""The interior-point method of `interior`, compiled.
+"""Compiled loops: an interior-point method, the farthest pairs of points, branch and bound.
 
-Imported when the first design is solved: compiling takes seconds, once. Every loop has its order,
-so that a design has the same bits on every processor.
+Every loop has its order, so that a design has the same bits on every processor.
+
+**The interior-point method**, for small XY-designs, is the core of the solver.
+
+    minimise Σ q_i   subject to   h_y(q) ≥ 1 for every y in Y,  q ≥ 0,      h_y(q) = 1 / yᵀM(q)⁻¹y
+
+is the design problem with the scale of the weights left free: p = q / Σq, and the optimal value of
+max_y yᵀM(p)⁻¹y is the optimal Σq. Written with h it is easiest to solve: h_y is a
+Schur complement, so it is concave, and it is homogeneous of degree one, so a Newton step sees
+almost no curvature along the rays where q must travel. A primal–dual path-following method with
+Mehrotra's predictor then takes about ten steps, each one Cholesky factorisation of order n.
+(With the constraint written as yᵀM⁻¹y ≤ 1 the same method stalls for lack of step length.)
+
+A mass may stand for several rows of features: M(q) = Σ_i q_i Σ_{rows φ of i} φφᵀ. For arms it is
+one row; for a block of k arms, k − 1.
 """
 
 from __future__ import annotations
@@ -10,14 +23,17 @@ from typing import Any
 
 import numpy as np
 from numba import uint64 as _uint64
+from numpy.typing import NDArray
 
-from bestarm.compiling import tiered
-from bestarm.numerics.geometry import Array
+from bestarm.compiling import compiled, tiered
+from bestarm.numerics.geometry import TIE, Array
 
 MOST_STEPS = 60
 _CENTRAL = 1e-3  # the least that a product may be of the mean product
 _MOST_CUTS = 12
 _BOUNDARY = 0.95  # part of the way to the boundary that a step may go
+
+_TIE = float(TIE)
 
 Parts = tuple[Any, ...]  # see `compiling`
 uint64: Any = _uint64
@@ -247,7 +263,7 @@ def _towards(newton: Parts, target: Array, moved: Array, turned: Array) -> None:
 
 
 @tiered
-def _longest(x: Array, dx: Array) -> float:
+def step_length(x: Array, dx: Array) -> float:
     """The longest step in (0, 1] that keeps x well inside the positive numbers."""
     ratio = -np.inf
     for i in range(len(x)):
@@ -280,7 +296,7 @@ def _step(newton: Parts, enough: float) -> tuple[Array, Array, float, float]:
     size = len(primal)
     moved, turned, target = np.empty(size), np.empty(size), np.zeros(size)
     _towards(newton, target, moved, turned)
-    lengths = _longest(primal, moved), _longest(dual, turned)
+    lengths = step_length(primal, moved), step_length(dual, turned)
     _, now = _products(primal, dual, (moved, turned), (0.0, 0.0))
     _, after = _products(primal, dual, (moved, turned), lengths)
     infeasible = 0.0
@@ -291,7 +307,7 @@ def _step(newton: Parts, enough: float) -> tuple[Array, Array, float, float]:
     for i in range(size):
         target[i] = center - moved[i] * turned[i]
     _towards(newton, target, moved, turned)
-    first, second = _longest(primal, moved), _longest(dual, turned)
+    first, second = step_length(primal, moved), step_length(dual, turned)
     for _ in range(_MOST_CUTS):
         least, mean = _products(primal, dual, (moved, turned), (first, second))
         if least >= _CENTRAL * mean:
@@ -354,12 +370,19 @@ def _gap(w: Array, g: Array, primal: Array, dual: Array) -> tuple[float, float]:
 
 
 @tiered
-def interior(
+def interior_point(
     features: Array, contrasts: Array, start: Parts, tol: float
 ) -> tuple[Array, Array, int, float]:
-    """See `interior.interior_point`: masses, multipliers, the steps taken, the gap that is certain.
+    """Improve `start` until its certified relative gap over these arms and contrasts is ≤ tol.
 
-    `start` are masses and multipliers.
+    Args:
+        features: φ, one per row, of full column rank; the same number of rows for each mass.
+        contrasts: y, one per row.
+        start: positive masses and multipliers, of any scale.
+        tol: the relative gap between Σq at max g = 1 and the lower bound of the multipliers.
+
+    Returns:
+        Masses, multipliers, the steps taken, and the certified gap.
     """
     q, mu = start
     arms, count = len(q), len(mu)
@@ -395,3 +418,150 @@ def interior(
         primal, dual, ratio = moved, turned, np.inf
         steps += 1
     return primal[:arms].copy(), dual[arms:].copy(), steps, ratio - 1
+
+
+@tiered
+def worst_pairs(points: Array, level: float, most: int) -> tuple[float, NDArray[np.int64]]:
+    """See `solver.PairwiseContrasts.violators`, of points that are whitened already.
+
+    With a hundred points, preparing NumPy's products would take ten times as long as the distances.
+
+    Each point names the one farthest from it: of several equally far ones the first after itself,
+    else the first of all, so that identical points name each other in turn.
+    """
+    count = len(points)
+    squares = _squared_distances(points)
+    partner, distance = np.empty(count, dtype=np.int64), np.empty(count)
+    largest = 0.0
+    for i in range(count):
+        distance[i] = 0.0
+        for j in range(count):
+            distance[i] = max(distance[i], squares[i, j])
+        largest = max(largest, distance[i])
+    for i in range(count):
+        enough, first, partner[i] = distance[i] - _TIE * largest, -1, -1
+        for j in range(count):
+            if squares[i, j] >= enough:
+                first = j if first < 0 else first
+                if j > i:
+                    partner[i] = j
+                    break
+        partner[i] = first if partner[i] < 0 else partner[i]
+        distance[i] = squares[i, partner[i]]
+    codes, chosen = np.empty(most, dtype=np.int64), 0
+    while chosen < most:
+        worst = 0.0
+        for i in range(count):
+            worst = max(worst, distance[i])
+        if not worst > level * (1 + _TIE):
+            break
+        i = 0
+        while distance[i] < worst - _TIE * largest or not distance[i] > level * (1 + _TIE):
+            i += 1
+        j = partner[i]
+        codes[chosen] = min(i, j) * count + max(i, j)
+        chosen += 1
+        distance[i] = 0.0
+        if partner[j] == i:
+            distance[j] = 0.0  # both ends name this pair
+    return max(level, largest), codes[:chosen].copy()
+
+
+@tiered
+def _squared_distances(points: Array) -> Array:
+    """Of all pairs of rows, from their differences: products would lose digits."""
+    count, rank = points.shape
+    columns = points.T.copy()
+    squares = np.zeros((count, count))
+    for i in range(count):
+        row = squares[i]
+        for k in range(rank):
+            here, column = columns[k, i], columns[k]
+            for j in range(count):
+                step = here - column[j]
+                row[j] += step * step
+    return squares
+
+
+@compiled
+def branch_and_bound(
+    distances: Array, norms: Array, tops: Array, enough: float, found: NDArray[np.int64], most: int
+) -> tuple[float, int]:
+    """A bound on the sum of distances over the pairs of a block, and blocks above `enough`.
+
+    Points are added in order of index. With S chosen, m points J to come, and T_j the distances
+    from j to S, the pairs of S and J sum to Σ_J T_j, and those of J to at most
+
+        m Σ_J ‖v_j‖²   and to at most   ½ Σ_J (the m − 1 largest distances from j),
+
+    so the m largest of T_j plus either bound what the block can still gain. A branch is left if it
+    cannot exceed `enough`, and after `most` branches in any case.
+
+    Args:
+        distances: squared distances of all pairs.
+        norms: ‖v_j‖² with any origin; the points are sorted by them, the largest first.
+        tops: in row m, the sum of the m largest distances from each point.
+        enough: what the sums should not exceed.
+        found: one row of at least 3 columns per block to find; filled from the top.
+        most: how many branches to follow.
+
+    Returns:
+        The bound, +∞ if all rows are filled; and how many rows are.
+    """
+    count, (room, size) = len(distances), found.shape
+    reach = np.zeros((size, count))  # T_j after 0, 1, … points
+    within = np.zeros(size)
+    chosen = np.full(size, -1)
+    high = np.empty((2, size))
+    bound, filled, depth, branches = 0.0, 0, 0, 0
+    while depth >= 0:
+        chosen[depth] += 1
+        new = chosen[depth]
+        left = size - depth - 1
+        if new > count - 1 - left:
+            depth -= 1
+            continue
+        total = within[depth] + reach[depth, new]
+        high[:, :left] = -1.0
+        last = -1
+        for j in range(new + 1, count):  # only these are read: the points to come
+            here = reach[depth, j] + distances[new, j]
+            reach[depth + 1, j] = here
+            if here + left * norms[j] > high[0, left - 1]:
+                _insert(high[0], left, here + left * norms[j])
+            if here + tops[left - 1, j] / 2 > high[1, left - 1]:
+                last = j
+                _insert(high[1], left, here + tops[left - 1, j] / 2)
+        if left == 1:
+            bound = max(bound, total + high[1, 0])  # it is exact: no pair is left to bound
+            if total + high[1, 0] > enough:
+                if filled == room:
+                    return np.inf, filled
+                for k in range(size - 1):  # slices of arrays take seconds longer to compile
+                    found[filled, k] = chosen[k]
+                found[filled, -1] = last
+                filled += 1
+            continue
+        by_norms, by_distances = 0.0, 0.0
+        for k in range(left):
+            by_norms += high[0, k]
+            by_distances += high[1, k]
+        limit = total + min(by_norms, by_distances)
+        if limit <= enough or branches >= most:
+            bound = max(bound, limit)
+            continue
+        branches += 1
+        depth += 1
+        within[depth] = total
+        chosen[depth] = new
+    return bound, filled
+
+
+@compiled
+def _insert(high: Array, length: int, value: float) -> None:
+    """Put a value into a falling list, whose last it exceeds."""
+    place = length - 1
+    while place > 0 and high[place - 1] < value:
+        high[place] = high[place - 1]
+        place -= 1
+    high[place] = value

@@ -16,7 +16,7 @@ from bestarm.design.kernels import (
     add_products,
     cholesky,
     forward,
-    interior,
+    interior_point,
     solve,
 )
 from bestarm.numerics.geometry import Array
@@ -72,7 +72,7 @@ def pose(
 @tiered
 def minimised(features: Array, rows: Array) -> tuple[bool, Array]:
     """The design for a posed problem, all of whose arms and contrasts are few, and if it is one."""
-    q, _, _, gap = interior(features, rows, (np.ones(len(features)), np.ones(len(rows))), TOL)
+    q, _, _, gap = interior_point(features, rows, (np.ones(len(features)), np.ones(len(rows))), TOL)
     scale = total(q)
     for a in range(len(q)):
         q[a] /= scale
