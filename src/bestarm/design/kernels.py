@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from bestarm.compiling import compiled, tiered
 from bestarm.numerics.geometry import TIE, Array
+from bestarm.numerics.linalg import add_gram, cholesky, cholesky_solve, forward_solve
 
 MOST_STEPS = 60
 _CENTRAL = 1e-3  # the least that a product may be of the mean product
@@ -40,88 +41,18 @@ uint64: Any = _uint64
 
 
 @tiered
-def add_products(rows: Array, table: Array) -> None:
-    """Add rowsᵀrows to the upper triangle of a table, to the same bits on every processor.
-
-    Four rows at a time, and unsigned: inner loops over whole rows are then without a test.
-    """
-    size, count = uint64(rows.shape[1]), len(rows)
-    whole = count - count % 4
-    for k in range(0, whole, 4):
-        a, b, c, d = rows[k], rows[k + 1], rows[k + 2], rows[k + 3]
-        for i in range(size):
-            x, y, z, w = a[i], b[i], c[i], d[i]
-            for j in range(i, size):
-                table[i, j] += (x * a[j] + y * b[j]) + (z * c[j] + w * d[j])
-    for k in range(whole, count):
-        a = rows[k]
-        for i in range(size):
-            x = a[i]
-            for j in range(i, size):
-                table[i, j] += x * a[j]
-
-
-@tiered
-def cholesky(table: Array) -> bool:
-    """Put U with UᵀU = table, of which only the upper triangle counts, in its place.
-
-    Returns:
-        Whether the table is positive definite.
-    """
-    size, one, four = uint64(len(table)), uint64(1), uint64(4)
-    start = uint64(0)
-    while start < size:
-        end = min(start + four, size)
-        for k in range(start, end):
-            if not table[k, k] > 0:
-                return False
-            pivot = np.sqrt(table[k, k])
-            for j in range(k, size):
-                table[k, j] /= pivot
-            for i in range(k + one, end):
-                x = table[k, i]
-                for j in range(i, size):
-                    table[i, j] -= x * table[k, j]
-        if end < size:
-            a, b, c, d = table[start], table[start + 1], table[start + 2], table[start + 3]
-            for i in range(end, size):
-                x, y, z, w = a[i], b[i], c[i], d[i]
-                for j in range(i, size):
-                    table[i, j] -= (x * a[j] + y * b[j]) + (z * c[j] + w * d[j])
-        start = end
-    return True
-
-
-@tiered
 def whiten(features: Array, contrasts: Array, q: Array) -> tuple[bool, Array, Array]:
     """U⁻ᵀΦᵀ and U⁻ᵀYᵀ with UᵀU = M(q), and whether M(q) is regular."""
     width, rank = len(features) // len(q), features.shape[1]
-    weighed = np.empty(features.shape)
+    scaled = np.empty(features.shape)
     for i in range(len(features)):
         root = np.sqrt(q[i // width])
         for j in range(rank):
-            weighed[i, j] = root * features[i, j]
+            scaled[i, j] = root * features[i, j]
     upper = np.zeros((rank, rank))
-    add_products(weighed, upper)
+    add_gram(scaled, upper)
     regular = cholesky(upper)
-    return regular, forward(upper, features), forward(upper, contrasts)
-
-
-@tiered
-def forward(upper: Array, rows: Array) -> Array:
-    """U⁻ᵀrowsᵀ."""
-    count, rank = rows.shape
-    solved = np.empty((rank, count))
-    for i in range(rank):
-        for r in range(count):
-            solved[i, r] = rows[r, i]
-        for j in range(i):
-            step = upper[j, i]
-            for r in range(count):
-                solved[i, r] -= step * solved[j, r]
-        for r in range(count):
-            solved[i, r] /= upper[i, i]
-    return solved
+    return regular, forward_solve(upper, features), forward_solve(upper, contrasts)
 
 
 @tiered
@@ -153,25 +84,25 @@ def _hessian(a: Array, b: Array, w: Array, g: Array, primal: Array, dual: Array)
     triangle is filled.
     """
     arms, (rank, rows) = len(w), a.shape
-    root, turned = np.empty((len(g), arms)), np.empty((len(g), rank))
+    root, rooted = np.empty((len(g), arms)), np.empty((len(g), rank))
     inner = np.zeros((rank, rank))
     count = 0
     for y in range(len(g)):
         mu, slack, h = dual[arms + y], primal[arms + y], 1 / g[y]
         share = np.sqrt(mu) * h
         for j in range(rank):
-            turned[y, j] = share * b[j, y]
+            rooted[y, j] = share * b[j, y]
         left = mu * h * h * h * (h / slack - 2)
         if left > 0:
             left = np.sqrt(left)
             for i in range(arms):
                 root[count, i] = w[i, y] * left
             count += 1
-    add_products(turned, inner)
+    add_gram(rooted, inner)
     second = np.zeros((rank, rows))
     _add_product(inner, a, second)
     hessian = np.zeros((arms, arms))
-    add_products(root[:count], hessian)
+    add_gram(root[:count], hessian)
     _add_curvature(a, second, hessian)
     for i in range(arms):
         hessian[i, i] += dual[i] / primal[i]
@@ -214,24 +145,7 @@ def _add_curvature(a: Array, second: Array, hessian: Array) -> None:
 
 
 @tiered
-def solve(upper: Array, x: Array) -> None:
-    """(UᵀU)⁻¹x, in place."""
-    size, one = uint64(len(upper)), uint64(1)
-    for i in range(size):
-        x[i] /= upper[i, i]
-        step = x[i]
-        for j in range(i + one, size):
-            x[j] -= step * upper[i, j]
-    for back in range(size):
-        i = size - one - back
-        rest = x[i]
-        for j in range(i + one, size):
-            rest -= upper[i, j] * x[j]
-        x[i] = rest / upper[i, i]
-
-
-@tiered
-def _towards(newton: Parts, target: Array, moved: Array, turned: Array) -> None:
+def _newton_step(newton: Parts, target: Array, primal_step: Array, dual_step: Array) -> None:
     """The step, primal and dual, after which the products are the targets; output.
 
     The linearised optimality conditions at one iterate, factored:
@@ -243,23 +157,23 @@ def _towards(newton: Parts, target: Array, moved: Array, turned: Array) -> None:
     upper, jacobian, primal, dual, gradient, slacks = newton
     arms, count = jacobian.shape
     for i in range(len(primal)):
-        turned[i] = target[i] / primal[i] - dual[i]
+        dual_step[i] = target[i] / primal[i] - dual[i]
     for y in range(count):
-        turned[arms + y] -= dual[arms + y] / primal[arms + y] * slacks[y]
+        dual_step[arms + y] -= dual[arms + y] / primal[arms + y] * slacks[y]
     for i in range(arms):
-        moved[i] = turned[i] - gradient[i]
+        primal_step[i] = dual_step[i] - gradient[i]
         for y in range(count):
-            moved[i] += jacobian[i, y] * turned[arms + y]
-    solve(upper, moved)
-    moved[arms:] = 0.0
+            primal_step[i] += jacobian[i, y] * dual_step[arms + y]
+    cholesky_solve(upper, primal_step)
+    primal_step[arms:] = 0.0
     for i in range(arms):
-        step = moved[i]
+        step = primal_step[i]
         for y in range(count):
-            moved[arms + y] += step * jacobian[i, y]
+            primal_step[arms + y] += step * jacobian[i, y]
     for i in range(len(primal)):
-        turned[i] -= dual[i] / primal[i] * moved[i]
+        dual_step[i] -= dual[i] / primal[i] * primal_step[i]
     for y in range(count):
-        moved[arms + y] += slacks[y]
+        primal_step[arms + y] += slacks[y]
 
 
 @tiered
@@ -272,7 +186,9 @@ def step_length(x: Array, dx: Array) -> float:
 
 
 @tiered
-def _products(primal: Array, dual: Array, step: Parts, lengths: Parts) -> tuple[float, float]:
+def _complementarity(
+    primal: Array, dual: Array, step: Parts, lengths: Parts
+) -> tuple[float, float]:
     """The least and the mean product after a step of these lengths."""
     least, total = np.inf, 0.0
     for i in range(len(primal)):
@@ -283,7 +199,7 @@ def _products(primal: Array, dual: Array, step: Parts, lengths: Parts) -> tuple[
 
 
 @tiered
-def _step(newton: Parts, enough: float) -> tuple[Array, Array, float, float]:
+def _mehrotra_step(newton: Parts, enough: float) -> tuple[Array, Array, float, float]:
     """Mehrotra's step: aim at the boundary, measure the progress, correct for the curvature.
 
     Products are aimed no lower than `enough`, and not lower at all while the gradient condition is
@@ -294,30 +210,30 @@ def _step(newton: Parts, enough: float) -> tuple[Array, Array, float, float]:
     """
     _, _, primal, dual, gradient, _ = newton
     size = len(primal)
-    moved, turned, target = np.empty(size), np.empty(size), np.zeros(size)
-    _towards(newton, target, moved, turned)
-    lengths = step_length(primal, moved), step_length(dual, turned)
-    _, now = _products(primal, dual, (moved, turned), (0.0, 0.0))
-    _, after = _products(primal, dual, (moved, turned), lengths)
+    primal_step, dual_step, target = np.empty(size), np.empty(size), np.zeros(size)
+    _newton_step(newton, target, primal_step, dual_step)
+    lengths = step_length(primal, primal_step), step_length(dual, dual_step)
+    _, now = _complementarity(primal, dual, (primal_step, dual_step), (0.0, 0.0))
+    _, after = _complementarity(primal, dual, (primal_step, dual_step), lengths)
     infeasible = 0.0
     for i in range(len(gradient)):
         infeasible = max(infeasible, abs(gradient[i]))
     ratio = after / now
     center = max(now * max(ratio * ratio * ratio, min(infeasible, 1.0)), enough)
     for i in range(size):
-        target[i] = center - moved[i] * turned[i]
-    _towards(newton, target, moved, turned)
-    first, second = step_length(primal, moved), step_length(dual, turned)
+        target[i] = center - primal_step[i] * dual_step[i]
+    _newton_step(newton, target, primal_step, dual_step)
+    first, second = step_length(primal, primal_step), step_length(dual, dual_step)
     for _ in range(_MOST_CUTS):
-        least, mean = _products(primal, dual, (moved, turned), (first, second))
+        least, mean = _complementarity(primal, dual, (primal_step, dual_step), (first, second))
         if least >= _CENTRAL * mean:
             break
         first, second = 0.8 * first, 0.8 * second
-    return moved, turned, first, second
+    return primal_step, dual_step, first, second
 
 
 @tiered
-def _begin(a: Array, b: Array, q: Array, mu: Array) -> tuple[Array, Array]:
+def _feasible_start(a: Array, b: Array, q: Array, mu: Array) -> tuple[Array, Array]:
     """A strictly feasible pair; scales `a` and `b` with it."""
     arms = len(q)
     w, g = measure(a, b, arms)
@@ -389,7 +305,7 @@ def interior_point(
     regular, a, b = whiten(features, contrasts, q)
     if not regular:
         return q, mu, 0, np.inf
-    primal, dual = _begin(a, b, q, mu)
+    primal, dual = _feasible_start(a, b, q, mu)
     steps, ratio = 0, np.inf
     while steps < MOST_STEPS:
         w, g = measure(a, b, arms)
@@ -408,14 +324,16 @@ def interior_point(
         if not cholesky(upper):
             break
         newton = upper, w, primal, dual, gradient, slacks
-        moved, turned, first, second = _step(newton, 0.3 * tol * value / len(dual))
+        primal_step, dual_step, first, second = _mehrotra_step(
+            newton, 0.3 * tol * value / len(dual)
+        )
         for i in range(len(primal)):
-            moved[i] = primal[i] + first * moved[i]
-            turned[i] = dual[i] + second * turned[i]
-        regular, a, b = whiten(features, contrasts, moved[:arms])
+            primal_step[i] = primal[i] + first * primal_step[i]
+            dual_step[i] = dual[i] + second * dual_step[i]
+        regular, a, b = whiten(features, contrasts, primal_step[:arms])
         if not regular:
             break
-        primal, dual, ratio = moved, turned, np.inf
+        primal, dual, ratio = primal_step, dual_step, np.inf
         steps += 1
     return primal[:arms].copy(), dual[arms:].copy(), steps, ratio - 1
 
