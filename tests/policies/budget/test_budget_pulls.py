@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from told import told
+from plans import equal_rewards, next_counts
 
 from bestarm import Problem, simulate
 from bestarm.environments import MovingMeans, Semiparametric, soare
@@ -20,11 +20,9 @@ from bestarm.presampled import PresampledRewards
 
 def pull(policy: PullByPull, reward: float) -> int:
     """Pull what the policy wants, for this reward."""
-    plan = policy.plan()
-    assert plan is not None
-    assert plan.counts is not None
-    policy.update(told(plan.counts, plan.counts * reward))
-    return int(np.argmax(plan.counts))
+    counts = next_counts(policy)
+    policy.update(equal_rewards(counts, counts * reward))
+    return int(np.argmax(counts))
 
 
 def test_p1_draws_ranks_and_estimates_gains_by_their_chances() -> None:
@@ -117,11 +115,8 @@ def test_many_pulls_at_once_are_the_same_pulls(method: type[P1] | type[BayesGap]
     problem = Problem(np.eye(4))
     one, many = method(problem, budget=100, seed=5), method(problem, budget=100, seed=5)
     for i in range(100):
-        plan = one.plan()
-        assert plan is not None
-        assert plan.counts is not None
-        arm = int(np.argmax(plan.counts))
-        one.update(told(plan.counts, plan.counts * (table[0, arm] + common[i])))
+        arm = int(np.argmax(next_counts(one)))
+        pull(one, table[0, arm] + common[i])
     assert many.follow(presampled) == (100, 100)
     assert one.recommend().target == many.recommend().target
     np.testing.assert_array_equal(one._counts, many._counts)

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from told import told
+from plans import equal_rewards, next_plan, next_weights
 
 from bestarm import Plan, Problem, Summary, simulate
 from bestarm.environments import Semiparametric
@@ -31,7 +31,7 @@ def exactly(plan: Plan, means: Array) -> Summary:
         assert plan.weights is not None
         counts = np.floor(plan.weights * plan.pulls).astype(np.int64)
         counts[np.argmax(plan.weights)] += plan.pulls - counts.sum()
-    return told(counts, counts * means)
+    return equal_rewards(counts, counts * means)
 
 
 def play(policy: Shrinking, means: Array) -> list[Plan]:
@@ -105,17 +105,12 @@ def test_few_pulls_still_span_the_arms() -> None:
 
 def test_pss_estimates_by_inverse_probabilities_in_each_phase() -> None:
     policy = PSS(Problem.named(list("abcde")), budget=100)
-    plan = policy.plan()
-    assert plan is not None
-    assert plan.pulls == 33  # ⌈log₂ 5⌉ phases
-    policy.update(told([1, 8, 8, 8, 8], [2.0, 6.0, 4.0, 5.0, 1.0]))
+    assert next_plan(policy).pulls == 33  # ⌈log₂ 5⌉ phases
+    policy.update(equal_rewards([1, 8, 8, 8, 8], [2.0, 6.0, 4.0, 5.0, 1.0]))
     # The sums decide, not the means: arm 0 has the best mean and is dropped.
     assert policy.recommend().active == (1, 2, 3)
-    plan = policy.plan()
-    assert plan is not None
-    assert plan.weights is not None
-    np.testing.assert_allclose(plan.weights, [0.0, 1 / 3, 1 / 3, 1 / 3, 0])
-    policy.update(told([0, 11, 11, 11, 0], [0.0, 1.0, 3.0, 3.0, 0.0]))
+    np.testing.assert_allclose(next_weights(policy), [0.0, 1 / 3, 1 / 3, 1 / 3, 0])
+    policy.update(equal_rewards([0, 11, 11, 11, 0], [0.0, 1.0, 3.0, 3.0, 0.0]))
     assert policy.recommend().active == (2, 3)  # a tie goes to the first
     assert policy.recommend().target == 2
 
