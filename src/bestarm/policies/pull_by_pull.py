@@ -84,7 +84,7 @@ class PullByPull(StepwisePolicy):
         return self._reason(self._pulls + 1, identified)
 
     def follow(self, presampled: PresampledRewards) -> tuple[int, int]:
-        """Make as many pulls as rewards known ahead allow: for simulations.
+        """Make as many pulls as the presampled rewards allow: for simulations.
 
         Returns:
             The number of pulls made, twice, because each of them is a plan.

@@ -15,7 +15,7 @@ from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
 from bestarm.policies.budget.gse import GSE
 from bestarm.policies.budget.linear import g_counts, g_weights
-from bestarm.policies.budget.odlinbai import ODLinBAI, few_weights
+from bestarm.policies.budget.odlinbai import ODLinBAI, sparse_weights
 from bestarm.policies.budget.pss import PSS
 from bestarm.policies.phased.shrinking import Shrinking
 from bestarm.recommendation import Phase
@@ -62,7 +62,7 @@ def test_a_g_design_never_needs_more_arms_than_entries_of_its_matrix() -> None:
     problem = Problem(SPHERE)
     everything = np.arange(40).tobytes()
     even = np.full(40, 1 / 40)
-    few = few_weights(SPHERE, even)
+    few = sparse_weights(SPHERE, even)
     assert (few > 0).sum() <= 6
     assert few.min() >= 0
     # Up to the weights' sum, the matrix is the same.

@@ -73,7 +73,7 @@ class KLLUCB(MeansRule):
         if self._proven:
             constant = 405.5 if threshold == "published" else 11.0
             self._rate = kl_lucb_rate(delta, arms=arms, constant=constant)
-        self._other = -1  # the arm to pull after the one that is due
+        self._other = -1  # the arm to pull after the next one
 
     def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
         state = np.array([self._due, self._other, self._leader])

@@ -20,8 +20,8 @@ from bestarm.records import BlockPlan, Plan, Rounds, Summary
 _GROWTH = 0.02  # the rounds of a plan, relative to those before it
 _SLACK = 1e-9  # nats: what adding up many logs may round
 _EPSILON = float(np.finfo(float).eps)
-_LARGEST = 0.9  # of its wealth that a bet may lose
-_ROOM = 16.0  # times the rounding error, below which differences are too small to bet on
+_MAX_STAKE = 0.9  # of its wealth that a bet may lose
+_LEAST_FALL = 16.0  # times the rounding error, below which differences are too small to bet on
 
 
 class PairedTests(StepwisePolicy):
@@ -90,7 +90,7 @@ class PairedTests(StepwisePolicy):
         return Traits(bounds=(self._low, self._high), max_pulls=self._max_pulls)
 
     def _make_plan(self) -> Plan:
-        rounds = min(max(1, int(_GROWTH * self._rounds)), self._room(0))
+        rounds = min(max(1, int(_GROWTH * self._rounds)), self._rounds_left(0))
         arms = self.problem.arms
         return BlockPlan.drawn([range(arms)], [1.0], rounds, arms=arms, phase=self._plans + 1)
 
@@ -111,7 +111,7 @@ class PairedTests(StepwisePolicy):
                 remedy="Adopt a plan that this policy made, with the same `items`.",
             )
 
-    def _room(self, pulls: int) -> int:
+    def _rounds_left(self, pulls: int) -> int:
         """How many rounds the cap and the items still allow after so many more pulls."""
         left = self._left()
         room = (2**53 if left is None else max(0, left - pulls)) // self.problem.arms
@@ -134,13 +134,13 @@ class PairedTests(StepwisePolicy):
         self._leader = first_largest(self._sums)
         if self._items == self._rounds + plan.rounds:
             return "exact"
-        winners = np.flatnonzero(self._beaten().sum(axis=1) == self.problem.arms - 1)
+        winners = np.flatnonzero(self._exceeds().sum(axis=1) == self.problem.arms - 1)
         if winners.size:
             self._leader = int(winners[0])
             return "identified"
-        return None if self._room(plan.pulls) else "max_pulls"
+        return None if self._rounds_left(plan.pulls) else "max_pulls"
 
-    def _beaten(self) -> NDArray[np.bool_]:
+    def _exceeds(self) -> NDArray[np.bool_]:
         """Whether each arm (row) is shown to be better than each other one (column)."""
         share = levels.contrast_delta(self.problem.delta, active=self.problem.arms)
         return np.asarray(self._evidence >= math.log(1 / share) + _SLACK)
@@ -203,13 +203,13 @@ def settle(
                 fall = reach + bound  # C + m: d − m ≥ −fall
                 if fall < -rounding:
                     evidence[i, j] = math.inf  # no differences to come can have so small a sum
-                elif fall > _ROOM * rounding:
+                elif fall > _LEAST_FALL * rounding:
                     mean = total / (past + 1.0)
                     excess = mean - bound
                     # The variance in the past, with C² for one round more.
                     second = (squares[i, j] + reach * reach) / (past + 1.0) - mean * mean
                     stake = excess / (second + excess * excess)
-                    stake = min(max(stake, 0.0), _LARGEST / fall)
+                    stake = min(max(stake, 0.0), _MAX_STAKE / fall)
                     gain = rewards[t, i] - rewards[t, j] - bound - rounding
                     wealth[i, j] += math.log1p(stake * gain)
                     evidence[i, j] = max(evidence[i, j], wealth[i, j])
