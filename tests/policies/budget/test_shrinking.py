@@ -137,12 +137,6 @@ def test_a_budget_too_small_is_refused_before_the_first_pull(
     assert policy.recommend().reason == "budget"
 
 
-@pytest.mark.parametrize("method", [ODLinBAI, GSE, PSS])
-def test_only_arms_can_be_chosen(method: type[ODLinBAI] | type[GSE] | type[PSS]) -> None:
-    with pytest.raises(InvalidInputError, match="pulls"):
-        method(Problem(np.eye(3), [[1, 0, 1], [0, 1, 1]]), budget=100)
-
-
 def test_arms_on_a_line() -> None:
     """One dimension: a single phase decides between the ends."""
     policy = ODLinBAI(Problem([[1.0], [2.0], [3.0]]), budget=10)

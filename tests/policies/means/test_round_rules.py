@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plans import next_counts
+from plans import next_counts, run
 
 from bestarm import (
     LUCB,
     ActionElimination,
     Plan,
     Problem,
-    Recommendation,
     Summary,
     bounds,
     simulate,
@@ -25,7 +24,7 @@ from bestarm import (
 from bestarm.environments import Ratings, Semiparametric, baselines
 from bestarm.numerics.geometry import Array
 from bestarm.policies.means import action_elimination, lucb
-from bestarm.policies.means.rounds import Radius, RoundRule, radius_after
+from bestarm.policies.means.rounds import Radius, radius_after
 from bestarm.presampled import PresampledRewards
 
 RULES = [LUCB, ActionElimination]
@@ -40,24 +39,6 @@ def presample(seed: int, arms: int, pulls: int) -> PresampledRewards:
     table = rng.normal(size=(5, arms)) + np.linspace(1, 0, arms)
     table.flags.writeable = False
     return PresampledRewards(table, rng.integers(0, 5, size=pulls), 0.5 * rng.normal(size=pulls))
-
-
-def run(policy: RoundRule, rewards: PresampledRewards, block: int = 0) -> Recommendation:
-    """Rounds as plans, in index order; with a `block`, so many rewards at once wherever it can."""
-    table, rows, common = rewards[:3]
-    used = 0
-    while (plan := policy.plan()) is not None and used + plan.pulls <= len(rows):
-        many = slice(used, used + block)
-        pulls, _ = policy.follow(PresampledRewards(table, rows[many], common[many]))
-        if not pulls:
-            assert plan.counts is not None
-            arms = np.flatnonzero(plan.counts)
-            few = slice(used, used + len(arms))
-            paid = table[rows[few], arms] + common[few]
-            policy.update(Summary.from_pulls(arms, paid, size=policy.problem.arms))
-            pulls = len(arms)
-        used += pulls
-    return policy.recommend()
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
