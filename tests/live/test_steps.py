@@ -221,7 +221,7 @@ def test_a_plan_that_came_second_is_replaced_by_the_one_on_record(
         if not made:
             with other.read() as snapshot:
                 step = Step(pending_step(snapshot.head), plan=altered_plan(found))
-            with other._ledger.writing() as tx:
+            with other._ledger.transaction() as tx:
                 apply(tx, step, PROBLEM.target_labels, other._stamp(tx))
         made.append(found)
         return found
@@ -353,7 +353,7 @@ def test_a_step_without_anything_on_record_is_an_error_and_no_endless_loop(
 ) -> None:
     with Experiment.create(store_url, "offer", PROBLEM, **SETTINGS) as experiment:
         experiment.ask(5)
-        with experiment._ledger.writing() as tx:
+        with experiment._ledger.transaction() as tx:
             tx.head.arrivals = 50  # as a damaged record may say
         with pytest.raises(DamagedStoreError, match="none is on record"):
             experiment.ask(1)

@@ -26,7 +26,8 @@ from bestarm.live.store.contract import (
     SummaryRecord,
 )
 from bestarm.live.store.memory import MemoryLedger
-from bestarm.live.store.sql import SqlLedger, Store, transactions
+from bestarm.live.store.sql import SqlLedger, Store
+from bestarm.live.store.sql import ledger as sql_ledger
 from bestarm.numerics.geometry import Array
 from bestarm.testing import check_store
 from bestarm.testing.store_samples import lost_of, rewards_of
@@ -58,7 +59,7 @@ def test_books_in_a_database_keep_the_contract(
 ) -> None:
     # A tenth of what is read at a time, so that a tenth of the rows is read in pieces too.
     for size in ("_PIECE", "_PAGE"):
-        monkeypatch.setattr(transactions, size, getattr(transactions, size) // 10)
+        monkeypatch.setattr(sql_ledger, size, getattr(sql_ledger, size) // 10)
     made: list[SqlLedger] = []
 
     def make() -> SqlLedger:
@@ -75,7 +76,7 @@ def test_numbers_may_be_larger_than_any_experiment(store_url: str) -> None:
     ledger = make_stored(store_url)
     for start in (2**31 - 1, 2**53, 2**62):
         ids = np.arange(start, start + 3)
-        with ledger.writing() as tx:
+        with ledger.transaction() as tx:
             tx.head.assigned = start
             tx.add_assignments(np.array([0, 1, 2]), np.ones(3), at=1.0, request=None)
             tx.head.assigned = start + 3
@@ -83,12 +84,12 @@ def test_numbers_may_be_larger_than_any_experiment(store_url: str) -> None:
             assert tx.first_outstanding(start, start + 3) == start + 1
             tx.add_losses([start + 1], reason="", at=3.0)
             tx.head.losses += 1
-        with ledger.reading() as books:
+        with ledger.snapshot() as books:
             assert rewards_of(books, ids) == {start: 0.5, start + 2: 2.0}
             assert lost_of(books, ids) == {start + 1}
             (rows,) = books.rows(start, start + 3)
             assert rows["id"].tolist() == ids.tolist()
-    with ledger.reading() as books:
+    with ledger.snapshot() as books:
         every = np.array([2**62, 2**31, 2**53 + 2, 2**53 + 1])
         assert rewards_of(books, every) == {2**62: 0.5, 2**53 + 2: 2.0}
         assert lost_of(books, every) == {2**31, 2**53 + 1}
@@ -130,10 +131,10 @@ class ForgetsThatPlansAreOpen(MemoryLedger):
 @breaks("an exception leaves no assignments", words="after asking and RuntimeError")
 class KeepsTheCounters(MemoryLedger):
     @contextmanager
-    def writing(self) -> Iterator[MemoryLedger]:
+    def transaction(self) -> Iterator[MemoryLedger]:
         with self._lock:
             try:
-                with super().writing():
+                with super().transaction():
                     yield self
                     head = replace(self.head)
             except BaseException:
@@ -145,9 +146,9 @@ class KeepsTheCounters(MemoryLedger):
 @breaks("an interruption is an exception", words="and KeyboardInterrupt in one transaction")
 class MindsExceptionsOnly(MemoryLedger):
     @contextmanager
-    def writing(self) -> Iterator[MemoryLedger]:
+    def transaction(self) -> Iterator[MemoryLedger]:
         stopped: list[BaseException] = []
-        with super().writing():
+        with super().transaction():
             try:
                 yield self
             except KeyboardInterrupt as error:
@@ -178,7 +179,7 @@ class RemembersRequests(MemoryLedger):
 @breaks("a reading sees one state", words="within one reading")
 class LetsReadersLookOn(MemoryLedger):
     @contextmanager
-    def reading(self) -> Iterator[MemoryLedger]:
+    def snapshot(self) -> Iterator[MemoryLedger]:
         yield self
 
 
@@ -197,7 +198,7 @@ class LetsTwoWrite(MemoryLedger):
         self._lock = NoLock()  # type: ignore[assignment]
 
     @contextmanager
-    def reading(self) -> Iterator[MemoryLedger]:
+    def snapshot(self) -> Iterator[MemoryLedger]:
         yield deepcopy(self)
 
 
@@ -425,8 +426,8 @@ class FlushesToZero(MemoryLedger):
 @breaks("counters are kept whole", words="the counters read")
 class HasNarrowCounters(MemoryLedger):
     @contextmanager
-    def writing(self) -> Iterator[MemoryLedger]:
-        with super().writing():
+    def transaction(self) -> Iterator[MemoryLedger]:
+        with super().transaction():
             yield self
         self.head.refusals = int(float(self.head.refusals))
 
@@ -438,8 +439,8 @@ class TakesItsOwnCountersForTheLast(MemoryLedger):
         self._last: Head | None = None
 
     @contextmanager
-    def writing(self) -> Iterator[MemoryLedger]:
-        with super().writing():
+    def transaction(self) -> Iterator[MemoryLedger]:
+        with super().transaction():
             before = self.head.copy()
             if self._last is not None and self.head.outcomes == 7:
                 self.head = self._last
@@ -450,8 +451,8 @@ class TakesItsOwnCountersForTheLast(MemoryLedger):
 @breaks("what is unset stays unset", words="its head read")
 class SetsTheTime(MemoryLedger):
     @contextmanager
-    def writing(self) -> Iterator[MemoryLedger]:
-        with super().writing():
+    def transaction(self) -> Iterator[MemoryLedger]:
+        with super().transaction():
             yield self
         self.head.last_time = max(self.head.last_time, 0.0)
 

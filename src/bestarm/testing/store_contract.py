@@ -84,8 +84,8 @@ def _the_time_is_in_seconds_and_goes_forward(case: Case) -> None:
     before, ledger = EARLIEST, case.books()
     for _ in range(2):
         for _, view in case.views(ledger):
-            for transaction in (view.writing, view.reading):
-                with transaction() as books:
+            for begin in (view.transaction, view.snapshot):
+                with begin() as books:
                     now = books.now()
                 require(now < LATEST, f"the time is told in seconds since 1970, not as {now:g}")
                 require(now >= before, f"the time goes from {before:g} on to {now:g}")
@@ -94,27 +94,27 @@ def _the_time_is_in_seconds_and_goes_forward(case: Case) -> None:
 
 def _what_is_written_is_there(case: Case) -> None:
     ledger = case.make()
-    with ledger.writing() as tx:
+    with ledger.transaction() as tx:
         expected = write_some(tx)
         expect_picture(tx, expected, "within the transaction that wrote them")
     for how, books in case.readings(ledger):
         expect_picture(books, expected, f"afterwards{how}")
-    with ledger.writing() as tx:
+    with ledger.transaction() as tx:
         expect_picture(tx, expected, "in the next transaction")
 
 
 def _an_exception_leaves_nothing(case: Case) -> None:
     ledger = case.books()
-    with ledger.writing() as tx:
+    with ledger.transaction() as tx:
         give_some(tx, [0, 1, 1, 0, 1, 0, 0, 1], request="kept")
         lose_some(tx, [2, 5], reason="gone")
         tell_some(tx, [0, 1, 2], [1.0, 2.0, 3.0], late=[False, False, True])
         tx.add_deferrals(ids_of([1, 2]))
-    with ledger.reading() as books:
+    with ledger.snapshot() as books:
         before = picture(books)
     for name, step in STEPS.items():
         for error in (RuntimeError, KeyboardInterrupt):
-            with suppress(RuntimeError, KeyboardInterrupt), ledger.writing() as tx:
+            with suppress(RuntimeError, KeyboardInterrupt), ledger.transaction() as tx:
                 tx.head.state, tx.head.last_hash, tx.head.last_time = "stopped", "f" * 64, 1e9
                 step(tx)
                 raise error
@@ -122,10 +122,10 @@ def _an_exception_leaves_nothing(case: Case) -> None:
                 where = f"after {name} and {error.__name__} in one transaction{how}"
                 expect_picture(books, before, where)
     # What failed can be done again, all of it.
-    with ledger.writing() as tx:
+    with ledger.transaction() as tx:
         results = {name: step(tx) for name, step in STEPS.items()}
     expect(results["refusing"], 2, "with one refused in vain before, two refusals count as")
-    with ledger.reading() as books:
+    with ledger.snapshot() as books:
         expect(
             rewards_of(books, ids_of([3])), {3: 4.0}, "with one told in vain before, rewards are"
         )
@@ -134,25 +134,25 @@ def _an_exception_leaves_nothing(case: Case) -> None:
 
 def _a_reading_sees_one_state(case: Case) -> None:
     ledger = case.books()
-    with ledger.writing() as tx:
+    with ledger.transaction() as tx:
         give_some(tx, [0, 1, 0])
 
     def write() -> None:
-        with ledger.writing() as tx:
+        with ledger.transaction() as tx:
             give_some(tx, [1, 1], request="meanwhile")
             tell_some(tx, [0, 3], [1.0, 2.0])
             lose_some(tx, [1])
             log(tx, "meanwhile", 5.0)
 
     with ThreadPoolExecutor(1) as pool:
-        with ledger.reading() as books:
+        with ledger.snapshot() as books:
             before = picture(books)
             writer = pool.submit(write)
             with suppress(TimeoutError):  # whether it finishes or is held back, both are right
                 writer.result(timeout=_PATIENCE)
             expect_picture(books, before, "while somebody else writes, within one reading")
         writer.result()
-    with ledger.reading() as books:
+    with ledger.snapshot() as books:
         expect(books.head.assigned, 5, "once others have written, the assignments are")
 
 
@@ -167,7 +167,7 @@ def _one_writes_at_a_time(case: Case) -> None:
     def work(worker: int) -> list[int]:
         mine = []
         for turn in range(turns):
-            with suppress(_OwnError), (ledger, other)[worker % 2].writing() as tx:
+            with suppress(_OwnError), (ledger, other)[worker % 2].transaction() as tx:
                 number, told = tx.head.assigned, tx.head.outcomes
                 time.sleep(0.001 * (worker == turn % _THREADS))
                 give_some(tx, [worker % 2], request=f"{worker} {turn}")
@@ -188,7 +188,7 @@ def _one_writes_at_a_time(case: Case) -> None:
         ) from error
     kept = _THREADS * (turns - turns // 4)
     expect(sorted(ids), list(range(kept)), "threads that wrote at once got the ids")
-    with ledger.reading() as books:
+    with ledger.snapshot() as books:
         rewards = rewards_of(books, np.arange(kept))
         counted = (books.head.assigned, books.head.outcomes, len(rewards))
         expect(counted, (kept,) * 3, "assignments and outcomes of threads that wrote at once are")
@@ -201,7 +201,7 @@ def _one_writes_at_a_time(case: Case) -> None:
 def _one_outcome_told_by_two_is_one(case: Case) -> None:
     """Several tell in one transaction, each all or none: who comes later sees those before."""
     ledger, third = case.books(), None
-    with ledger.writing() as tx:
+    with ledger.transaction() as tx:
         give_some(tx, [0, 1, 0, 1])
         first = record_outcomes(tx, ([0, 1], [1.0, 2.0]), now=2.0, bounds=None)
         second = record_outcomes(tx, ([1, 2], [2.0, 3.0]), now=2.0, bounds=None)
@@ -221,13 +221,13 @@ def _one_outcome_told_by_two_is_one(case: Case) -> None:
 
 def _books_are_apart(case: Case) -> None:
     one, other = case.make(), case.make()
-    with other.reading() as books:
+    with other.snapshot() as books:
         before = picture(books)
-    with one.writing() as tx:
+    with one.transaction() as tx:
         write_some(tx)
-    with other.reading() as books:
+    with other.snapshot() as books:
         expect_picture(books, before, "after somebody else's were written")
-    with other.writing() as tx:
+    with other.transaction() as tx:
         write_some(tx)
 
 
@@ -237,13 +237,13 @@ def _books_are_apart(case: Case) -> None:
 def _outcomes_are_only_added(case: Case) -> None:
     """Nothing remains of a transaction that adds an outcome to one on record."""
     ledger = case.books()
-    with ledger.writing() as tx:
+    with ledger.transaction() as tx:
         give_some(tx, [0, 1] * 10)
         tell_some(tx, [3, 1], [1.0, 2.0], late=[False, True])
     for several in ([1], [0, 1], list(range(20))):
         refused = False
         try:
-            with ledger.writing() as tx:
+            with ledger.transaction() as tx:
                 tx.head.refusals = 7
                 tell_some(tx, several, [0.5] * len(several), at=3.0)
         except StoreError:
@@ -252,25 +252,25 @@ def _outcomes_are_only_added(case: Case) -> None:
         for how, books in case.readings(ledger):
             expect(rewards_of(books, np.arange(20)), {1: 2.0, 3: 1.0}, f"rewards{how} are then")
             expect(books.head.refusals, 0, f"counters of a transaction that failed{how} read")
-    with ledger.writing() as tx:
+    with ledger.transaction() as tx:
         tell_some(tx, [0, 2], [3.0, 4.0], at=99.0)
     nan = math.nan
     wanted = [(3.0, 99.0, False), (2.0, 2.0, True), (4.0, 99.0, False), (1.0, 2.0, False)]
-    with ledger.reading() as books:
+    with ledger.snapshot() as books:
         rows = read_rows(books, 0, 5)[["reward", "told", "late"]]
     expect(rows, [*wanted, (nan, nan, False)], "outcomes that were told read")
 
 
 def _refusals_count_once(case: Case) -> None:
     ledger = case.books()
-    with ledger.writing() as tx:
+    with ledger.transaction() as tx:
         give_some(tx, [0, 1, 0, 1])
     for ids, new in (([2, 0], 2), ([0, 1, 2], 1)):
-        with ledger.writing() as tx:
+        with ledger.transaction() as tx:
             added = tx.add_refusals(ids_of(ids), np.full(len(ids), 9.0), at=2.0)
             expect(added, new, f"refusals of {ids} are counted as")
     for how, view in case.views(ledger):
-        with view.writing() as tx:
+        with view.transaction() as tx:
             added = tx.add_refusals(ids_of(range(3)), np.full(3, 9.0), at=4.0)
             expect(added, 0, f"known refusals are counted as new{how}:")
 
@@ -278,7 +278,7 @@ def _refusals_count_once(case: Case) -> None:
 def _reports_are_found_by_assignment(case: Case) -> None:
     """However far apart the assignments are, and however often each was reported."""
     ledger, size = case.books(), 5000
-    with ledger.writing() as tx:
+    with ledger.transaction() as tx:
         give_some(tx, [0] * size)
         report_some(tx, [size - 1, 7, 0], [1.0, 2.0, 3.0])
         report_some(tx, range(0, size, 2), [0.5] * (size // 2))
@@ -298,12 +298,12 @@ def _reports_are_found_by_assignment(case: Case) -> None:
 def _ranges_end_where_they_should(case: Case) -> None:
     """A range begins with its first id and ends before its last."""
     ledger, size = case.books(), 12
-    with ledger.writing() as tx:
+    with ledger.transaction() as tx:
         give_some(tx, [0, 1] * 3, at=10.0)
         give_some(tx, [1, 0] * 3, at=20.0)
         lose_some(tx, [2, 9])
         tell_some(tx, [0, 1, 2, 4, 7, 11], [0.0, 1.0, 2.0, 4.0, 7.0, 11.0], late=np.arange(6) == 2)
-    with ledger.reading() as books:
+    with ledger.snapshot() as books:
         for first in range(size + 1):
             for end in range(first, size + 1):
                 where = f"from {first} up to {end}"
@@ -336,7 +336,7 @@ def _long_ranges_count_each_row_once(case: Case) -> None:
     """What was lost and then told is settled once: it must not stand for one that is awaited."""
     ledger = case.books()
     lost, awaited = _LONG // 2, _LONG - 7
-    with ledger.writing() as tx:
+    with ledger.transaction() as tx:
         give_some(tx, [0] * _LONG)
         lose_some(tx, [lost])
         told = [number for number in range(_LONG) if number != awaited]

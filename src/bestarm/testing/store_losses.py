@@ -27,11 +27,11 @@ _ARMS = [0, 1, 2, 0, 1, 2, 2, 1]
 def losses_keep_their_order(case: Case) -> None:
     """The arms of lost assignments are read by phase, in the order of loss."""
     ledger = case.books()
-    with ledger.writing() as tx:
+    with ledger.transaction() as tx:
         give_some(tx, _ARMS)
         lose_some(tx, [6, 1], reason="first", at=9.0)
         lose_some(tx, [4], reason="second", at=3.0)  # the clock may go back; the order may not
-    with ledger.writing() as tx:
+    with ledger.transaction() as tx:
         open_phase(tx, Plan.randomised([1.0, 0.0, 0.0], 4, phase=2))
         give_some(tx, [0, 0, 0])
         lose_some(tx, [9, 0, 8, 3], reason="third", at=5.0)
@@ -94,12 +94,12 @@ def deferrals_are_kept(case: Case) -> None:
     A policy is never told of an arrival that the ledger does not list.
     """
     ledger, deferred = case.books(), dict[int, int]()
-    with ledger.writing() as tx:
+    with ledger.transaction() as tx:
         give_some(tx, _ARMS)
         tell_some(tx, [1, 6], [0.5, 0.25])
     for name, step, changed, arrived in _STEPS:
         deferred |= changed
-        with ledger.writing() as tx:
+        with ledger.transaction() as tx:
             step(tx)
             _expect_deferrals(tx, deferred, arrived, f"after {name}, within the transaction,")
         for how, reading in case.readings(ledger):
@@ -123,12 +123,12 @@ def _expect_deferrals(
 def many_are_deferred(case: Case) -> None:
     """Many deferrals are written and read like a few."""
     ledger, ids = case.books(), np.arange(case.many)
-    with ledger.writing() as tx:
+    with ledger.transaction() as tx:
         give_some(tx, (ids % 3).tolist())
         tx.add_deferrals(ids)
         lose_some(tx, ids.tolist())
         tx.settle_deferrals(ids[::2], summary=0)
-    with ledger.reading() as reading:
+    with ledger.snapshot() as reading:
         deferred, covered_by = reading.deferrals()
         same = np.array_equal(deferred, ids) and np.array_equal(covered_by, -(ids % 2))
         require(same, f"of {len(ids)} deferred assignments {len(deferred)} are read, or others")

@@ -75,7 +75,7 @@ class Case:
     def books(self) -> Ledger:
         """A new ledger in which the first phase is open."""
         ledger = self.make()
-        with ledger.writing() as tx:
+        with ledger.transaction() as tx:
             open_phase(tx, Plan.randomised([0.25, 0.75, 0.0], 8, phase=1, open=True))
         return ledger
 
@@ -90,7 +90,7 @@ class Case:
     def readings(self, ledger: Ledger) -> Iterator[tuple[str, Reading]]:
         """A reading of each view."""
         for how, view in self.views(ledger):
-            with view.reading() as books:
+            with view.snapshot() as books:
                 yield how, books
 
 

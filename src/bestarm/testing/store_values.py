@@ -43,7 +43,7 @@ def numbers_are_kept_to_the_bit(case: Case) -> None:
     request = Request("large", 2**62 + 1, 0, size, 2**61 + 1)
     planned, at = PlanRecord(plan, 2**60 + 1, 2**59 + 1), 1_767_225_600.123_456_7
     data = {"floats": FLOATS, "whole": 2**62 + 1}
-    with ledger.writing() as tx:
+    with ledger.transaction() as tx:
         tx.add_assignments(np.zeros(size, dtype=np.int64), chances, at=at, request=request)
         tx.head.assigned += size
         tell_some(tx, list(range(size)), FLOATS, at=at)
@@ -74,7 +74,7 @@ def rounds_are_kept(case: Case) -> None:
     table = [[0.1, np.nan], [np.nan, -2.0]]
     awaited = [[False, False], [True, False]]
     summed = SummaryRecord(0, 2, 0, 4, False, Rounds.of(plan, [2, 0], table, awaited), "b" * 64)
-    with ledger.writing() as tx:
+    with ledger.transaction() as tx:
         open_phase(tx, plan)
         give_some(tx, [2, 1, 0, 1])
         tx.add_summary(summed)
@@ -100,7 +100,7 @@ def counters_are_kept(case: Case) -> None:
         setattr(large, name, many)
     mixed = Head(lease=0.1, limit=7, oldest=-1e-300, last_time=0.0, lowest=-0.5, highest=0.5)
     for head in (large, Head(), mixed):
-        with ledger.writing() as tx:
+        with ledger.transaction() as tx:
             vars(tx.head).update(vars(head))
         for how, books in case.readings(ledger):
             expect(books.head, head, f"the counters{how} read")
@@ -109,7 +109,7 @@ def counters_are_kept(case: Case) -> None:
 def texts_are_kept(case: Case) -> None:
     """Texts are read back exactly, and told apart."""
     ledger = case.books()
-    with ledger.writing() as tx:
+    with ledger.transaction() as tx:
         for number, text in enumerate(TEXTS):
             give_some(tx, [0], request=text)
             lose_some(tx, [number], reason=text)
@@ -133,7 +133,7 @@ def many_at_once(case: Case) -> None:
     ids, last = np.arange(size), size - 1
     arms, rewards = ids % 3, np.sqrt(ids)
     order = np.random.default_rng(0).permutation(size)
-    with ledger.writing() as tx:
+    with ledger.transaction() as tx:
         tx.add_assignments(arms, (arms + 1) / 3, at=1.0, request=None)
         tx.head.assigned += size
         free = tx.outstanding(0, size, asked_by=1.0)
@@ -148,7 +148,7 @@ def many_at_once(case: Case) -> None:
     rewards[last] *= -1
     columns = {"id": ids, "arm": arms, "reward": rewards, "asked": np.ones(size)}
     columns["told"] = np.where(ids == last, 3.0, 2.0)
-    with ledger.reading() as books:
+    with ledger.snapshot() as books:
         for first, end in ((0, size), (0, last), (7, size - 7)):
             for read in (read_rows, read_answers):
                 table = read(books, first, end)
@@ -163,13 +163,13 @@ def many_at_once(case: Case) -> None:
         expect(rewards_of(books, wanted), known, "rewards of ids far apart are")
         expect(len(rewards_of(books, ids)), size, "rewards are as many as")
     few = size // 10
-    with ledger.writing() as tx:
+    with ledger.transaction() as tx:
         for number in range(few):
             log(tx, "counted", 1.0, number=number)
         tx.add_assignments(arms, (arms + 1) / 3, at=1.0, request=None)
         tx.head.assigned += size
         lose_some(tx, (size + order).tolist(), reason="all")
-    with ledger.reading() as books:
+    with ledger.snapshot() as books:
         count = books.head.events
         counted = [event.data["number"] for event in books.events() if event.kind == "counted"]
         require(counted == list(range(few)), f"of {few} events {len(counted)} are read")
@@ -185,12 +185,12 @@ def many_at_once(case: Case) -> None:
 def nobody_is_overwritten(case: Case) -> None:
     """Who writes sees what others wrote."""
     ledger, size = case.books(), 16
-    with ledger.writing() as tx:
+    with ledger.transaction() as tx:
         give_some(tx, [0, 1] * (size // 2))
     opened = case.views(ledger)
     views = [view for _, view in islice(opened, 2)]
     for number, who in enumerate("0010110101100111"):
-        with views[int(who) % len(views)].writing() as tx:
+        with views[int(who) % len(views)].transaction() as tx:
             if number % 3 == 2:
                 expect(rewards_of(tx, ids_of([number])), {}, "what is not told yet reads")
             tx.head.outcomes += 1
