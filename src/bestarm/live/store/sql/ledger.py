@@ -105,38 +105,23 @@ _end: sa.BindParameter[int] = sa.bindparam("end")
 _assigned = s.assignments.c
 
 
-def _within(table: sa.Table) -> sa.ColumnElement[bool]:
-    """Rows of the same assignments; their range is named again, or a database may read them all."""
-    number = table.c.number
-    return sa.and_(_same(table, s.assignments), number >= sa.bindparam("start"), number < _end)
+def _range(table: sa.Table, *names: str) -> sa.Select[Any]:
+    """Columns of rows with numbers from `start` up to `end`."""
+    return _in_order(table, *(table.c[name] for name in names)).where(table.c.number < _end)
 
 
-_ROWS = (  # the columns of ROW
-    sa.select(
-        *(_assigned[name] for name in ("number", "round", "phase", "arm", "probability")),
-        *(_assigned.asked, _assigned.forecast),
-        *(s.outcomes.c.reward, s.outcomes.c.told, s.outcomes.c.late, s.losses.c.at),
-    )
-    .outerjoin_from(s.assignments, s.outcomes, _within(s.outcomes))
-    .outerjoin(s.losses, _within(s.losses))
-    .where(
-        _assigned.experiment == sa.bindparam("experiment"),
-        _assigned.number >= sa.bindparam("start"),
-        _assigned.number < _end,
-    )
-    .order_by(_assigned.number)
-    .limit(sa.bindparam("size"))
-)
-_REWARDS = _in_order(s.outcomes, s.outcomes.c.number, s.outcomes.c.reward)
-_REWARDS = _REWARDS.where(s.outcomes.c.number < _end)
-_LOST = _in_order(s.losses, s.losses.c.number).where(s.losses.c.number < _end)
+# Outcomes and losses are joined to their assignments here and not by the database: of new tables
+# PostgreSQL has no statistics yet, and compares every row of one with every row of the other.
+_DRAWN = ("id", "round", "phase", "arm", "probability", "asked", "forecast")  # columns of ROW
+_ASSIGNMENTS = _range(s.assignments, "number", *_DRAWN[1:])
+_OUTCOMES = _range(s.outcomes, "number", "reward", "told", "late")
+_LOSSES = _range(s.losses, "number", "at")
+_REWARDS = _range(s.outcomes, "number", "reward")
+_LOST = _range(s.losses, "number")
 _REPORTS_OF = _in_order(s.reports, key="assignment").where(s.reports.c.assignment < _end)
 _REPORTS_OF = _REPORTS_OF.order_by(s.reports.c.number)
-_COVARIATES = _in_order(s.assignments, _assigned.number, _assigned.covariates).where(
-    _assigned.number < _end, _assigned.covariates.is_not(None)
-)
-_OUTSTANDING = _in_order(s.assignments, _assigned.number).where(
-    _assigned.number < _end,
+_COVARIATES = _range(s.assignments, "number", "covariates").where(_assigned.covariates.is_not(None))
+_OUTSTANDING = _range(s.assignments, "number").where(
     _assigned.asked <= sa.bindparam("asked_by"),
     *(~each for each in _settled(s.assignments)),
 )
@@ -151,7 +136,7 @@ _LOST_ARMS = (
     .offset(sa.bindparam("start"))
     .limit(sa.bindparam("size"))
 )
-_DEFERRALS = _in_order(s.deferrals).where(s.deferrals.c.number < _end)
+_DEFERRALS = _range(s.deferrals, "number", "summary")
 _WAITING = _DEFERRALS.where(s.deferrals.c.summary == sa.literal_column("-1"))
 _ARRIVALS = _WAITING.where(sa.or_(*_settled(s.deferrals)))
 # Without the condition on the summary PostgreSQL may look at all rows of the experiment.
@@ -252,17 +237,22 @@ class SqlSnapshot(Snapshot):
 
     def rows(self, first: int, end: int) -> Iterator[Rows]:
         while first < end:
-            columns = self._columns(_ROWS, start=first, end=end, size=_PIECE)
+            columns = self._columns(_ASSIGNMENTS, start=first, end=end, size=_PIECE)
             if not columns:
                 return
             rows = np.empty(len(columns[0]), dtype=ROW)
-            for name, column in zip(ROW.names or (), columns, strict=True):
-                whole = ROW[name].kind == "i"
-                rows[name] = _whole(column) if whole else column > 0 if name == "late" else column
+            for name, column in zip(_DRAWN, columns, strict=True):
+                rows[name] = _whole(column) if ROW[name].kind == "i" else column
             if np.isnan(rows["probability"]).any() or np.isnan(rows["asked"]).any():
                 raise _unreadable("a number is missing")
+            end_of_piece = int(rows["id"][-1]) + 1
+            rows["reward"] = rows["told"] = rows["lost"] = np.nan
+            rows["late"] = False
+            for statement, names in ((_OUTCOMES, ("reward", "told", "late")), (_LOSSES, ("lost",))):
+                found = self._columns(statement, start=first, end=end_of_piece, size=_ALL)
+                _join(rows, names, found)
             yield rows
-            first = int(rows["id"][-1]) + 1
+            first = end_of_piece
 
     def settlements(self, ids: Sequence[int]) -> tuple[dict[int, float], set[int]]:
         wanted, near = set(ids), {"start": min(ids, default=0), "end": max(ids, default=0) + 1}
@@ -404,6 +394,16 @@ class SqlTransaction(SqlSnapshot, Transaction):
 def _numbers(column: Sequence[Any]) -> NDArray[Any]:
     numbers = np.array(column)
     return numbers if numbers.dtype.kind == "i" else np.array(column, dtype=float)
+
+
+def _join(rows: Rows, names: Sequence[str], columns: Sequence[NDArray[Any]]) -> None:
+    """Set columns of rows from those of another table, whose first has the ids."""
+    if columns:
+        ids = _whole(columns[0])
+        places = np.searchsorted(rows["id"], ids)
+        known = rows["id"][places] == ids
+        for name, column in zip(names, columns[1:], strict=True):
+            rows[name][places[known]] = column[known] > 0 if name == "late" else column[known]
 
 
 def _whole(column: NDArray[Any]) -> Ids:
