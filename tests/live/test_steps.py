@@ -22,7 +22,7 @@ from bestarm.live.store.contract import Reading
 from bestarm.live.transitions import Step, apply, pending_step
 from bestarm.policies import Policy
 from bestarm.records import Plan, Summary
-from bestarm.testing.policy_samples import altered_plan
+from bestarm.testing.policy_contract import altered_plan
 
 PROBLEM = Problem(np.eye(3), delta=0.01)
 PATIENCE = 20.0  # seconds until a thread is thought to wait

@@ -50,11 +50,11 @@ def reopen(url: str) -> Callable[[Ledger], Ledger]:
     return lambda ledger: SqlLedger.open(Store(url), OPENED[id(ledger)])
 
 
-def test_books_in_memory_keep_the_contract() -> None:
+def test_a_ledger_in_memory_keeps_the_contract() -> None:
     check_store(MemoryLedger)
 
 
-def test_books_in_a_database_keep_the_contract(
+def test_a_ledger_in_a_database_keeps_the_contract(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A tenth of what is read at a time, so that a tenth of the rows is read in pieces too.
@@ -84,15 +84,15 @@ def test_numbers_may_be_larger_than_any_experiment(store_url: str) -> None:
             assert tx.first_outstanding(start, start + 3) == start + 1
             tx.add_losses([start + 1], reason="", at=3.0)
             tx.head.losses += 1
-        with ledger.snapshot() as books:
-            assert rewards_of(books, ids) == {start: 0.5, start + 2: 2.0}
-            assert lost_of(books, ids) == {start + 1}
-            (rows,) = books.rows(start, start + 3)
+        with ledger.snapshot() as snapshot:
+            assert rewards_of(snapshot, ids) == {start: 0.5, start + 2: 2.0}
+            assert lost_of(snapshot, ids) == {start + 1}
+            (rows,) = snapshot.rows(start, start + 3)
             assert rows["id"].tolist() == ids.tolist()
-    with ledger.snapshot() as books:
+    with ledger.snapshot() as snapshot:
         every = np.array([2**62, 2**31, 2**53 + 2, 2**53 + 1])
-        assert rewards_of(books, every) == {2**62: 0.5, 2**53 + 2: 2.0}
-        assert lost_of(books, every) == {2**31, 2**53 + 1}
+        assert rewards_of(snapshot, every) == {2**62: 0.5, 2**53 + 2: 2.0}
+        assert lost_of(snapshot, every) == {2**31, 2**53 + 1}
     ledger.close()
 
 
@@ -176,7 +176,7 @@ class RemembersRequests(MemoryLedger):
             self._undo.pop()
 
 
-@breaks("a reading sees one state", words="within one reading")
+@breaks("a snapshot sees one state", words="within one snapshot")
 class LetsReadersLookOn(MemoryLedger):
     @contextmanager
     def snapshot(self) -> Iterator[MemoryLedger]:
@@ -354,7 +354,7 @@ class CountsEveryAttempt(MemoryLedger):
         return len(ids)
 
 
-@breaks("an exception leaves no refusal", words="refused in vain")
+@breaks("an exception leaves no refusal", words="after a rollback of one, two refusals")
 class RemembersRefusals(MemoryLedger):
     def add_refusals(self, ids: Ids, rewards: Array, *, at: float) -> int:
         added = super().add_refusals(ids, rewards, at=at)
@@ -474,7 +474,7 @@ class KnowsAsciiOnly(MemoryLedger):
 SHARED: dict[str, Request] = {}
 
 
-@breaks("books are apart", words="after somebody else's")
+@breaks("ledgers are apart", words="after somebody else's")
 class SharesRequests(MemoryLedger):
     def __init__(self) -> None:
         super().__init__()
