@@ -302,7 +302,7 @@ class _Weak:
         self.raw.execute("SET synchronous_commit = on")
 
     @contextmanager
-    def writing(self) -> Iterator[_Weak]:
+    def transaction(self) -> Iterator[_Weak]:
         with self.raw.transaction():
             if self.often:
                 self.raw.execute("SET LOCAL synchronous_commit = on")
