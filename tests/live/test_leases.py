@@ -64,8 +64,8 @@ def make(request: pytest.FixtureRequest, clock: Clock) -> Iterator[Make]:
 
 
 def summaries(experiment: Experiment) -> list[Summary]:
-    with experiment.read() as books:
-        return [entry.summary for entry in books.summaries()]
+    with experiment.read() as snapshot:
+        return [entry.summary for entry in snapshot.summaries()]
 
 
 def states(experiment: Experiment) -> list[str]:
@@ -77,11 +77,11 @@ def test_expire_only_reads_until_something_is_overdue(make: Make, clock: Clock) 
     experiment.ask(2)
     clock.now += 9.0
     assert experiment.now() == clock.now
-    with experiment.read() as books:
-        before = vars(books.head).copy()
+    with experiment.read() as snapshot:
+        before = vars(snapshot.head).copy()
     assert experiment.expire() is False
-    with experiment.read() as books:
-        assert vars(books.head) == before
+    with experiment.read() as snapshot:
+        assert vars(snapshot.head) == before
     clock.now += 1.0
     assert experiment.expire() is True
     assert experiment.expire() is False

@@ -17,7 +17,7 @@ from bestarm import AnytimeBAI, Experiment, Problem
 from bestarm.errors import InvalidInputError, ReplayError
 from bestarm.live import summaries
 from bestarm.live.audit.verify import SHOWN, Audit
-from bestarm.live.events import as_data, canonical, chained, digest
+from bestarm.live.events import as_data, canonical, digest, event_hash
 from bestarm.live.store.sql import transactions
 
 DRINKS = Problem(np.eye(3), source_labels=["tea", "coffee", "water"], delta=0.1)
@@ -241,7 +241,7 @@ def test_a_log_written_again_in_full_is_found_by_its_last_hash(copy: Callable[[s
     for number, at, kind, text in rows.fetchall():
         data = json.loads(text)
         moved = at - 0.125 if kind == "paused" else at
-        tip = chained(number, moved, kind, data, tip)
+        tip = event_hash(number, moved, kind, data, tip)
         values = (moved, tip, number)
         connection.execute("UPDATE bestarm_events SET at=?, hash=? WHERE number=?", values)
     connection.commit()
@@ -259,12 +259,12 @@ def test_an_outcome_changed_with_all_that_rests_on_it_leaves_only_the_last_hash(
         before = experiment.events()[-1].hash
     change(path, "UPDATE bestarm_outcomes SET reward = 1 - reward WHERE number = 5")
     assert not verify(path).sound
-    with Experiment.open(url(path), "drinks") as experiment, experiment.read() as books:
-        (entry, *_) = books.summaries()
-        plan = books.plan(1).plan
-        later, _ = books.deferrals()
+    with Experiment.open(url(path), "drinks") as experiment, experiment.read() as snapshot:
+        (entry, *_) = snapshot.summaries()
+        plan = snapshot.plan(1).plan
+        later, _ = snapshot.deferrals()
         summary, rows, _ = summaries.total(
-            books.answers(entry.first, entry.end),
+            snapshot.answers(entry.first, entry.end),
             plan,
             first=entry.first,
             pending=later[later < entry.end],
@@ -280,7 +280,7 @@ def test_an_outcome_changed_with_all_that_rests_on_it_leaves_only_the_last_hash(
         data = json.loads(text)
         if kind == "closed" and data["phase"] == 1:
             data |= {"summary": digest(written), "rows": rows}
-        tip = chained(number, at, kind, data, tip)
+        tip = event_hash(number, at, kind, data, tip)
         connection.execute(
             "UPDATE bestarm_events SET data=?, hash=? WHERE number=?",
             (canonical(data), tip, number),

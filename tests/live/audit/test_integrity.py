@@ -14,7 +14,7 @@ from sqlalchemy import create_engine, text
 from bestarm import AnytimeBAI, Experiment, Problem
 from bestarm.live import draw
 from bestarm.live.audit.verify import Audit
-from bestarm.live.summaries import ids_in, ranges
+from bestarm.live.events import ids_in, ranges
 
 DRINKS = Problem(np.eye(3), source_labels=["tea", "coffee", "water"])
 
@@ -220,8 +220,8 @@ def test_an_assignment_drawn_after_the_end_is_found(made: Path, tmp_path: Path) 
     """It is the one that the seed would have drawn next, and the counter says that it was."""
     path = Path(shutil.copy(made, tmp_path / "copy.db"))
     with Experiment.open(f"sqlite:///{path}", "offer") as experiment:
-        with experiment.read() as books:
-            weights = books.plan(2).plan.weights
+        with experiment.read() as snapshot:
+            weights = snapshot.plan(2).plan.weights
         assert weights is not None
         arm = draw(experiment.seed, 12, weights)
     change(

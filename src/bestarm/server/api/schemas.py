@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, Field
 
 from bestarm.defaults import DELTA
-from bestarm.live import Assignment, Batch, Check, Experiment, Listed, Receipt, Status
+from bestarm.live import Assignment, Batch, Check, Experiment, ExperimentListing, Receipt, Status
 from bestarm.live.store.contract import Event
 from bestarm.recommendation import Effect
 from bestarm.server.api.bodies import example
@@ -65,7 +65,7 @@ class ListOut(
 ):
     """Experiments, oldest first."""
 
-    experiments: list[Listed]
+    experiments: list[ExperimentListing]
     next: str | None = Field(
         description="What to send as `after` for those that follow; null at the end."
     )

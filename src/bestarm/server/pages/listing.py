@@ -9,7 +9,7 @@ from typing import NamedTuple
 from urllib.parse import urlencode
 
 from bestarm.errors import BestArmError, StoreError
-from bestarm.live import Listed
+from bestarm.live import ExperimentListing
 from bestarm.live.store.sql import SqlLedger
 from bestarm.live.values import Check
 from bestarm.server.experiments import OpenExperiments
@@ -21,7 +21,7 @@ _LONGEST_SEARCH = 200
 class Listing(NamedTuple):
     """A page of the list: experiments with their verdicts and their worst health checks."""
 
-    rows: tuple[tuple[Listed, str, Check | None], ...]
+    rows: tuple[tuple[ExperimentListing, str, Check | None], ...]
     search: str
     number: int
     pages: int

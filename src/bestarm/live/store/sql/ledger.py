@@ -17,7 +17,7 @@ from bestarm.live.store.sql import schema as s
 from bestarm.live.store.sql.database import Store
 from bestarm.live.store.sql.session import DuplicateKeyError, Row
 from bestarm.live.store.sql.transactions import SqlReading, SqlWriting, event_row
-from bestarm.live.values import Listed, Status
+from bestarm.live.values import ExperimentListing, Status
 
 _column = s.experiments.c
 _named = _column.name == bindparam("name")
@@ -125,7 +125,7 @@ class SqlLedger:
     @staticmethod
     def list(
         store: Store, *, limit: int | None = None, after: str | None = None
-    ) -> Sequence[Listed]:
+    ) -> Sequence[ExperimentListing]:
         """The experiments of a database, oldest first: see `Experiment.list`."""
         start = {"after": after, "limit": _ALL if limit is None else limit}
         known, found = _read(store, (_NUMBER, {"name": after}), (_FOLLOWING, start))
@@ -139,7 +139,9 @@ class SqlLedger:
         return [_listed(*row) for row in found]
 
     @staticmethod
-    def search(store: Store, text: str, *, first: int, limit: int) -> tuple[Sequence[Listed], int]:
+    def search(
+        store: Store, text: str, *, first: int, limit: int
+    ) -> tuple[Sequence[ExperimentListing], int]:
         """Up to `limit` experiments after the `first` ones, and the number of all of them.
 
         They have a text in their name or description, in letters of either case. Running
@@ -182,6 +184,6 @@ def _read(store: Store, *wanted: tuple[Select[Any], dict[str, Any]]) -> list[lis
         return [session.select(statement, **values) for statement, values in wanted]
 
 
-def _listed(name: str, description: str, created: float, *counters: Any) -> Listed:
+def _listed(name: str, description: str, created: float, *counters: Any) -> ExperimentListing:
     head = Head(*counters)
-    return Listed(name, description, created, Status.of(head), head.revision)
+    return ExperimentListing(name, description, created, Status.of(head), head.revision)
