@@ -19,7 +19,7 @@ import pytest
 from chained_policies import PROBLEM, SIZES, Chained, Scripted
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kept import given_out, told
+from recorded import given_out, told
 
 from bestarm.errors import (
     ConflictingOutcomeError,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from chained_policies import PROBLEM, Chained
-from kept import told
+from chained_policies import Chained
+from clocks import Clock
+from recorded import told
 
 from bestarm.errors import ConflictingOutcomeError, InvalidInputError
 from bestarm.live import Experiment, Receipt
@@ -18,49 +19,14 @@ from bestarm.records import Summary
 Make = Callable[..., Experiment]
 
 
-class Clock:
-    """A clock that stands still until it is set."""
-
-    def __init__(self) -> None:
-        self.now = 1_800_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def make(make_chained: Make) -> Make:
+    """Makes an experiment with a lease of ten seconds."""
 
+    def make(*, lease: float | None = 10.0, **options: Any) -> Experiment:
+        return make_chained(options, lease=lease)
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def make(request: pytest.FixtureRequest, clock: Clock) -> Iterator[Make]:
-    """Makes an experiment with a chained policy, on each kind of store."""
-    opened: list[Experiment] = []
-    url = None
-    if request.param != "memory":
-        url = request.getfixturevalue(f"{request.param}_url")
-
-    def make(*, lease: float | None = 10.0, seed: int = 3, **options: Any) -> Experiment:
-        if url is None:
-            made = Experiment(Chained(PROBLEM, **options), seed=seed, lease=lease, clock=clock)
-        else:
-            made = Experiment.create(
-                url,
-                f"offer {len(opened)}",
-                PROBLEM,
-                policy="chained_policies:Chained",
-                options=options,
-                seed=seed,
-                lease=lease,
-                clock=clock,
-            )
-        opened.append(made)
-        return made
-
-    yield make
-    for experiment in opened:
-        experiment.close()
+    return make
 
 
 def summaries(experiment: Experiment) -> list[Summary]:

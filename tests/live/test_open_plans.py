@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from kept import given_out, told
+from recorded import given_out, told
 from recorders import PROBLEM, SIZES, Recorder
 
 from bestarm import AnytimeBAI, Problem

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from chained_policies import PROBLEM as CHAINED
 from chained_policies import Chained
-from kept import told
+from recorded import told
 
 from bestarm import AnytimeBAI, Experiment, Problem
 from bestarm.errors import DamagedStoreError, InvalidInputError

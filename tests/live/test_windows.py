@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from chained_policies import PROBLEM, Chained
+from chained_policies import PROBLEM
+from clocks import Clock
+from recorded import told
 
 from bestarm import AnytimeBAI, Problem
 from bestarm.errors import ClockError, ConflictingOutcomeError, InvalidInputError
@@ -19,55 +21,15 @@ Make = Callable[..., Experiment]
 YEAR = 365 * 86_400.0
 
 
-class Clock:
-    """A clock that stands still until it is set."""
-
-    def __init__(self) -> None:
-        self.now = 1_800_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def make(make_chained: Make) -> Make:
+    """Makes an experiment with a window of ten seconds."""
 
-
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def make(request: pytest.FixtureRequest, clock: Clock) -> Iterator[Make]:
-    """Makes an experiment with a chained policy, on each kind of store."""
-    opened: list[Experiment] = []
-    url = None
-    if request.param != "memory":
-        url = request.getfixturevalue(f"{request.param}_url")
-
-    def make(*, options: dict[str, Any] | None = None, **given: Any) -> Experiment:
+    def make(*, options: dict[str, Any] | None = None, **settings: Any) -> Experiment:
         options = {"kind": "provisional", "sizes": (6, 5, 9, 4)} | (options or {})
-        usual: dict[str, Any] = {"window": 10.0, "otherwise": 0, "seed": 3, "clock": clock}
-        given = usual | given
-        if url is None:
-            made = Experiment(Chained(PROBLEM, **options), **given)
-        else:
-            made = Experiment.create(
-                url,
-                f"offer {len(opened)}",
-                PROBLEM,
-                policy="chained_policies:Chained",
-                options=options,
-                **given,
-            )
-        opened.append(made)
-        return made
+        return make_chained(options, **{"window": 10.0, "otherwise": 0} | settings)
 
-    yield make
-    for experiment in opened:
-        experiment.close()
-
-
-def outcomes(experiment: Experiment) -> dict[int, float]:
-    frame = experiment.outcomes()
-    return dict(zip(frame["id"].tolist(), frame["reward"].tolist(), strict=True))
+    return make
 
 
 def summaries(experiment: Experiment) -> list[bytes]:
@@ -81,11 +43,11 @@ def test_an_outcome_enters_when_its_window_ends(make: Make, clock: Clock) -> Non
     assert experiment.tell(ids[1], 1.0) == Receipt(1, 0, 0, held=1)
     clock.now += 9.9
     assert not experiment.expire()
-    assert outcomes(experiment) == {}
+    assert told(experiment) == {}
     assert (experiment.status().outstanding, experiment.status().early) == (3, 1)
     clock.now += 0.1
     assert experiment.expire()
-    assert outcomes(experiment) == {0: 0.0, 1: 1.0, 2: 0.0}
+    assert told(experiment) == {0: 0.0, 1: 1.0, 2: 0.0}
     assert (experiment.status().outstanding, experiment.status().early) == (0, 0)
     assert experiment.verify().sound
 
@@ -101,15 +63,15 @@ def test_the_last_report_within_the_window_counts(make: Make, clock: Clock) -> N
     assert experiment.tell(0, 0.75) == Receipt(1, 0, 1)  # its window ends now
     assert experiment.tell(0, 0.75) == Receipt(0, 1, 0)
     assert experiment.tell(3, 0.0) == Receipt(0, 1, 0)  # as it is on record
-    assert outcomes(experiment) == {0: 0.25, 1: 0.5, 2: 1.0, 3: 0.0}
+    assert told(experiment) == {0: 0.25, 1: 0.5, 2: 1.0, 3: 0.0}
     assert experiment.status().late == 1
     assert list(ids) == [0, 1, 2, 3]
-    told = experiment.reports()
-    assert told["id"].tolist() == [0, 1, 0, 2, 0]
-    assert told["reward"].tolist() == [1.0, 0.5, 0.25, 1.0, 0.75]
-    assert told["late"].tolist() == [False] * 4 + [True]
-    assert (told["told"] - told["told"][0]).dt.total_seconds().tolist() == [0, 0, 3, 3, 10]
-    assert experiment.outcomes()["told"].dtype == told["told"].dtype
+    reports = experiment.reports()
+    assert reports["id"].tolist() == [0, 1, 0, 2, 0]
+    assert reports["reward"].tolist() == [1.0, 0.5, 0.25, 1.0, 0.75]
+    assert reports["late"].tolist() == [False] * 4 + [True]
+    assert (reports["told"] - reports["told"][0]).dt.total_seconds().tolist() == [0, 0, 3, 3, 10]
+    assert experiment.outcomes()["told"].dtype == reports["told"].dtype
     assert experiment.verify().sound
 
 
@@ -119,28 +81,32 @@ def test_it_is_as_if_all_was_told_at_the_end(make: Make, clock: Clock, kind: str
     window, rng = 10.0, np.random.default_rng(5)
     options = {"kind": kind, "sizes": (12, 10, 18, 8)}
     one, two = make(options=options), make(options=options, window=None, otherwise=None)
-    due: list[tuple[float, int, float]] = []
+    in_window: list[tuple[float, int, float]] = []
+    wrong: set[int] = set()  # with another report than the reward
     start = clock.now
-    for step in range(400):
+    for step in range(120):
         clock.now = start + step
-        two.tell_many({number: reward for at, number, reward in due if at <= clock.now})
-        due = [each for each in due if each[0] > clock.now]
+        two.tell_many({number: reward for end, number, reward in in_window if end <= clock.now})
+        in_window = [each for each in in_window if each[0] > clock.now]
         if step % 3 == 0:
             asked, again = one.ask(2), two.ask(2)
             assert asked.arms.tolist() == again.arms.tolist()
             for number in asked.ids:
-                reward = float(rng.random() < 0.4)
-                due.append((clock.now + window, number, reward))
-        for at, number, reward in due:
-            if rng.random() < 0.1:
-                one.tell(number, 1 - reward)  # corrected at once
-            if rng.random() < 0.1 or (reward and at == clock.now + 1):
-                one.tell(number, reward)
-            elif at == clock.now + 1:
-                one.tell(number, 0.0)
+                in_window.append((clock.now + window, number, float(rng.random() < 0.4)))
+        early = {number: 1 - reward for _, number, reward in in_window if rng.random() < 0.1}
+        one.tell_many(early)
+        wrong |= early.keys()
+        one.tell_many(
+            {
+                number: reward
+                for end, number, reward in in_window
+                if rng.random() < 0.1 or (end == clock.now + 1 and (reward or number in wrong))
+            }
+        )
         one.expire()
     assert one.status().phase == two.status().phase > 1
     assert summaries(one) == summaries(two)
+    assert len(one.reports()) > len(wrong) > 5
     assert one.verify().sound
 
 
@@ -156,7 +122,7 @@ def test_another_process_goes_on_within_the_window(sqlite_url: str, clock: Clock
         other.tell(3, 0.5)
         clock.now += 10.0
         other.expire()
-        assert outcomes(other) == {0: 0.0, 1: 0.0, 2: 1.0, 3: 0.5}
+        assert told(other) == {0: 0.0, 1: 0.0, 2: 1.0, 3: 0.5}
         assert other.verify().sound
         other.replay()
 
@@ -171,7 +137,7 @@ def test_what_failed_is_lost_before_its_window_ends(make: Make, clock: Clock) ->
     assert experiment.tell(1, 1.0) == Receipt(1, 0, 1)
     clock.now += 10.0
     experiment.expire()
-    assert outcomes(experiment) == {0: 1.0, 2: 0.0}
+    assert told(experiment) == {0: 1.0, 2: 0.0}
     assert experiment.verify().sound
 
 
@@ -183,7 +149,7 @@ def test_what_is_told_after_the_end_is_kept(make: Make, clock: Clock) -> None:
     assert experiment.tell_many({0: 0.0, 1: 1.0}) == Receipt(2, 0, 2)
     clock.now += 10.0
     assert not experiment.expire()
-    assert outcomes(experiment) == {}
+    assert told(experiment) == {}
     assert experiment.verify().sound
     with experiment.read() as snapshot:
         assert [each.late for each in snapshot.reports()] == [False, True, True]
@@ -195,7 +161,7 @@ def test_stopping_counts_what_was_told_by_then(make: Make, clock: Clock) -> None
     experiment.tell(1, 1.0)
     clock.now += 10.0
     experiment.stop("enough")
-    assert outcomes(experiment) == {0: 0.0, 1: 1.0, 2: 0.0, 3: 0.0, 4: 0.0}
+    assert told(experiment) == {0: 0.0, 1: 1.0, 2: 0.0, 3: 0.0, 4: 0.0}
     assert experiment.phase == 2  # and the policy was told
     assert experiment.verify().sound
 
@@ -216,9 +182,9 @@ def test_many_windows_end_at_once(make: Make, clock: Clock) -> None:
         experiment.tell_many({ids[0]: 1.0, ids[-1]: 1.0})
         clock.now += 3.0
     experiment.expire()  # 15 seconds after the first, 12 after the second, 9 after the third
-    told = outcomes(experiment)
-    assert len(told) == 1400
-    assert {number for number, reward in told.items() if reward} == {0, 699, 700, 1399}
+    recorded = told(experiment)
+    assert len(recorded) == 1400
+    assert {number for number, reward in recorded.items() if reward} == {0, 699, 700, 1399}
 
 
 def test_a_clock_that_is_wrong_by_years_ends_no_window(make: Make, clock: Clock) -> None:
@@ -230,7 +196,7 @@ def test_a_clock_that_is_wrong_by_years_ends_no_window(make: Make, clock: Clock)
     with pytest.raises(ClockError, match="end of their window"):
         experiment.tell(0, 1.0)
     clock.now -= 2 * YEAR
-    assert outcomes(experiment) == {}
+    assert told(experiment) == {}
 
 
 def test_a_clock_set_back_loses_no_report(make: Make, clock: Clock) -> None:
@@ -241,10 +207,10 @@ def test_a_clock_set_back_loses_no_report(make: Make, clock: Clock) -> None:
     experiment.tell_many({0: 1.0, 1: 1.0})
     clock.now += 10.0
     experiment.expire()
-    assert outcomes(experiment) == {1: 1.0}
+    assert told(experiment) == {1: 1.0}
     clock.now += 5.0
     experiment.expire()
-    assert outcomes(experiment) == {0: 1.0, 1: 1.0}
+    assert told(experiment) == {0: 1.0, 1: 1.0}
     assert experiment.verify().sound
 
 
@@ -295,13 +261,7 @@ def test_a_forecaster_learns_at_the_end_of_the_window(clock: Clock) -> None:
             raise AssertionError
 
     policy = AnytimeBAI(Problem(np.eye(3)), bounds=(0, 1), forecasts=True)
-    experiment = Experiment(
-        policy,
-        window=10,
-        otherwise=0,
-        clock=clock,
-        forecaster=Recorder(),
-    )
+    experiment = Experiment(policy, window=10, otherwise=0, clock=clock, forecaster=Recorder())
     experiment.ask(4)
     learned.clear()
     experiment.tell(2, 1.0)

@@ -6,13 +6,13 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from clocks import Clock
 
 from bestarm import LUCB, RAGE, SPBAI, AnytimeBAI, Experiment, Problem
 from bestarm.errors import InvalidInputError
@@ -25,14 +25,6 @@ from bestarm.records import Counts, Summary
 ARMS = Problem(np.eye(3), source_labels=["tea", "coffee", "water"], delta=0.05)
 NAMES = ["assignments", "outcomes", "missing", "overdue", "late", "delays", "range", "scale"]
 NAMES += ["model", "level", "clock"]
-
-
-@dataclass
-class Clock:
-    now: float = 1.8e9
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def levels(experiment: Experiment) -> dict[str, str]:
@@ -470,7 +462,7 @@ def test_scales_are_exceeded_as_rarely_as_said_at_any_look(monkeypatch: pytest.M
     20 are warned at the very most; 37 are exceeded with probability below 10⁻⁴ even then. Without
     a share for every mean 60 in 100 experiments are warned.
     """
-    monkeypatch.setattr("bestarm.live.audit.evidence._CHANCES", {"warning": 0.2})
+    monkeypatch.setattr("bestarm.live.audit.evidence._SIGNIFICANCE", {"warning": 0.2})
     rng, ever = np.random.default_rng(3), 0
     for _ in range(100):
         scales, found = ScaleTest(ARMS, 1.0), set[str]()

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from databases import name_of, noted, run_sql, wait_until
-from kept import told
 from postgres import Server
+from recorded import told
 
 from bestarm import Experiment, Problem
 from bestarm.live.store.doctor import diagnose

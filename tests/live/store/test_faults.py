@@ -24,8 +24,8 @@ import psycopg
 import pytest
 import workers_faults
 from databases import beginning, end_connections, noted
-from kept import told
 from postgres import Server
+from recorded import told
 from workers_faults import begin
 from workers_started import PATIENCE, processes
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kept import told
+from recorded import told
 from sqlalchemy import MetaData
 from workers_faults import begin
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import psycopg
 import pytest
 from databases import end_connections, name_of, noted, run_sql, wait_until
-from kept import told
 from needed import need_found
 from postgres import Server, find_pooler
+from recorded import told
 from sqlalchemy import make_url
 from workers_faults import begin
 

@@ -15,7 +15,7 @@ from threading import Thread
 import numpy as np
 import pytest
 from databases import wait_until
-from kept import told
+from recorded import told
 from sqlalchemy import PoolProxiedConnection, QueuePool
 
 from bestarm import Experiment, Problem

@@ -18,7 +18,7 @@ import psycopg
 import pytest
 from databases import name_of, run_sql, wait_until
 from interrupting import Interrupting
-from kept import told
+from recorded import told
 from sqlalchemy.pool import base as pool_base
 from sqlalchemy.pool import impl as pool_impl
 from sqlalchemy.util import queue as pool_queue
