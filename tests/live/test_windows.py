@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chained_policies import PROBLEM
+from chained_policies import PROBLEM, Chained
 from clocks import Clock
 from recorded import told
 
@@ -79,8 +79,8 @@ def test_the_last_report_within_the_window_counts(make: Make, clock: Clock) -> N
 def test_it_is_as_if_all_was_told_at_the_end(make: Make, clock: Clock, kind: str) -> None:
     """To the bit, whatever is told early, corrected or left out."""
     window, rng = 10.0, np.random.default_rng(5)
-    options = {"kind": kind, "sizes": (12, 10, 18, 8)}
-    one, two = make(options=options), make(options=options, window=None, otherwise=None)
+    options: dict[str, Any] = {"kind": kind, "sizes": (12, 10, 18, 8)}
+    one, two = make(options=options), Experiment(Chained(PROBLEM, **options), seed=3, clock=clock)
     in_window: list[tuple[float, int, float]] = []
     wrong: set[int] = set()  # with another report than the reward
     start = clock.now
@@ -94,15 +94,14 @@ def test_it_is_as_if_all_was_told_at_the_end(make: Make, clock: Clock, kind: str
             for number in asked.ids:
                 in_window.append((clock.now + window, number, float(rng.random() < 0.4)))
         early = {number: 1 - reward for _, number, reward in in_window if rng.random() < 0.1}
-        one.tell_many(early)
         wrong |= early.keys()
-        one.tell_many(
-            {
-                number: reward
-                for end, number, reward in in_window
-                if rng.random() < 0.1 or (end == clock.now + 1 and (reward or number in wrong))
-            }
-        )
+        right = {
+            number: reward
+            for end, number, reward in in_window
+            if rng.random() < 0.1 or (end == clock.now + 1 and (reward or number in wrong))
+        }
+        for reports in filter(None, (early, right)):
+            one.tell_many(reports)
         one.expire()
     assert one.status().phase == two.status().phase > 1
     assert summaries(one) == summaries(two)
