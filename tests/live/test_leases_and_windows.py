@@ -1,4 +1,4 @@
-"""Leases and windows: what is overdue is lost and replaced, or enters with what was told by then."""
+"""Leases and windows: what is overdue is lost and replaced, or enters as it was told by then."""
 
 from __future__ import annotations
 
