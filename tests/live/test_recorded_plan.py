@@ -14,9 +14,9 @@ from bestarm.live.store.contract import Reading
 from bestarm.policies import Policy
 
 
-def both(policy: Policy, books: Reading) -> tuple[Plan | None, Plan]:
+def both(policy: Policy, snapshot: Reading) -> tuple[Plan | None, Plan]:
     """The plan of the policy, and the one on record."""
-    return policy.plan(), books.plan(books.head.phase).plan
+    return policy.plan(), snapshot.plan(snapshot.head.phase).plan
 
 
 def test_nobody_goes_on_under_another_plan_than_the_one_on_record(tmp_path: Path) -> None:

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from chained_policies import PROBLEM as CHAINED
 from chained_policies import Chained
-from kept import told
+from recorded import told
 
 from bestarm import AnytimeBAI, Experiment, Problem
 from bestarm.errors import DamagedStoreError, InvalidInputError
 from bestarm.live.events import as_data
 from bestarm.live.experiment import Answer, Tell, _Ask
-from bestarm.live.replay import Player
+from bestarm.live.replay import PolicyReplayer
 from bestarm.live.store.contract import Reading
 from bestarm.live.transitions import Step, apply, pending_step
 from bestarm.policies import Policy
@@ -215,8 +215,8 @@ def test_a_plan_that_came_second_is_replaced_by_the_one_on_record(
     """It may be made on another processor; the policy goes on from where it is."""
     made = list[Plan]()
 
-    def plan(player: Player) -> Plan | None:
-        found = planned(player)
+    def plan(replayer: PolicyReplayer) -> Plan | None:
+        found = planned(replayer)
         assert found is not None
         if not made:
             with other.read() as snapshot:
@@ -230,12 +230,12 @@ def test_a_plan_that_came_second_is_replaced_by_the_one_on_record(
         Experiment.create(store_url, "offer", PROBLEM, **SETTINGS) as experiment,
         Experiment.open(store_url, "offer") as other,
     ):
-        player, ids = experiment._player, experiment.ask(40).ids
-        planned = Player.plan
-        monkeypatch.setattr(Player, "plan", plan)
+        replayer, ids = experiment._replayer, experiment.ask(40).ids
+        planned = PolicyReplayer.plan
+        monkeypatch.setattr(PolicyReplayer, "plan", plan)
         experiment.tell_many(dict.fromkeys(ids, 0.5))
         assert len(made) == 1
-        assert experiment._player is player
+        assert experiment._replayer is replayer
         assert state_of(experiment) == state_of(other)
         experiment.tell_many(dict.fromkeys(experiment.ask(60).ids, 0.5))
         assert len(made) == 2

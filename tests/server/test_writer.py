@@ -13,7 +13,7 @@ import httpx
 import pytest
 import uvicorn
 from databases import wait_until
-from kept import told
+from recorded import told
 from served import ARMS, PATIENCE, in_thread
 
 from bestarm import AnytimeBAI, Problem

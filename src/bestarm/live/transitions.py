@@ -18,9 +18,20 @@ import numpy as np
 
 from bestarm.errors import ClockError, InvalidInputError, UnknownAssignmentError
 from bestarm.live import summaries
-from bestarm.live.events import log, next_event, plan_data, recommendation_data, summary_data
+from bestarm.live.events import (
+    chain_hash,
+    late_data,
+    log,
+    next_event,
+    plan_data,
+    ranges,
+    recommendation_data,
+    request_data,
+    rest_data,
+    summary_data,
+)
 from bestarm.live.inputs import conflict, has_outcome
-from bestarm.live.replay import Player, tell
+from bestarm.live.replay import PolicyReplayer, tell
 from bestarm.live.store.contract import (
     Event,
     Head,
@@ -34,7 +45,6 @@ from bestarm.live.store.contract import (
     answers_of,
 )
 from bestarm.live.store.records import Limits, damaged
-from bestarm.live.summaries import late_data, ranges
 from bestarm.live.values import Receipt
 from bestarm.policies.policy import Policy
 from bestarm.recommendation import Recommendation
@@ -179,7 +189,7 @@ def change_state(tx: Writing, kind: str, at: float, **data: Any) -> None:
     _check_not_over(head, kind)
     head.state = goal
     if kind == "stopped":
-        data |= summaries.rest_data(tx)
+        data |= rest_data(tx)
     log(tx, kind, at, **data)
 
 
@@ -288,13 +298,13 @@ def _record_reports(
         for number, row in enumerate(zip(new.items(), flags, strict=True), head.reports):
             (assignment, reward), flag = row
             report = Report(number, assignment, reward, now, flag)
-            head.reports_hash = summaries.chain_report(head.reports_hash, report)
+            head.reports_hash = chain_hash(head.reports_hash, *vars(report).values())
         head.reports += len(new)
         head.late += len(late)
         head.early += len(new.keys() - reported.keys() - set(late))
     if late:
         ids_late = ranges(np.array(late))
-        log(tx, "late", now, ids=ids_late, **summaries.request_data(head))
+        log(tx, "late", now, ids=ids_late, **request_data(head))
     return Receipt(len(new), len(ids) - len(new), len(late), held=len(new) - len(late))
 
 
@@ -375,7 +385,7 @@ def check_assigned(ids: Sequence[int], head: Head) -> None:
 
 
 @dataclass(frozen=True)
-class _Told:
+class _SummaryStep:
     """A summary that the policy was told, and what came of it.
 
     Attributes:
@@ -408,7 +418,7 @@ class Step:
     """
 
     made_for: StepIdentity | None
-    told: Sequence[_Told] = ()
+    told: Sequence[_SummaryStep] = ()
     plan: Plan | None = None
     final: Recommendation | None = None
 
@@ -426,25 +436,25 @@ def pending_step(head: Head) -> StepIdentity | None:
     return (head.phase, head.summaries, head.planned) if head.due else None
 
 
-def prepare(snapshot: Reading, player: Player) -> Step:
+def prepare(snapshot: Reading, replayer: PolicyReplayer) -> Step:
     """Make the pending step: have the policy plan, or tell it a summary."""
-    head, policy = snapshot.head, player.policy(snapshot)
+    head, policy = snapshot.head, replayer.policy(snapshot)
     made_for = pending_step(head)
     if not head.planned:
-        plan = player.plan()
+        plan = replayer.plan()
         return Step(made_for, plan=plan, final=policy.recommend() if plan is None else None)
     if head.arrivals:
-        return Step(made_for, _tell_arrivals(snapshot, player, policy))
+        return Step(made_for, _tell_arrivals(snapshot, replayer, policy))
     if head.summary_end < head.first and not head.provisional:
         # Drawn under the plan before, beyond what it asked for, and all settled by now.
         told = _summarise(snapshot, head.first, phase=head.phase - 1, late=True)
-        return Step(made_for, [_tell(player, policy, *told)])
+        return Step(made_for, [_tell(replayer, policy, *told)])
     end = head.assigned
     if head.waits:  # whole rounds
         end = head.settled_end - (head.settled_end - head.first) % head.size
     return Step(
         made_for,
-        [_tell(player, policy, *_summarise(snapshot, end, phase=head.phase, late=False))],
+        [_tell(replayer, policy, *_summarise(snapshot, end, phase=head.phase, late=False))],
     )
 
 
@@ -461,16 +471,18 @@ def _summarise(
     return SummaryRecord(head.summaries, phase, first, end, late, *totals), None, pending
 
 
-def _tell_arrivals(snapshot: Reading, player: Player, policy: Policy) -> list[_Told]:
+def _tell_arrivals(
+    snapshot: Reading, replayer: PolicyReplayer, policy: Policy
+) -> list[_SummaryStep]:
     """Tell the policy the outcomes that arrived since their phase closed, phase by phase."""
-    rows, told = snapshot.rows_of(snapshot.arrivals()), list[_Told]()
+    rows, told = snapshot.rows_of(snapshot.arrivals()), list[_SummaryStep]()
     if not rows.size:  # or the step would be pending for ever
         raise damaged("Outcomes that were outstanding are counted as told, and none is on record.")
     for phase in np.unique(rows["phase"]).tolist():
         arrived = rows[rows["phase"] == phase]
         number = snapshot.head.summaries + len(told)
         record = _amendment(snapshot, phase, arrived, number)
-        told.append(_tell(player, policy, record, arrived["id"], None))
+        told.append(_tell(replayer, policy, record, arrived["id"], None))
         if told[-1].final is not None:  # the policy decides without the rest
             break
     return told
@@ -490,19 +502,19 @@ def _amendment(snapshot: Reading, phase: int, arrived: Rows, number: int) -> Sum
 
 
 def _tell(
-    player: Player,
+    replayer: PolicyReplayer,
     policy: Policy,
     record: SummaryRecord,
     answered: Ids | None,
     pending: Ids | None,
-) -> _Told:
+) -> _SummaryStep:
     active = policy.recommend().active
     tell(policy, record)
-    player.told(record)
+    replayer.told(record)
     after = policy.recommend()
     # A summary that closes a phase leaves the end to the next plan.
     final = after if record.late and policy.plan() is None else None
-    return _Told(record, answered, pending, sorted(set(active) - set(after.active)), final)
+    return _SummaryStep(record, answered, pending, sorted(set(active) - set(after.active)), final)
 
 
 def apply(tx: Writing, step: Step, labels: Sequence[str], at: float) -> None:
@@ -514,7 +526,7 @@ def apply(tx: Writing, step: Step, labels: Sequence[str], at: float) -> None:
     final = step.told[-1].final if step.told else step.final
     if final is not None:
         tx.head.state, tx.head.planned = "finished", False
-        log(tx, "finished", at, **recommendation_data(final), **summaries.rest_data(tx))
+        log(tx, "finished", at, **recommendation_data(final), **rest_data(tx))
 
 
 def _open_phase(tx: Writing, plan: Plan, at: float) -> None:
@@ -532,7 +544,7 @@ def _open_phase(tx: Writing, plan: Plan, at: float) -> None:
     log(tx, "planned", at, **plan_data(record))
 
 
-def _record_summary(tx: Writing, told: _Told, labels: Sequence[str], at: float) -> None:
+def _record_summary(tx: Writing, told: _SummaryStep, labels: Sequence[str], at: float) -> None:
     head, record = tx.head, told.record
     drawn = int(record.summary.drawn.sum())
     if told.answered is not None:
@@ -553,7 +565,7 @@ def _record_summary(tx: Writing, told: _Told, labels: Sequence[str], at: float) 
     if record.plain is not None:
         head.spread += summaries.spread_of(record.plain)
         head.spread_left += summaries.spread_of(record.summary)
-    data = {"drawn": drawn, **summaries.request_data(head)}
+    data = {"drawn": drawn, **request_data(head)}
     log(tx, "answered" if record.late else "closed", at, **summary_data(record), **data)
     if told.dropped:
         names = [labels[target] for target in told.dropped]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from databases import name_of, noted, run_sql, wait_until
-from kept import told
 from postgres import Server
+from recorded import told
 from workers_store import begin
 
 from bestarm import Experiment

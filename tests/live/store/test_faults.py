@@ -22,8 +22,8 @@ from typing import TypeVar
 import psycopg
 import pytest
 from databases import beginning, end_connections, noted
-from kept import told
 from postgres import Server
+from recorded import told
 from workers_started import PATIENCE, processes
 from workers_store import begin, other_writer, run_processes, stop_amid_transaction, together
 

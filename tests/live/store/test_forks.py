@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kept import told
+from recorded import told
 from sqlalchemy import MetaData
 from workers_store import begin, fork_and_continue, fork_one_that_ends, run_processes
 

@@ -14,7 +14,7 @@ from threading import Thread
 
 import pytest
 from databases import wait_until
-from kept import told
+from recorded import told
 from sqlalchemy import PoolProxiedConnection, QueuePool
 from workers_store import begin
 

@@ -19,9 +19,9 @@ import psycopg
 import pytest
 from databases import end_connections, name_of, noted, run_sql, wait_until
 from interrupting import Interrupting
-from kept import told
 from needed import need_found
 from postgres import Server, find_pooler
+from recorded import told
 from sqlalchemy import make_url
 from sqlalchemy.pool import base as pool_base
 from sqlalchemy.pool import impl as pool_impl
