@@ -10,11 +10,11 @@ import numpy as np
 
 from bestarm import Experiment, Plan, Problem
 from bestarm.errors import ReplayError
-from bestarm.live.store.contract import Reading
+from bestarm.live.store.contract import Snapshot
 from bestarm.policies import Policy
 
 
-def both(policy: Policy, snapshot: Reading) -> tuple[Plan | None, Plan]:
+def both(policy: Policy, snapshot: Snapshot) -> tuple[Plan | None, Plan]:
     """The plan of the policy, and the one on record."""
     return policy.plan(), snapshot.plan(snapshot.head.phase).plan
 

@@ -169,7 +169,7 @@ class _Run:
         return pulls, min(known, pulls)
 
     def _due(self, pulls: int, known: int) -> bool:
-        """Whether the policy is to be told something: see `Head.due` of live experiments."""
+        """Whether the policy is to be told something: as `Head.has_pending_step`."""
         phase = self._phases[-1]
         wanted, before = phase.plan.pulls, max(phase.first - known, 0)
         if phase.plan.provisional:
