@@ -17,7 +17,7 @@ from bestarm.numerics.geometry import Array
 __all__ = ["AdversaryState", "Parts", "PresampledRewards", "respond", "reward_at"]
 
 Indices = NDArray[np.int64]
-Parts = tuple[Any, ...]  # of `PresampledRewards` or of an `AdversaryState`
+Parts = tuple[Any, ...]  # of a named tuple: kernels take plain ones, see `compiling`
 int64: Any = _int64
 uint64: Any = _uint64
 

@@ -13,18 +13,15 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bestarm.environments import Environment
 from bestarm.errors import InvalidInputError
 from bestarm.files import locked, replacing
+from bestarm.policies.policy import Method
 from bestarm.simulation.engine import simulate
-from bestarm.simulation.methods import Oracle, method_name, source_of
+from bestarm.simulation.methods import Oracle, code_version, method_name
 from bestarm.simulation.progress import Progress
 from bestarm.simulation.results import Outcome, Results, RunJournal
-
-if TYPE_CHECKING:
-    from bestarm.policies.policy import Method  # loading every method would be slow
 
 _SETTINGS = "settings.json"
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # of an object in memory: another in every process
@@ -34,7 +31,7 @@ _LINE = re.compile(r"\d{1,9},\d{1,18},[01],[01],\d{1,9},\d{1,18},\d{1,18}")
 class Journal:
     """The finished runs of one simulation, one line per run; the first line says which it is.
 
-    `recipe` says it in words, and `source` the version of a user's own method, as `source_of` does.
+    `recipe` says it in words; `version` is that of a user's own method, by `code_version`.
     """
 
     def __init__(self, path: Path, recipe: str, source: str = "") -> None:
@@ -117,7 +114,7 @@ def journal_of(
     """The journal of a simulation in an open folder."""
     words = _ADDRESS.sub("", method_name(method))
     recipe = f"{words} in {environment.name} at delta {delta:g}"
-    return Journal(folder / "journal" / f"{name}.csv", recipe, source_of(method))
+    return Journal(folder / "journal" / f"{name}.csv", recipe, code_version(method))
 
 
 def simulate_into(
