@@ -16,7 +16,7 @@ from databases import wait_until
 
 from bestarm.errors import BestArmError, InvalidInputError, MissingDependencyError
 from bestarm.simulation import executors
-from bestarm.simulation.executors import installed
+from bestarm.simulation.executors import installed_versions
 
 if TYPE_CHECKING:
     from distributed import LocalCluster
@@ -42,7 +42,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executors, "_PATIENCE", 0.5)
+    monkeypatch.setattr(executors, "_CONNECT_TIMEOUT", 0.5)
 
 
 @pytest.mark.parametrize(("given", "kind"), [(None, type(None)), (1, type(None))])
@@ -90,7 +90,7 @@ def test_workers_that_are_not_like_us_are_refused(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(platform, "python_version_tuple", lambda: ("4", "0", "0"))
-    installed.cache_clear()
+    installed_versions.cache_clear()
     try:
         with (
             pytest.raises(InvalidInputError, match=r"has Python 3\.\d+, and Python 4\.0 is here"),
@@ -98,7 +98,7 @@ def test_workers_that_are_not_like_us_are_refused(
         ):
             pass
     finally:
-        installed.cache_clear()
+        installed_versions.cache_clear()
 
 
 def test_a_cluster_s_worker_is_no_scheduler(cluster: LocalCluster) -> None:
