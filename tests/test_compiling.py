@@ -25,7 +25,7 @@ from bestarm import LUCB, ActionElimination, AnytimeBAI, Problem, Summary, compi
 from bestarm.compiling import compiled
 from bestarm.design import kernels as design
 from bestarm.design import pairs
-from bestarm.environments import Ratings, Semiparametric, baselines
+from bestarm.environments import Ratings, Semiparametric, baselines, ratings, streams, two_point
 from bestarm.forecasting import Mixture
 from bestarm.forecasting import kernels as forecasting
 from bestarm.numerics.geometry import Array
@@ -327,10 +327,9 @@ def test_division_by_zero_is_as_in_numpy() -> None:
 
 def test_every_kernel_is_compiled_here() -> None:
     """Compiled by hand, one would fail where the package's folder is read-only."""
-    from bestarm.environments import kernels as environments  # noqa: PLC0415
     from bestarm.policies.means import kernels as index  # noqa: PLC0415
 
-    for module in (environments, kernels, index):
+    for module in (streams, baselines, ratings, two_point, kernels, index):
         found = [each for each in vars(module).values() if hasattr(each, "targetoptions")]
         assert found
         assert all(each.targetoptions["error_model"] == "numpy" for each in found)
@@ -338,7 +337,6 @@ def test_every_kernel_is_compiled_here() -> None:
 
 def test_kernels_take_plain_tuples() -> None:
     """Code on disk names the classes of its arguments: rename one, and old code cannot be read."""
-    from bestarm.environments import kernels as environments  # noqa: PLC0415
     from bestarm.policies.means import kernels as index  # noqa: PLC0415
 
     rated = Ratings(np.random.default_rng(0).uniform(size=(40, 3)))
@@ -351,12 +349,12 @@ def test_kernels_take_plain_tuples() -> None:
     told.plan()
     counts, sums = np.array([9, 9]), np.array([6.0, 2.0])
     told.update(Summary(counts, sums, sums))  # settles bets, even where all runs are compiled
-    for module in (environments, kernels, index):
+    for module in (streams, baselines, ratings, two_point, kernels, index):
         for each in vars(module).values():
             for signature in getattr(each, "signatures", ()):
                 assert not any(isinstance(kind, numba.types.BaseNamedTuple) for kind in signature)
-    assert environments.react.signatures  # type: ignore[attr-defined]
-    assert environments.rate.signatures  # type: ignore[attr-defined]
+    assert baselines.respond_to_pulls.signatures  # type: ignore[attr-defined]
+    assert ratings.draw_ratings.signatures  # type: ignore[attr-defined]
     assert kernels.settle.signatures  # type: ignore[attr-defined]
     assert index.separate.signatures  # type: ignore[attr-defined]
 

@@ -26,7 +26,7 @@ Evaluator = Callable[..., Evaluation]
 @pytest.fixture
 def evaluated(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> Evaluator:
     """Evaluate with few calls at a time, and without pauses between retries."""
-    monkeypatch.setattr(run, "pause_before", lambda _: 0)
+    monkeypatch.setattr(run, "backoff", lambda _: 0)
     usual: dict[str, Any] = {"name": "usual", "store": sqlite_url, "seed": 3, "concurrency": 2}
     return lambda judge, items=ITEMS, **other: evaluate(judge, OPTIONS, items, **usual | other)
 
@@ -221,7 +221,7 @@ def test_a_call_that_failed_is_made_again(evaluated: Evaluator) -> None:
 
 def test_pauses_grow_up_to_a_minute() -> None:
     for retry, longest in [(1, 1), (2, 2), (3, 4), (4, 8), (7, 60), (50, 60)]:
-        assert longest / 2 <= run.pause_before(retry) <= longest
+        assert longest / 2 <= run.backoff(retry) <= longest
 
 
 def test_a_pair_that_fails_too_often_ends_it_and_the_others_are_kept(

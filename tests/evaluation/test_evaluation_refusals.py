@@ -12,7 +12,7 @@ from judges import ITEMS, OPTIONS, score
 
 from bestarm import Experiment, Problem, evaluate
 from bestarm.errors import BestArmError, InvalidInputError
-from bestarm.evaluation import Evaluation, Score, calling
+from bestarm.evaluation import Evaluation, Score, run
 from bestarm.evaluation.inputs import Question
 from bestarm.recommendation import Recommendation
 
@@ -83,7 +83,7 @@ class FewThreads(threading.Thread):
 @pytest.fixture
 def few_threads(monkeypatch: pytest.MonkeyPatch) -> type[FewThreads]:
     FewThreads.left, FewThreads.started = 6, []
-    monkeypatch.setattr(calling, "Thread", FewThreads)
+    monkeypatch.setattr(run, "Thread", FewThreads)
     return FewThreads
 
 

@@ -228,14 +228,14 @@ class Simulation:
         at_once()
         world = self._world(run)
         method = self.method.bind(world) if isinstance(self.method, Oracle) else self.method
-        words = self._seed(run, 1).generate_state(1, np.uint64)
-        number = int(words[0]) >> 11  # 53 bits: exact in JSON
+        seed = int(self._seed(run, 1).generate_state(1, np.uint64)[0]) >> 11  # exact in JSON
         problem, stream = world.problem(self.delta), world.begin(_generator(self._seed(run, 2)))
         if self.forecaster is None:
-            return method(problem, seed=number), stream, world
-        told = less_forecasts(method, problem)
-        stream = ForecastStream(stream, deepcopy(self.forecaster), problem.source, told.interval)
-        return told.method(told.problem, seed=number), stream, world
+            return method(problem, seed=seed), stream, world
+        adjusted = less_forecasts(method, problem)
+        forecaster = deepcopy(self.forecaster)
+        stream = ForecastStream(stream, forecaster, problem.source, adjusted.interval)
+        return adjusted.method(adjusted.problem, seed=seed), stream, world
 
     def _seed(self, run: int, place: int) -> np.random.SeedSequence:
         """One of `SeedSequence(seed, spawn_key=(run,)).spawn(3)`, made only if it is needed."""
@@ -252,13 +252,13 @@ class Simulation:
         """Make run number `run` from beginning to end."""
         policy, stream, world = self.begin(run)
         pulls, rounds, plans, _ = run_policy(policy, stream, delay=self.delay, observe=observe)
-        answer = policy.recommend()
-        target, targets = int(answer.target), world.problem(self.delta).targets
+        recommendation = policy.recommend()
+        target, targets = int(recommendation.target), world.problem(self.delta).targets
         if not 0 <= target < targets:
             what, remedy = f"The policy names target {target} of {targets}.", "The first one is 0."
             raise ProtocolError(what, field="target", value=target, remedy=remedy)
-        correct, final = target == world.best, bool(answer.final)
-        return answer, Outcome(run, pulls, correct, final, target, plans, rounds)
+        correct, final = target == world.best, bool(recommendation.final)
+        return recommendation, Outcome(run, pulls, correct, final, target, plans, rounds)
 
     def outcome(self, run: int) -> Outcome:
         """The outcome of run number `run`; a note on an exception names the run."""

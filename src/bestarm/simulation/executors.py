@@ -6,6 +6,7 @@ here, and are sent the user's own modules.
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import logging
 import os
@@ -27,6 +28,7 @@ from typing import Any
 
 from bestarm.checks import whole
 from bestarm.errors import BestArmError, InvalidInputError, MissingDependencyError
+from bestarm.simulation.engine import limit_threads
 
 _CONNECT_TIMEOUT = 8  # seconds for a scheduler to answer
 _SILENCED = ("distributed", "distributed.client", "tornado", "tornado.application", "asyncio")
@@ -113,8 +115,6 @@ def _defer_interrupts() -> Iterator[None]:
 
 def _start_worker() -> None:
     """Prepare a worker process."""
-    from bestarm.simulation.engine import limit_threads  # noqa: PLC0415 - loads all that runs need
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.stdout = sys.stderr  # what a method prints must not mix with the results
     limit_threads()
@@ -131,8 +131,6 @@ def _exit_with_parent() -> None:
 
 @contextmanager
 def _cluster(address: str) -> Iterator[Executor]:
-    import asyncio  # noqa: PLC0415 - slow to load, and not needed on one machine
-
     try:
         from distributed import Client, KilledWorker  # noqa: PLC0415 - optional, and slow
         from distributed.comm.core import CommClosedError  # noqa: PLC0415

@@ -85,7 +85,9 @@ def test_the_same_text_in_two_modules_is_told_apart(folder: Path) -> None:
     write(folder / "pack" / "__init__.py", "")
     write(folder / "pack" / "mine.py", OWN)
     write(folder / "mine.py", OWN)
-    assert code_version(fresh("mine").Mine) != code_version(importlib.import_module("pack.mine").Mine)
+    assert code_version(fresh("mine").Mine) != code_version(
+        importlib.import_module("pack.mine").Mine
+    )
 
 
 def test_what_is_bound_to_a_method_counts_too(folder: Path) -> None:
