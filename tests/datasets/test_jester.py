@@ -183,7 +183,7 @@ def wide(rows: Sequence[dict[int, float]], separator: str = ",") -> str:
     ],
     ids=[
         "csv", "dat", "carriage returns", "byte order mark", "semicolons", "no last newline",
-        "blank lines", "quotes", "spaces", "other order", "index", "said twice",
+        "blank lines", "quotes", "spaces", "other order", "index", "rated twice",
     ],
 )  # fmt: skip
 def test_dataset_2_is_read_in_any_form(text: str, tmp_path: Path) -> None:

@@ -95,21 +95,6 @@ def test_run_once_is_exactly_a_run_of_simulate(name: str) -> None:
         assert (answer.pulls, answer.target) == (results.pulls[run], results.target[run])
 
 
-def test_streams_of_a_run_are_independent_of_its_policy_seed_and_instance() -> None:
-    seen: list[tuple[int, float]] = []
-
-    class Spy(ArmMeans):
-        def update(self, summary: Summary) -> None:
-            seen.append((self.seed, float(summary.sums.sum())))
-            super().update(summary)
-
-    simulate(Spy, small_gap(), runs=30)
-    seeds, sums = zip(*seen, strict=True)
-    assert len(set(seeds)) == 30
-    assert len(set(sums)) == 60
-    assert all(0 <= seed < 2**53 for seed in seeds)
-
-
 def test_problems_are_built_once_for_a_fixed_world() -> None:
     problems: list[Problem] = []
 
@@ -555,11 +540,6 @@ def test_a_world_that_draws_its_instance_gets_the_generator_of_the_run() -> None
         assert world.best == np.argmax(drawn)
         found.append(world.best)
     assert set(found) == {0, 1}
-
-
-def test_a_fixed_world_is_the_same_object_in_every_run() -> None:
-    world = Semiparametric(np.eye(2), [1.0, 0.0])
-    assert Simulation(ArmMeans, world, delta=0.1, seed=7).begin(3)[2] is world
 
 
 # --- regret ---------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from multiprocessing import forkserver
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -32,14 +32,21 @@ RUNS = 400
 
 
 @contextmanager
-def local_cluster(workers: int, **config: Any) -> Iterator[LocalCluster]:
-    """A cluster whose workers begin where all is imported already."""
+def local_cluster(workers: int, *, allowed_failures: int) -> Iterator[LocalCluster]:
+    """A cluster whose workers begin where all is imported already.
+
+    Work whose worker died is given to another one so many times.
+    """
     import dask  # noqa: PLC0415
     from distributed import LocalCluster  # noqa: PLC0415
 
     forkserver.ensure_running()
+    config = {
+        "distributed.worker.multiprocessing-method": "forkserver",
+        "distributed.scheduler.allowed-failures": allowed_failures,
+    }
     with (
-        dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"} | config),
+        dask.config.set(config),
         LocalCluster(
             n_workers=workers, processes=True, threads_per_worker=1, dashboard_address=":0"
         ) as cluster,
@@ -49,8 +56,7 @@ def local_cluster(workers: int, **config: Any) -> Iterator[LocalCluster]:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    # A worker that dies is not given the same work three times over.
-    with local_cluster(1, **{"distributed.scheduler.allowed-failures": 0}) as cluster:
+    with local_cluster(1, allowed_failures=0) as cluster:
         yield cluster
 
 
@@ -171,7 +177,10 @@ def test_a_worker_killed_half_way_changes_nothing(tmp_path: Path) -> None:
 
     tally = tmp_path / "tally"
     method = partial(Tallied, tally=str(tally))
-    with local_cluster(2) as cluster, Client(cluster, set_as_default=False) as client:
+    with (
+        local_cluster(2, allowed_failures=3) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
         workers = client.run(os.getpid)
         assert len(set(workers.values())) == 2
         done_at_the_kill: list[int] = []

@@ -62,7 +62,7 @@ WORLDS: dict[str, Environment] = {
 }
 
 
-# Worlds make the rounds ahead, rules follow them: every world with the rule of short runs, and the
+# Worlds presample rounds, rules follow them: every world with the rule of short runs, and the
 # other rule where rounds share a baseline and where they share users.
 CASES = [
     *((ActionElimination, name) for name in WORLDS),

@@ -256,7 +256,7 @@ class DrawnUsers(BlockStream):
 
     Given the number of pulls of each arm, its ratings are independent, with the distribution of
     its column. Few ratings are drawn one by one; for many, the multinomial counts of the distinct
-    ratings are drawn instead. Rounds known ahead draw whole users and show one rating of each.
+    ratings are drawn instead. Presampled rounds draw whole users and show one rating of each.
     """
 
     def __init__(self, means: Array, tables: _RatingTables, rng: np.random.Generator) -> None:
@@ -292,8 +292,8 @@ class DrawnUsers(BlockStream):
             totals.sums[arm] = times @ values
             totals.squares[arm] = times @ (values * values)
             totals.cubes[arm] = times @ values**3
-            seen = values[times > 0]
-            totals.least[arm], totals.largest[arm] = seen.min(), seen.max()
+            drawn = values[times > 0]
+            totals.least[arm], totals.largest[arm] = drawn.min(), drawn.max()
         return totals.summary(plan.center)
 
     def _single_pulls(self, plan: Plan) -> Iterator[Pulls]:

@@ -48,7 +48,9 @@ class TwoPoint(Semiparametric):
 class _TwoPointRun(BaseStream):
     """Rewards that are one of two."""
 
-    _bounds: tuple[float, float]
+    def __init__(self, means: Array, bounds: tuple[float, float], **options: Any) -> None:
+        super().__init__(means, noise=0.0, **options)
+        self._bounds = bounds
 
     def _add_noise(self, means: Array) -> Array:
         won = self._noise_rng.random(means.shape) < _success_probabilities(means, self._bounds)
@@ -84,10 +86,6 @@ class _TwoPointRun(BaseStream):
 class _ConstantRun(_TwoPointRun, ConstantStream):
     """A run on a constant baseline: counts are multinomial, successes binomial."""
 
-    def __init__(self, means: Array, bounds: tuple[float, float], **options: Any) -> None:
-        super().__init__(means, noise=0.0, **options)
-        self._bounds = bounds
-
     def _total(self, plan: Plan) -> Summary:
         counts = self._counts(plan)
         probabilities = _success_probabilities(self._means, self._bounds)
@@ -97,10 +95,6 @@ class _ConstantRun(_TwoPointRun, ConstantStream):
 
 class _MovingRun(_TwoPointRun, MovingStream):
     """A run on a moving baseline: one draw per pull."""
-
-    def __init__(self, means: Array, bounds: tuple[float, float], **options: Any) -> None:
-        super().__init__(means, noise=0.0, **options)
-        self._bounds = bounds
 
     def _total(self, plan: Plan) -> Summary:
         counts, successes = (np.zeros(plan.arms, dtype=np.int64) for _ in range(2))

@@ -75,9 +75,9 @@ class JudgementLog:
         text = f"Judging began, with {concurrency:,} calls at a time."
         self._experiment.note(text, in_flight=concurrency, lost=self.lost)
 
-    def note_end(self, left: int) -> None:
-        """Record that no more calls are made; `left` were in flight and are not waited for."""
-        self.lost += left
+    def note_end(self, in_flight: int) -> None:
+        """Record that no more calls are made; those in flight are not waited for."""
+        self.lost += in_flight
         if not self.finished:
             self._experiment.note("Judging ended for now.", in_flight=0, lost=self.lost)
 

@@ -263,8 +263,8 @@ class Run:
         Raises:
             JudgeError: the judge failed too often on a pair, or gave something that is not a score.
         """
-        left = max(self._log.max_judgements - self._log.judged, 1)
-        caller = JudgeCaller(judge, min(self._limits.concurrency, left))
+        remaining = max(self._log.max_judgements - self._log.judged, 1)
+        caller = JudgeCaller(judge, min(self._limits.concurrency, remaining))
         self._report(self._log.judged, self._log.max_judgements)
         try:
             while await self._start_calls(caller):
