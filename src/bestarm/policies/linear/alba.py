@@ -12,7 +12,7 @@ from bestarm import bounds
 from bestarm.checks import positive
 from bestarm.design import linear_g
 from bestarm.numerics.geometry import Array, first_largest, linear_span
-from bestarm.policies.linear.orders import points_of
+from bestarm.policies.linear.xy_allocation import points_of
 from bestarm.policies.policy import Traits
 from bestarm.policies.stepwise import StepwisePolicy, require_pullable_targets
 from bestarm.problem import Problem

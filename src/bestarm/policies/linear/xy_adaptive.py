@@ -11,8 +11,8 @@ from bestarm import bounds
 from bestarm.checks import choice, positive
 from bestarm.estimation import ordinary
 from bestarm.numerics.geometry import Array, first_largest, linear_span
-from bestarm.policies.linear.base import linear_assumptions
-from bestarm.policies.linear.orders import RENEWAL, all_pairs, extend_greedily, points_of
+from bestarm.policies.linear.linear_rule import linear_assumptions
+from bestarm.policies.linear.xy_allocation import RENEWAL, all_pairs, extend_greedily, points_of
 from bestarm.policies.stepwise import Indices, StepwisePolicy
 from bestarm.problem import Problem
 from bestarm.recommendation import Phase
