@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 import typer
 
-from bestarm.cli.command import command
-from bestarm.cli.options import AsJson, Baseline, Delta, Noise, Source, Target
-from bestarm.cli.reporting import count, number, print_json, printable
+from bestarm.cli.command import AsJson, Baseline, Delta, Noise, Source, Target, command
+from bestarm.cli.output import count, number, print_json, printable
 from bestarm.defaults import DELTA
 
 if TYPE_CHECKING:
