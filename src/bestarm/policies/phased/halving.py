@@ -11,6 +11,7 @@ import numpy as np
 from bestarm.checks import whole
 from bestarm.design import BlockDesign, Design, blocked_xy, centered_xy, check_tolerance
 from bestarm.errors import ProtocolError
+from bestarm.estimation import predict_level
 from bestarm.numerics.geometry import Array, centered_diameter, covariance
 from bestarm.policies.anytime.block_design import laplacian
 from bestarm.policies.phased.shrinking import Shrinking, parts
@@ -44,9 +45,9 @@ class SequentialHalving(Shrinking):
 
     With `block`, a round pulls so many different arms that share one baseline. They are compared
     within the round, where it cancels, so that nothing needs to be predicted: there is no pilot,
-    and each stage is one plan. Blocks are drawn from the certified design over blocks. Where arms have
-    nothing in common they are made of active arms only, and once these fit into one block, every
-    round pulls all of them.
+    and each stage is one plan. Blocks are drawn from the certified design over blocks. Where arms
+    have nothing in common they are made of active arms only, and once these fit into one block,
+    every round pulls all of them.
 
     A budget is not an error probability: the answer is never final. `simulation.estimate_error`
     says how often it would be wrong in a world one believes in.
@@ -215,23 +216,18 @@ class _Fit:
         mean = weights @ self._arms
         centered = self._arms - mean
         gram = centered.T @ (summary.counts[:, None] * centered)
-        level = self._predict_level(mean) if self._last else summary.sums.sum() / summary.pulls
-        moment = centered.T @ (summary.sums - level * summary.counts)
         if self._last is None:
-            # The level of the pilot is no forecast of its own: it serves later plans only.
+            # The level of the pilot is its own mean, no prediction: it serves later plans only.
+            level = summary.sums.sum() / summary.pulls
+            moment = centered.T @ (summary.sums - level * summary.counts)
             self._ridge = covariance(self._arms, weights)  # one pull, so that few can be solved for
             self._slope = _solve(gram + self._ridge, moment)
         else:
+            level = predict_level(self._last, self._arms, mean, self._slope)
+            moment = centered.T @ (summary.sums - level * summary.counts)
             self._gram, self._moment = self._gram + gram, self._moment + moment
             self._slope = _solve(self._gram + self._ridge, self._moment)
         self._last = summary
-
-    def _predict_level(self, mean: Array) -> float:
-        """The mean reward to expect from pulls with this mean feature."""
-        last = self._last
-        assert last is not None
-        moved = mean - last.counts @ self._arms / last.pulls
-        return float(last.sums.sum() / last.pulls + moved @ self._slope)
 
 
 @lru_cache(maxsize=1024)

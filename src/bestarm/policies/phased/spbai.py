@@ -17,7 +17,7 @@ from bestarm import bounds
 from bestarm.checks import choice, positive, whole
 from bestarm.design import centered_g, centered_xy, check_tolerance, deo, xor
 from bestarm.errors import InvalidInputError
-from bestarm.estimation import orthogonalized
+from bestarm.estimation import orthogonalized, predict_level
 from bestarm.numerics.geometry import (
     TIE,
     Array,
@@ -476,7 +476,8 @@ class PooledTotals:
             self._add_pilot(summary, weights, ridge)
         else:
             mean = weights @ self._arms
-            self._levels = np.append(self._levels, self._predict_level(mean))
+            level = predict_level(self._last, self._arms, mean, self._slope)
+            self._levels = np.append(self._levels, level)
             self._means = np.vstack([self._means, mean])
             self._phases.append(summary)
             per_pull = covariance(self._arms, weights)
@@ -496,13 +497,6 @@ class PooledTotals:
         per_pull = covariance(self._arms, weights)
         self._pilot = noise / summary.pulls * _inverse(per_pull)
         self._phases, self._means, self._levels = [], self._means[:0], self._levels[:0]
-
-    def _predict_level(self, mean: Array) -> float:
-        """The mean reward to expect from pulls with this mean feature."""
-        last = self._last
-        assert last is not None
-        moved = mean - last.counts @ self._arms / last.pulls
-        return float(last.sums.sum() / last.pulls + moved @ self._slope)
 
     def _totals(self) -> tuple[Array, Array, Array]:
         """Counts, sums and sums of squares: phases × arms."""
