@@ -24,6 +24,7 @@ from bestarm.policies.linear.linear_rule import (
     identified,
     information,
     learn,
+    spanning_arms,
 )
 from bestarm.policies.stepwise import Indices
 from bestarm.presampled import Parts, PresampledRewards, reward_at
@@ -83,7 +84,7 @@ class LazyTrackAndStop(LinearRule):
         max_pulls: int | None = None,
     ) -> None:
         source, _ = coordinates(as_problem(problem))
-        basis, rank = _basis(source), source.shape[1]
+        basis, rank = spanning_arms(source), source.shape[1]
         least = float(np.linalg.eigvalsh(source[basis].T @ source[basis])[0])
         super().__init__(
             problem,
@@ -125,17 +126,6 @@ class LazyTrackAndStop(LinearRule):
         design = complexity(estimated, self._state[3], "linear", tol=_ALLOCATION_GAP)
         if math.isfinite(design.value):
             self._allocation[0][:] = design.weights
-
-
-def _basis(source: Array) -> Indices:
-    """Arms that span what all span: each the furthest from the span of those before it."""
-    left, chosen = source.copy(), []
-    for _ in range(source.shape[1]):
-        sizes = np.einsum("ij,ij->i", left, left)
-        chosen.append(int(np.argmax(sizes > sizes.max() * (1 - 1e-9))))
-        axis = left[chosen[-1]] / math.sqrt(sizes[chosen[-1]])
-        left -= np.outer(left @ axis, axis)
-    return np.array(chosen, dtype=np.int64)
 
 
 @compiled

@@ -15,7 +15,7 @@ import numpy as np
 from bestarm.bounds import LinearThreshold, certified_threshold, linear_experiments
 from bestarm.checks import choice, positive
 from bestarm.compiling import compiled
-from bestarm.numerics.geometry import Array, linear_span
+from bestarm.numerics.geometry import Array, first_largest, linear_span
 from bestarm.numerics.linalg import (
     add_weighted_gram,
     dot,
@@ -144,6 +144,16 @@ def coordinates(problem: Problem) -> tuple[Array, Array]:
         source, target = source @ axes, target @ axes
     longest = np.linalg.norm(source, axis=1).max()
     return np.array(source / longest, order="C"), np.array(target / longest, order="C")
+
+
+def spanning_arms(arms: Array) -> Indices:
+    """As many arms as they have coordinates: each the furthest from the span of those before it."""
+    left, chosen = arms.copy(), []
+    for _ in range(arms.shape[1]):
+        chosen.append(first_largest(np.einsum("ij,ij->i", left, left)))
+        axis = left[chosen[-1]] / np.linalg.norm(left[chosen[-1]])
+        left -= np.outer(left @ axis, axis)
+    return np.array(chosen, dtype=np.int64)
 
 
 def _rule(threshold: LinearThreshold, source: Array) -> Rule:

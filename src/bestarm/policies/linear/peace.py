@@ -9,7 +9,7 @@ import numpy as np
 from bestarm import bounds
 from bestarm.checks import positive
 from bestarm.design.widths import WidthDesign, width_design
-from bestarm.policies.phased.elimination import LeastSquaresElimination, Wanted
+from bestarm.policies.phased.elimination import LeastSquaresElimination, PhaseRequest
 from bestarm.policies.stepwise import Indices
 from bestarm.problem import Problem
 
@@ -57,7 +57,7 @@ class Peace(LeastSquaresElimination):
         super().__init__(problem, max_pulls=max_pulls)
         self._sigma = positive(sigma, "sigma")
 
-    def _design(self, phase: int, active: Indices) -> Wanted:
+    def _design(self, phase: int, active: Indices) -> PhaseRequest:
         design = _design(self.problem, phase, active.tobytes())
         pulls = bounds.peace_phase_length(
             design.value,
@@ -66,12 +66,12 @@ class Peace(LeastSquaresElimination):
             slack=_SLACK,
             support=int(np.count_nonzero(design.weights)),
         )
-        return Wanted(design.weights, pulls, design.gap)
+        return PhaseRequest(design.weights, pulls, design.gap)
 
     def _radius(self, phase: int) -> float:
         """The first complexity in units of σ, halved with every phase."""
-        everybody = np.arange(self.problem.targets).tobytes()
-        largest = self._sigma * _design(self.problem, 1, everybody).value
+        every_target = np.arange(self.problem.targets).tobytes()
+        largest = self._sigma * _design(self.problem, 1, every_target).value
         return float(largest * 0.5 ** (phase + 1))
 
     def _delta(self, phase: int) -> float:

@@ -12,7 +12,7 @@ from bestarm.checks import choice, positive
 from bestarm.estimation import ordinary
 from bestarm.numerics.geometry import Array, first_largest, linear_span
 from bestarm.policies.linear.linear_rule import linear_assumptions
-from bestarm.policies.linear.xy_allocation import RENEWAL, all_pairs, extend_greedily, points_of
+from bestarm.policies.linear.xy_allocation import REFRESH, all_pairs, extend_greedily, points_of
 from bestarm.policies.phased.shrinking import shares
 from bestarm.policies.stepwise import Indices, StepwisePolicy
 from bestarm.problem import Problem
@@ -129,7 +129,7 @@ def _allocate(problem: Problem, active: bytes, level: float, most: int) -> Indic
     pairs = all_pairs(np.frombuffer(active, dtype=np.int64))
     made = piece = 0
     while made == piece and (left := most - int(counts.sum())) > 0:
-        piece = min(left, RENEWAL)
+        piece = min(left, REFRESH)
         made = extend_greedily(points, pairs, counts, np.empty(piece, dtype=np.int32), level)
     return counts
 

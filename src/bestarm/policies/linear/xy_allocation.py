@@ -17,14 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.compiling import compiled
-from bestarm.numerics.geometry import Array, first_largest, linear_span
+from bestarm.numerics.geometry import Array, linear_span
 from bestarm.numerics.linalg import subtract_outer
+from bestarm.policies.linear.linear_rule import spanning_arms
 from bestarm.policies.stepwise import Indices
 from bestarm.problem import Problem
 
 Order = NDArray[np.int32]  # the arms of pulls, in order
 
-RENEWAL = 4096  # pulls after which matrices kept by rank-one updates are computed afresh
+REFRESH = 4096  # pulls after which matrices kept by rank-one updates are computed afresh
 _TIE = 1e-9  # widths that differ by less, relative to their size, are equal on paper
 
 
@@ -46,13 +47,7 @@ def points_of(problem: Problem) -> Points:
     span = linear_span(problem.source)
     arms = np.ascontiguousarray(span.coordinates(problem.source))
     targets = span.contrast_coordinates(problem.target - problem.target[0])
-    left, basis = arms.copy(), []
-    for _ in range(span.rank):  # the longest arm, then the longest of what it leaves of others
-        chosen = first_largest(np.einsum("ij,ij->i", left, left))
-        basis.append(chosen)
-        unit = left[chosen] / np.linalg.norm(left[chosen])
-        left = left - np.outer(left @ unit, unit)
-    return Points(arms, np.ascontiguousarray(targets), np.array(basis, dtype=np.int64))
+    return Points(arms, np.ascontiguousarray(targets), spanning_arms(arms))
 
 
 def all_pairs(targets: Indices) -> Indices:
@@ -83,8 +78,8 @@ class StaticAllocation(ABC):
         with self._lock:
             known = len(self._arms)
             if known < pulls:
-                steps = -(-max(pulls, known + known // 2) // RENEWAL)  # whatever was asked for
-                further = np.empty(steps * RENEWAL - known, dtype=np.int32)
+                steps = -(-max(pulls, known + known // 2) // REFRESH)  # whatever was asked for
+                further = np.empty(steps * REFRESH - known, dtype=np.int32)
                 self._extend(further)
                 self._arms = np.concatenate([self._arms, further])
             return self._arms
@@ -121,14 +116,14 @@ def extend_greedily(
 ) -> int:
     """Go on with a greedy allocation, as `_allocate` does; the arms pulled before span.
 
-    Products with P are computed afresh every `RENEWAL` pulls of the whole allocation.
+    Products with P are computed afresh every `REFRESH` pulls of the whole allocation.
 
     Returns:
         The number of pulls, which are written into `order` and added to `counts`.
     """
     made = 0
     while made < len(order):
-        piece = order[made : made + RENEWAL - int(counts.sum()) % RENEWAL]
+        piece = order[made : made + REFRESH - int(counts.sum()) % REFRESH]
         inverse = inverse_of(points.arms, counts)
         across = points.targets @ inverse @ points.arms.T
         apart = points.targets[pairs[:, 0]] - points.targets[pairs[:, 1]]
@@ -237,7 +232,7 @@ def _next_arm(own: Array, across: Array, pairs: Indices, widths: Array, work: Ar
 
 @compiled
 def _track(weights: Array, counts: Indices, order: Order) -> None:
-    """Pull the arm whose next pull is due first under the weights: the least (n + 1)/weight."""
+    """Pull the arm whose next pull comes first under the weights: the least (n + 1)/weight."""
     for made in range(len(order)):
         best, least = 0, math.inf
         for a in range(len(weights)):

@@ -16,7 +16,7 @@ from bestarm.numerics.geometry import Array, linear_span
 from bestarm.numerics.linalg import dot, subtract_outer, weighted_sum
 from bestarm.policies.linear.linear_rule import linear_assumptions
 from bestarm.policies.linear.xy_allocation import (
-    RENEWAL,
+    REFRESH,
     DesignAllocation,
     GreedyAllocation,
     Order,
@@ -29,7 +29,7 @@ from bestarm.policies.stepwise import Indices
 from bestarm.presampled import PresampledRewards, reward_at
 from bestarm.problem import Problem
 
-_DUST = 1e-6  # times the mean weight: left over by the solver, and not worth a pull
+_NEGLIGIBLE = 1e-6  # times the mean weight: left over by the solver, and not worth a pull
 
 
 class XYStatic(PullByPull):
@@ -98,9 +98,9 @@ class XYStatic(PullByPull):
         return problem.targets**2
 
     def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
-        begun, parts, done, identified = int(self._counts.sum()), presampled.parts, 0, False
-        arms = self._allocation().first(begun + most + 1)
-        order = arms[begun : begun + most].copy()
+        start, parts, done, identified = int(self._counts.sum()), presampled.parts, 0, False
+        arms = self._allocation().first(start + most + 1)
+        order = arms[start : start + most].copy()
         order[0] = self._due  # maybe of an adopted plan
         while done < most and not identified:
             if not self._spanning:
@@ -109,20 +109,20 @@ class XYStatic(PullByPull):
                 self._spanning = self._span()
                 done += 1
                 continue
-            place = (begun + done) % RENEWAL
+            place = (start + done) % REFRESH
             if place == 0:
-                self._renew()
+                self._refresh()
             pulls, identified = _pull_until_separated(
                 parts,
                 done,
-                order[done : done + RENEWAL - place],
+                order[done : done + REFRESH - place],
                 (self._points.arms, self._columns),
                 (self._counts, self._sums),
                 self._state,
                 self._threshold,
             )
             done += pulls
-        self._due, self._leader = int(arms[begun + done]), int(np.argmax(self._state[2]))
+        self._due, self._leader = int(arms[start + done]), int(np.argmax(self._state[2]))
         return done, identified
 
     def _span(self) -> bool:
@@ -130,10 +130,10 @@ class XYStatic(PullByPull):
         arms = self._points.arms[self._counts > 0]
         if len(arms) < arms.shape[1] or linear_span(arms).rank < arms.shape[1]:
             return False
-        self._renew()
+        self._refresh()
         return True
 
-    def _renew(self) -> None:
+    def _refresh(self) -> None:
         """Compute afresh what the kernel keeps by rank-one updates."""
         arms, (inverse, theta, scores, pair) = self._points.arms, self._state
         inverse[:] = inverse_of(arms, self._counts)
@@ -153,7 +153,7 @@ class XYOracle(XYStatic):
     As XY-static, but pulls follow the optimal design for the contrasts z* − z with the best target,
     each over its true gap. It shows what an allocation can gain at best: no experiment knows θ. The
     allocation is fixed, so that the proof of XY-static holds. The target named is that of the
-    rewards, and not what the oracle was told. (A greedy allocation would not do: where all
+    rewards, and not that of θ. (A greedy allocation would not do: where all
     contrasts share an arm it goes on pulling that one.)
 
     Args:
@@ -185,8 +185,8 @@ class XYOracle(XYStatic):
         max_pulls: int | None = None,
     ) -> None:
         super().__init__(problem, sigma=sigma, threshold=threshold, seed=seed, max_pulls=max_pulls)
-        told = np.full(problem.dimension, theta) if isinstance(theta, int | float) else theta
-        self._truth = tuple(vector(told, "theta").tolist())
+        values = np.full(problem.dimension, theta) if isinstance(theta, int | float) else theta
+        self._truth = tuple(vector(values, "theta").tolist())
         _oracle_allocation(problem, self._truth)  # refuses what does not fit the problem
 
     def _allocation(self) -> StaticAllocation:
@@ -205,7 +205,7 @@ def _greedy_allocation(problem: Problem) -> StaticAllocation:
 @lru_cache(maxsize=8)
 def _oracle_allocation(problem: Problem, theta: tuple[float, ...]) -> StaticAllocation:
     weights = complexity(problem, theta, "linear").weights
-    return DesignAllocation(problem, np.where(weights > _DUST / problem.arms, weights, 0.0))
+    return DesignAllocation(problem, np.where(weights > _NEGLIGIBLE / problem.arms, weights, 0.0))
 
 
 @compiled

@@ -20,7 +20,7 @@ from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
 
-class Wanted(NamedTuple):
+class PhaseRequest(NamedTuple):
     """A design for the next phase.
 
     Attributes:
@@ -88,9 +88,11 @@ class Elimination(StepwisePolicy):
         self._max_phase_pulls = max_phase_pulls
 
     def _make_plan(self) -> Plan:
-        wanted = self._design(self._plans + 1, self._active)
-        self._gap = wanted.gap
-        return self._plan_of(wanted.weights, int(min(wanted.pulls, self._most())), self._plans + 1)
+        request = self._design(self._plans + 1, self._active)
+        self._gap = request.gap
+        return self._plan_of(
+            request.weights, int(min(request.pulls, self._most())), self._plans + 1
+        )
 
     def _most(self) -> float:
         """How many pulls the caps leave for the next phase."""
@@ -135,7 +137,7 @@ class Elimination(StepwisePolicy):
         return None
 
     @abstractmethod
-    def _design(self, phase: int, active: Indices) -> Wanted:
+    def _design(self, phase: int, active: Indices) -> PhaseRequest:
         """Design the next phase for these targets. Must not change the policy."""
 
     @abstractmethod

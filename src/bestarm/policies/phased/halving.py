@@ -167,11 +167,11 @@ def _schedule(budget: int, sizes: list[int], batches: int, *, block: int) -> lis
         lengths = parts(budget // block, len(sizes))
         return [_Step(rounds, size) for rounds, size in zip(lengths, sizes, strict=True)]
     pilot = max(1, budget // _PILOT)
-    everybody = 2**62
-    steps = [_Step(pilot, everybody)]
+    every_target = 2**62
+    steps = [_Step(pilot, every_target)]
     for pulls, size in zip(parts(budget - pilot, len(sizes)), sizes, strict=True):
         *before, last = parts(pulls, min(batches, max(1, pulls // _LEAST_BATCH)))
-        steps += [_Step(part, everybody) for part in before] + [_Step(last, size)]
+        steps += [_Step(part, every_target) for part in before] + [_Step(last, size)]
     return steps
 
 

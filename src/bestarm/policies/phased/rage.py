@@ -12,7 +12,7 @@ from bestarm import bounds
 from bestarm.checks import positive
 from bestarm.design import check_tolerance, linear_xy
 from bestarm.policies.designs import shared
-from bestarm.policies.phased.elimination import LeastSquaresElimination, Wanted
+from bestarm.policies.phased.elimination import LeastSquaresElimination, PhaseRequest
 from bestarm.policies.stepwise import Indices
 from bestarm.problem import Problem
 
@@ -64,7 +64,7 @@ class RAGE(LeastSquaresElimination):
         self._sigma = positive(sigma, "sigma")
         self._tol = tol
 
-    def _design(self, phase: int, active: Indices) -> Wanted:
+    def _design(self, phase: int, active: Indices) -> PhaseRequest:
         found = _design_phase(self.problem, self._sigma, self._tol, phase, active.tobytes())
         most = self._max_phase_pulls
         return found if most is None else found._replace(pulls=min(found.pulls, most))
@@ -77,7 +77,9 @@ class RAGE(LeastSquaresElimination):
 
 
 @lru_cache(maxsize=1024)
-def _design_phase(problem: Problem, sigma: float, tol: float, phase: int, active: bytes) -> Wanted:
+def _design_phase(
+    problem: Problem, sigma: float, tol: float, phase: int, active: bytes
+) -> PhaseRequest:
     """A pure function of these, so runs of one simulation share the work."""
     targets = problem.target[np.frombuffer(active, dtype=np.int64)]
     design = shared(linear_xy, problem.source, targets, tol=tol)
@@ -95,4 +97,4 @@ def _design_phase(problem: Problem, sigma: float, tol: float, phase: int, active
     weights = np.where(design.weights > tol / (10 * problem.arms), design.weights, 0.0)
     weights /= weights.sum()
     weights.flags.writeable = False
-    return Wanted(weights, max(pulls, int(np.count_nonzero(weights))), design.gap)
+    return PhaseRequest(weights, max(pulls, int(np.count_nonzero(weights))), design.gap)

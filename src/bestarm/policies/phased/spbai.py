@@ -29,7 +29,7 @@ from bestarm.numerics.geometry import (
     lift,
 )
 from bestarm.policies.designs import shared
-from bestarm.policies.phased.elimination import Elimination, PhaseDesign, Wanted
+from bestarm.policies.phased.elimination import Elimination, PhaseDesign, PhaseRequest
 from bestarm.policies.stepwise import Indices, require_pullable_targets
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
@@ -163,10 +163,10 @@ class SPBAI(Elimination):
         rng = np.random.default_rng(whole(seed, "seed", least=0))
         self._first_anchor = int(rng.integers(problem.arms))
 
-    def _design(self, phase: int, active: Indices) -> Wanted:
+    def _design(self, phase: int, active: Indices) -> PhaseRequest:
         anchor = self._current_anchor() if self._reading.design == "xor" else None
         weights, gap = _design_phase(self.problem, self._reading, phase, active.tobytes(), anchor)
-        return Wanted(weights, self._describe_weights(phase, active, weights).pulls, gap)
+        return PhaseRequest(weights, self._describe_weights(phase, active, weights).pulls, gap)
 
     def _describe(self, plan: Plan, active: Indices) -> PhaseDesign:
         assert plan.weights is not None
