@@ -19,6 +19,7 @@ from bestarm import (
     Problem,
     Summary,
     bounds,
+    compiling,
     simulate,
 )
 from bestarm.environments import Ratings, Semiparametric, baselines
@@ -62,6 +63,21 @@ def test_many_rounds_at_once_are_the_planned_rounds(
     rewards = presample(seed, arms, 600)
     make = partial(rule, problem, sigma=0.3, radius=radius, max_pulls=cap)
     assert vars(run(make(), rewards)) == vars(run(make(), rewards, block))
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("radius", ["lil", "certified"])
+def test_python_code_decides_as_compiled_code_does(
+    rule: type[LUCB | ActionElimination],
+    radius: Literal["lil", "certified"],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A live experiment runs rounds as Python code, a simulation of it compiles them."""
+    make = partial(rule, Problem(np.eye(4)), sigma=0.2, radius=radius)
+    compiled = run(make(), presample(5, 4, 400), 400)
+    monkeypatch.setattr(compiling._Tiered, "__call__", lambda self, *each: self.py_func(*each))
+    assert vars(run(make(), presample(5, 4, 400))) == vars(compiled)
+    assert compiled.final
 
 
 def test_arms_that_were_pulled_unequally_are_eliminated_as_planned() -> None:
