@@ -73,7 +73,7 @@ def test_python_code_decides_as_compiled_code_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A live experiment runs rounds as Python code, a simulation of it compiles them."""
-    make = partial(rule, Problem(np.eye(4)), sigma=0.2, radius=radius)
+    make = partial(rule, Problem(np.eye(4)), sigma=0.1, radius=radius)
     compiled = run(make(), presample(5, 4, 400), 400)
     monkeypatch.setattr(compiling._Tiered, "__call__", lambda self, *each: self.py_func(*each))
     assert vars(run(make(), presample(5, 4, 400))) == vars(compiled)
