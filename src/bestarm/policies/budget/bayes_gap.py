@@ -88,9 +88,9 @@ class BayesGap(PullByPull):
         self._least = np.array([np.inf])  # the smallest B_J so far
 
     def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
-        self._due, self._leader = advance(
+        self._next_arm, self._leader = advance(
             presampled.parts,
-            (self._due, self._leader),
+            (self._next_arm, self._leader),
             (self._counts, self._sums),
             (self._covariance, self._means, self._variances, self._least),
             self._features,

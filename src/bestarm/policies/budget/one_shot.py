@@ -33,7 +33,7 @@ class OneShot(StepwisePolicy):
         """One plan; unless told how many pulls suffice, it stops when they are spent."""
         return replace(super().traits, budgeted=self._sufficient is None)
 
-    def _take(self, plan: Plan, summary: Summary) -> str | None:
+    def _observe(self, plan: Plan, summary: Summary) -> str | None:
         """Score the targets."""
         self._ranking = self._scores(plan, summary)
         self._leader = first_largest(self._ranking, size=summary.largest_mean)

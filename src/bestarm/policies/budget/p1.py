@@ -52,12 +52,13 @@ class P1(PullByPull):
         self._ranks = np.argsort(self._order)
         self._gains = np.zeros(problem.arms)
         self._leader = int(self._order[0])
-        self._due = int(self._order[np.searchsorted(self._limits, self._rng.random(), "right")])
+        rank = np.searchsorted(self._limits, self._rng.random(), "right")
+        self._next_arm = int(self._order[rank])
 
     def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
-        self._due = advance(
+        self._next_arm = advance(
             presampled.parts,
-            self._due,
+            self._next_arm,
             (self._counts, self._sums, self._gains),
             (self._order, self._ranks),
             (self.probabilities, self._limits),

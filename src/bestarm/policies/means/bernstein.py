@@ -89,7 +89,7 @@ class BernsteinElimination(BoundedRule):
                 remedy="Adopt a plan that this policy made, after the same summaries.",
             )
 
-    def _take(self, plan: Plan, summary: Summary) -> str | None:
+    def _observe(self, plan: Plan, summary: Summary) -> str | None:
         """Drop the arms that are shown not to be the best."""
         self._check_bounds(summary)
         self._variation = self._variation + self._squared_errors(summary)

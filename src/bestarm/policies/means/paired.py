@@ -105,7 +105,7 @@ class PairedTests(BoundedRule):
         left = super()._rounds_left(pulls)
         return left if self._items is None else min(left, self._items - self._rounds)
 
-    def _take(self, plan: Plan, summary: Summary) -> str | None:
+    def _observe(self, plan: Plan, summary: Summary) -> str | None:
         """Bet on every pair."""
         assert isinstance(summary, Rounds)
         outside = (summary.table < self._low) | (summary.table > self._high)
