@@ -8,9 +8,11 @@ import sqlite3
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import commands
 import psycopg
 import pytest
 from databases import name_of, run_sql
@@ -25,6 +27,9 @@ from bestarm.live import Check
 from bestarm.live.store import doctor
 from bestarm.live.store.doctor import diagnose
 from bestarm.live.store.sql.session import SqliteSession
+
+run = partial(commands.run, "doctor")
+
 
 MOUNTS = """\
 /dev/sda1 / ext4 rw 0 0
@@ -44,14 +49,6 @@ broken
 
 def by_name(url: str) -> dict[str, Check]:
     return {check.name: check for check in diagnose(url)}
-
-
-def run(*arguments: str, code: int = 0) -> str:
-    result = CliRunner().invoke(app, ["doctor", *arguments])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == code, result.output
-    return result.stdout
 
 
 def test_a_local_file_is_safe_and_nothing_is_left_behind(tmp_path: Path, sqlite_url: str) -> None:
@@ -199,7 +196,7 @@ def test_damage_behind_tables_in_order_is_found(sqlite_url: str, tmp_path: Path)
     assert found["content"].level == "alarm"
     assert "damaged" in found["content"].finding
     assert "backup" in found["content"].action
-    assert run(sqlite_url, code=1).count("ALARM") == 1
+    assert run(sqlite_url, code=1)[0].count("ALARM") == 1
 
 
 def test_a_server_is_looked_at(postgres_url: str) -> None:
@@ -217,7 +214,7 @@ def test_settings_of_a_database(postgres_url: str) -> None:
     found = by_name(postgres_url)
     assert found["durability"].level == "ok"  # our sessions wait for the disk all the same
     assert found["writable"].level == "alarm"
-    assert run(postgres_url, code=1).count("ALARM") == 1
+    assert run(postgres_url, code=1)[0].count("ALARM") == 1
 
 
 @pytest.mark.parametrize("name", ["fsync", "full_page_writes", "synchronous_commit"])
@@ -351,11 +348,11 @@ def test_nonsense_is_refused() -> None:
 
 
 def test_the_command(tmp_path: Path, sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    report = json.loads(run(sqlite_url, "--json"))
+    report = json.loads(run(sqlite_url, "--json")[0])
     assert report["level"] in {"ok", "warning"}
     assert [check["name"] for check in report["checks"]][-1] == "tables"
-    assert "journal" in run(sqlite_url)
-    report = json.loads(run(f"sqlite:///{tmp_path}/no/x.db", "--json", code=1))
+    assert "journal" in run(sqlite_url)[0]
+    report = json.loads(run(f"sqlite:///{tmp_path}/no/x.db", "--json", code=1)[0])
     assert report["level"] == "alarm"
     monkeypatch.setenv("BESTARM_STORE", f"sqlite:///{tmp_path}/no/x.db")
     run(code=1)
