@@ -225,9 +225,9 @@ class Simulation:
 
     def begin(self, run: int) -> tuple[Policy, Stream, World]:
         """The policy, stream and world of run number `run`."""
-        from bestarm.compiling import at_once  # noqa: PLC0415 - loads slowly
+        from bestarm.compiling import compile_eagerly  # noqa: PLC0415 - loads slowly
 
-        at_once()
+        compile_eagerly()
         world = self._world(run)
         method = self.method.bind(world) if isinstance(self.method, Oracle) else self.method
         words = self._seed(run, 1).generate_state(1, np.uint64)
