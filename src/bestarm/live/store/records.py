@@ -161,9 +161,7 @@ class Head:
     covariates_hash: str = ""  # of all covariates
     reports_hash: str = ""  # of all reports
     last_time: float = -math.inf  # the latest time of a transaction
-    clock_setback: float = (
-        0.0  # the most seconds by which a later clock was behind that
-    )
+    clock_setback: float = 0.0  # the most seconds by which a later clock was behind that
     # Where there are forecasts: the squared deviations of outcomes from the mean of their arm
     # within a summary, added up over all summaries; and the same of outcomes less their forecasts.
     spread: float = 0.0
