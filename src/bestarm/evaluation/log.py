@@ -171,7 +171,7 @@ def open_log(
                 seed=seed,
                 description=_description(question),
             )
-        with closing(experiment), store.hold(f"evaluation {experiment.name}") as acquired:
+        with closing(experiment), store.try_lock(f"evaluation {experiment.name}") as acquired:
             if not acquired:
                 raise InvalidInputError(
                     f"Another process runs the evaluation {experiment.name!r} now.",
