@@ -29,12 +29,23 @@ from bestarm.environments import Ratings, Semiparametric, baselines
 from bestarm.forecasting import Mixture
 from bestarm.forecasting import kernels as forecasting
 from bestarm.numerics.geometry import Array
-from bestarm.policies.anytime import allocating, block_kernels, kernels, learning
+from bestarm.policies.anytime import (
+    assumptions,
+    bets,
+    block_bets,
+    blocks,
+    estimates,
+    evidence,
+    sampler,
+)
 from bestarm.presampled import PresampledRewards
 from bestarm.records import Rounds
 from bestarm.simulation import run_once
 
-TIERED = (kernels, allocating, learning, block_kernels, design, pairs, forecasting)
+TIERED = (
+    *(assumptions, bets, block_bets, blocks, estimates, evidence, sampler),
+    *(design, pairs, forecasting),
+)
 
 _SOURCE = """
 from bestarm.compiling import compiled, tiered
@@ -330,7 +341,7 @@ def test_every_kernel_is_compiled_here() -> None:
     from bestarm.environments import kernels as environments  # noqa: PLC0415
     from bestarm.policies.means import kernels as index  # noqa: PLC0415
 
-    for module in (environments, kernels, index):
+    for module in (environments, bets, index):
         found = [each for each in vars(module).values() if hasattr(each, "targetoptions")]
         assert found
         assert all(each.targetoptions["error_model"] == "numpy" for each in found)
@@ -351,13 +362,13 @@ def test_kernels_take_plain_tuples() -> None:
     told.plan()
     counts, sums = np.array([9, 9]), np.array([6.0, 2.0])
     told.update(Summary(counts, sums, sums))  # settles bets, even where all runs are compiled
-    for module in (environments, kernels, index):
+    for module in (environments, bets, index):
         for each in vars(module).values():
             for signature in getattr(each, "signatures", ()):
                 assert not any(isinstance(kind, numba.types.BaseNamedTuple) for kind in signature)
     assert environments.react.signatures  # type: ignore[attr-defined]
     assert environments.rate.signatures  # type: ignore[attr-defined]
-    assert kernels.settle.signatures  # type: ignore[attr-defined]
+    assert bets.settle_bets.signatures  # type: ignore[attr-defined]
     assert index.separate.signatures  # type: ignore[attr-defined]
 
 

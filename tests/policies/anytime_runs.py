@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-import bestarm.policies.anytime.bets as evidence_module
+import bestarm.policies.anytime.bets as bets_module
 from bestarm import AnytimeBAI, Plan, Summary
 
 __all__ = ["Pull", "clicks", "made_for_short_runs", "play"]
@@ -38,5 +38,5 @@ def play(policy: AnytimeBAI, pull: Pull, plans: int = 10_000) -> AnytimeBAI:
 
 def made_for_short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put the stakes where a thousand pulls decide: any shares are valid, and these err more."""
-    shares = 1 / (1 + np.square(np.log10(evidence_module.STAKES / 0.1) / 0.2))
-    monkeypatch.setattr(evidence_module, "LOG_PRIOR", np.log(shares / shares.sum()))
+    shares = 1 / (1 + np.square(np.log10(bets_module.STAKES / 0.1) / 0.2))
+    monkeypatch.setattr(bets_module, "LOG_PRIOR", np.log(shares / shares.sum()))

@@ -9,9 +9,8 @@ import numpy as np
 
 from bestarm import AnytimeBAI, Problem, Summary
 from bestarm.design import centered_g
-from bestarm.policies.anytime.bets import BatchOutcome, Scale
-from bestarm.policies.anytime.guesses import AT, Guesses
-from bestarm.policies.anytime.sampling import Sampling
+from bestarm.policies.anytime.bets import BatchOutcome, Sampling, Scale
+from bestarm.policies.anytime.estimates import SCALARS, Estimates
 
 
 def test_every_plan_keeps_a_share_of_the_design_for_all_arms() -> None:
@@ -39,26 +38,26 @@ def test_every_plan_keeps_a_share_of_the_design_for_all_arms() -> None:
 
 def test_guesses_lie_where_rewards_can() -> None:
     """What lies outside is never paid: the guess would only lengthen the falls to allow for."""
-    guesses = Guesses(np.array([[-1.0], [0.1], [1.0]]), Scale(-2.0, 3.0))
-    guesses.slope[:] = 100.0
-    guesses.memory.numbers[AT.pulls] = 1
-    assert guesses.rewards(50).tolist() == [-2.0, 3.0, 3.0]
+    estimates = Estimates(np.array([[-1.0], [0.1], [1.0]]), Scale(-2.0, 3.0))
+    estimates.slope[:] = 100.0
+    estimates.state.scalars[SCALARS.pulls] = 1
+    assert estimates.rewards(50).tolist() == [-2.0, 3.0, 3.0]
 
 
 def learned_spread(*rewards: list[float], level: float, batches: int = 1) -> list[float]:
     """What is expected of (r − c)² of each arm after batches of these, c being the level."""
     problem = Problem(np.eye(len(rewards)))
-    guesses = Guesses(problem.span.coordinates(problem.source), Scale(0.0, 1.0))
+    estimates = Estimates(problem.span.coordinates(problem.source), Scale(0.0, 1.0))
     p = np.full(len(rewards), 1 / len(rewards))
-    sampling = Sampling(guesses.coordinates, p, np.ones(len(rewards)))
+    sampling = Sampling(estimates.coordinates, p, np.ones(len(rewards)))
     frame = SimpleNamespace(sampling=sampling, guess=np.full(len(rewards), level))
     off = [np.array(each) - level for each in rewards]
     counts = np.array([len(each) for each in rewards], dtype=float)
     first, second, third = (np.array([(each**k).sum() for each in off]) for k in (1, 2, 3))
     totals = SimpleNamespace(counts=counts, first=first, second=second, third=third)
     for _ in range(batches):
-        guesses.learn(cast(BatchOutcome, SimpleNamespace(frame=frame, totals=totals)))
-    return [float(each) for each in guesses.spread]
+        estimates.learn(cast(BatchOutcome, SimpleNamespace(frame=frame, totals=totals)))
+    return [float(each) for each in estimates.spread]
 
 
 def test_an_arm_without_clicks_so_far_is_not_taken_for_a_quiet_one() -> None:

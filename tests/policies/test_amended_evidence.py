@@ -7,9 +7,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from bestarm.policies.anytime.bets import WINDOW, BatchOutcome, Frame, Scale, StakeGrid
-from bestarm.policies.anytime.contests import BestOf, Contest, TopOf
-from bestarm.policies.anytime.sampling import Sampling
+from bestarm.policies.anytime.bets import BatchOutcome, Frame, Sampling, Scale, StakeGrid
+from bestarm.policies.anytime.evidence import (
+    WINDOW,
+    BestTargetEvidence,
+    Evidence,
+    TopTargetsEvidence,
+)
 from bestarm.records import Summary
 
 RATES = np.array([0.95, 0.75, 0.25, 0.05])  # so far apart that every batch adds evidence
@@ -17,10 +21,10 @@ ARMS = np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1
 GRID = StakeGrid.make()
 BATCHES, PULLS = WINDOW + 9, 40
 NEVER = 1e6  # a level that nothing reaches
-CONTESTS: dict[str, Callable[[], Contest]] = {
-    "best": lambda: BestOf(ARMS, level=NEVER, grid=GRID),
-    "best two": lambda: TopOf(ARMS, level=NEVER, top=2, tolerance=0.0, grid=GRID),
-    "tolerance": lambda: TopOf(ARMS, level=NEVER, top=1, tolerance=0.1, grid=GRID),
+CONTESTS: dict[str, Callable[[], Evidence]] = {
+    "best": lambda: BestTargetEvidence(ARMS, level=NEVER, grid=GRID),
+    "best two": lambda: TopTargetsEvidence(ARMS, level=NEVER, top=2, tolerance=0.0, grid=GRID),
+    "tolerance": lambda: TopTargetsEvidence(ARMS, level=NEVER, top=1, tolerance=0.1, grid=GRID),
 }
 
 
@@ -38,10 +42,10 @@ def clicks(rng: np.random.Generator, each: int) -> Summary:
     return Summary(counts, yes, yes)
 
 
-def take(contest: Contest, past: list[BatchOutcome], batch: BatchOutcome) -> None:
-    contest.settle(contest.stake(batch.frame), batch)
+def take(evidence: Evidence, past: list[BatchOutcome], batch: BatchOutcome) -> None:
+    evidence.settle(evidence.place_bets(batch.frame), batch)
     past.append(batch)
-    contest.rank(RATES[1:] - RATES[0], past)
+    evidence.rank(RATES[1:] - RATES[0], past)
 
 
 @pytest.mark.parametrize("name", CONTESTS)

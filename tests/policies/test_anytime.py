@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from anytime_runs import clicks, play
 
-import bestarm.policies.anytime.allocation as allocation_module
+import bestarm.policies.anytime.sampler as sampler_module
 from bestarm import AnytimeBAI, Plan, Problem, Summary
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.policies import Method
@@ -258,7 +258,7 @@ def test_pulls_beyond_the_plan_count_whenever_they_come() -> None:
 
 
 def test_late_pulls_must_be_of_the_plan_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(allocation_module, "LEAST_WEIGHT", 0.05)  # none is left for the middle arm
+    monkeypatch.setattr(sampler_module, "LEAST_WEIGHT", 0.05)  # none is left for the middle arm
     policy = AnytimeBAI(Problem([[0.0], [0.1], [1.0]], [[0.0], [1.0]]), mean_bound=1)
     for _ in range(2):
         plan = policy.plan()

@@ -11,11 +11,11 @@ import pytest
 from anytime_runs import clicks, made_for_short_runs, play
 from first_runs import enough
 
-import bestarm.policies.anytime.contests as contests_module
+import bestarm.policies.anytime.evidence as evidence_module
 from bestarm import AnytimeBAI, Problem, simulate
 from bestarm.environments import Ratings, Semiparametric, baselines, small_gap
 from bestarm.numerics.geometry import Array
-from bestarm.policies.anytime.contests import TopOf
+from bestarm.policies.anytime.evidence import TopTargetsEvidence
 
 # --- right, as claimed -----------------------------------------------------------------------
 
@@ -211,15 +211,15 @@ def test_pairs_met_late_are_replayed_as_if_they_had_been_there() -> None:
     policy = AnytimeBAI(problem, bounds=(0, 1), top=1, tolerance=0.05)
     rng = np.random.default_rng(7)
     play(policy, clicks((0.5, 0.5, 0.45), rng), plans=12)
-    contest = policy._contest
+    evidence = policy._evidence
     before = policy.evidence()
-    leader = int(contest.chosen[0])
+    leader = int(evidence.chosen[0])
     # Another leads for a moment, then the first again: its pairs are replayed from the past.
     towards = policy._targets[leader] - policy._targets.mean(axis=0)
-    contest.rank(-towards, policy._past)
-    assert contest.chosen[0] != leader
-    contest.rank(towards, policy._past)
-    assert contest.chosen[0] == leader
+    evidence.rank(-towards, policy._past)
+    assert evidence.chosen[0] != leader
+    evidence.rank(towards, policy._past)
+    assert evidence.chosen[0] == leader
     np.testing.assert_allclose(policy.evidence(), before)
 
 
@@ -252,28 +252,28 @@ def test_a_long_past_of_many_pairs_is_taken_in_bit_by_bit(monkeypatch: pytest.Mo
     quick, slow = (AnytimeBAI(problem, bounds=(0, 1), top=2) for _ in range(2))
     rng = np.random.default_rng(11)
     play(quick, clicks((0.5, 0.5, 0.5, 0.48, 0.48), rng), plans=30)
-    contest = slow._contest
-    assert isinstance(contest, TopOf)
-    monkeypatch.setattr(contests_module, "_REPLAYED", 0)
+    evidence = slow._evidence
+    assert isinstance(evidence, TopTargetsEvidence)
+    monkeypatch.setattr(evidence_module, "_REPLAYED", 0)
     behind = 0
     for _ in range(20):  # thirty batches at two a time
-        contest.rank(quick._guesses.slope, quick._past)
-        behind += contest._seen[int(contest.chosen[0])] < 30
-        assert (contest.log_evidence() <= quick._contest.log_evidence() + 1e-9).all()
+        evidence.rank(quick._estimates.slope, quick._past)
+        behind += evidence._seen[int(evidence.chosen[0])] < 30
+        assert (evidence.log_evidence() <= quick._evidence.log_evidence() + 1e-9).all()
     assert behind > 10
-    np.testing.assert_allclose(contest.log_evidence(), quick._contest.log_evidence())
+    np.testing.assert_allclose(evidence.log_evidence(), quick._evidence.log_evidence())
 
 
 def test_a_pair_that_is_decided_bets_no_more() -> None:
     policy = AnytimeBAI(Problem(np.eye(4)), bounds=(0, 1), top=1, tolerance=0.01)
-    contest = policy._contest
-    assert isinstance(contest, TopOf)
+    evidence = policy._evidence
+    assert isinstance(evidence, TopTargetsEvidence)
     play(policy, clicks((0.6, 0.58, 0.1, 0.1), np.random.default_rng(12)), plans=60)
-    assert not contest.decided
-    leader = int(contest.chosen[0])
-    assert contest._open[leader].tolist() == [1 - leader]
+    assert not evidence.decided
+    leader = int(evidence.chosen[0])
+    assert evidence._open[leader].tolist() == [1 - leader]
     assert (policy.evidence()[2:] >= 3 / 0.1).all()
-    assert set(contest.active.tolist()) == {0, 1}
+    assert set(evidence.active.tolist()) == {0, 1}
 
 
 def evidence_on_a_tie(**options: Any) -> Array:

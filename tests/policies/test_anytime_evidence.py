@@ -15,10 +15,10 @@ from bestarm.policies.anytime.bets import (
     BatchOutcome,
     Bets,
     Frame,
+    Sampling,
     Scale,
     StakeGrid,
 )
-from bestarm.policies.anytime.sampling import Sampling
 from bestarm.records import Counts, Summary
 
 
@@ -176,7 +176,7 @@ def forms(bets: Bets, arms: Counts, rewards: Array, stakes: Array) -> tuple[Arra
     """Log wealth of one contrast for each stake (docs/anytime.md): what is bet, with G of Lemma 3,
     and what either form of Lemma 2 shows of it."""
     frame, w = bets.frame, bets.w[0]
-    fall = max((w * frame.prior.below).max(), (-w * frame.prior.above).max())  # C
+    fall = max((w * frame.terms.below).max(), (-w * frame.terms.above).max())  # C
     residuals = rewards - frame.guess[arms]
     z = w[arms] * residuals
     deepest = min(-z.min(), fall)  # F

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from bestarm import AnytimeBAI, Problem
 from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.bets import BatchOutcome
-from bestarm.policies.anytime.parts import target_coordinates
-from bestarm.policies.anytime.rates import _STAKES, _growth, _weights
+from bestarm.policies.anytime.intervals import _RATE_STAKES, _rate_growth, _rate_weights
+from bestarm.policies.anytime.sampler import target_coordinates
 from bestarm.policies.policy import Rates
 from bestarm.records import Summary
 
@@ -173,14 +173,14 @@ def test_an_outstanding_pull_never_counts_as_evidence(seed: int) -> None:
     assert policy.plan() is not None
     assert policy._open is not None
     frame, none = policy._open.frame, np.zeros(8, dtype=np.int64)
-    weights = _weights(frame, policy._arms, target_coordinates(problem), drifts=True)
+    weights = _rate_weights(frame, policy._arms, target_coordinates(problem), drifts=True)
     for arm in frame.sampling.arms:
         pending = none.copy()
         pending[arm] = 1
         sums, squares = np.zeros((2, 8))
         told = Summary(none, sums, squares, none, pending, frame.scale.center)
         batch = BatchOutcome(frame, told)
-        assert _growth(np.concatenate([weights, -weights]), batch, _STAKES).max() <= 0
+        assert _rate_growth(np.concatenate([weights, -weights]), batch, _RATE_STAKES).max() <= 0
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,7 @@ from numpy.polynomial.hermite_e import hermegauss
 
 from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.bets import Scale, StakeGrid
-from bestarm.policies.anytime.block_bets import (
-    BlockFrame,
-    BlockOutcome,
-    BlockSampling,
-)
+from bestarm.policies.anytime.block_bets import BlockFrame, BlockOutcome, BlockSampling
 from bestarm.records import BlockPlan, Rounds
 
 NAN = float("nan")

@@ -12,7 +12,7 @@ import pytest
 from first_runs import until_settled
 from numpy.typing import NDArray
 
-import bestarm.policies.anytime.bets as evidence_module
+import bestarm.policies.anytime.bets as bets_module
 from bestarm import AnytimeBAI, Plan, Problem, simulate
 from bestarm.environments import Ratings, Semiparametric, baselines
 from bestarm.errors import InvalidInputError, ProtocolError
@@ -194,7 +194,7 @@ def test_outcomes_that_come_late_count_as_if_they_had_been_there() -> None:
         assert late._past[0].pending
         late.amend(rounds, phase=1)
     np.testing.assert_allclose(late.evidence(), prompt.evidence(), rtol=1e-9)
-    np.testing.assert_allclose(late._guesses.slope, prompt._guesses.slope, atol=1e-9)
+    np.testing.assert_allclose(late._estimates.slope, prompt._estimates.slope, atol=1e-9)
     np.testing.assert_allclose(late.intervals().low, prompt.intervals().low, rtol=1e-6)
     assert late.recommend().pulls == prompt.recommend().pulls == 400
     assert "Not decided after 400 outcomes" in late.recommend().statement
@@ -309,8 +309,8 @@ class NastyStream:
 
 def made_for_short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put the stakes where a few hundred rounds decide: any shares are valid; these err more."""
-    shares = 1 / (1 + np.square(np.log10(evidence_module.STAKES / 0.1) / 0.2))
-    monkeypatch.setattr(evidence_module, "LOG_PRIOR", np.log(shares / shares.sum()))
+    shares = 1 / (1 + np.square(np.log10(bets_module.STAKES / 0.1) / 0.2))
+    monkeypatch.setattr(bets_module, "LOG_PRIOR", np.log(shares / shares.sum()))
 
 
 @pytest.mark.parametrize("block", [2, 4])

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bestarm.policies.anytime.bets import Scale
-from bestarm.policies.anytime.clipping import ForecastInterval
+from bestarm.policies.anytime.sampler import ForecastInterval
 
 SCALE = Scale(-5.0, 5.0, noise=1.0, center=100.0)
 

@@ -14,7 +14,7 @@ from bestarm.bounds import control_shares
 from bestarm.environments import Semiparametric, baselines
 from bestarm.errors import InvalidInputError
 from bestarm.policies.anytime.bets import BatchOutcome
-from bestarm.policies.anytime.effects import ControlEffect
+from bestarm.policies.anytime.intervals import ControlEffect
 from bestarm.simulation import run_once
 
 THETA = np.array([0.9, 0.5, 0.1])
@@ -61,7 +61,7 @@ def test_the_control_is_shown_to_be_behind_the_best_without_a_union() -> None:
     assert policy._effects is not None
     behind = policy._effects.behind(policy._past)
     pair = policy._effects.effect(
-        0, policy._guesses.slope, policy._past, learned=policy._learned, margin=None
+        0, policy._estimates.slope, policy._past, learned=policy._learned, margin=None
     )
     assert behind > pair.lower  # the pair's level is higher by log(2(H − 1))
     assert behind < THETA[0] - THETA[1]
@@ -79,7 +79,7 @@ def test_an_effect_is_shown_to_be_positive_once_its_share_of_delta_is_reached() 
     while (plan := policy.plan()) is not None:
         policy.update(stream.pull(plan))
         found = effects.effect(
-            0, policy._guesses.slope, policy._past, learned=policy._learned, margin=None
+            0, policy._estimates.slope, policy._past, learned=policy._learned, margin=None
         )
         shown.append((np.log(policy.evidence()[1]) - needed, found.lower > 0))
     assert len({positive for _, positive in shown}) == 2

@@ -13,8 +13,7 @@ from bestarm.environments import Ratings, Semiparametric, baselines
 from bestarm.environments.baselines import Baseline
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.numerics.geometry import Array
-from bestarm.policies.anytime.bets import BatchOutcome, Bets, Frame, Scale
-from bestarm.policies.anytime.sampling import Sampling
+from bestarm.policies.anytime.bets import BatchOutcome, Bets, Frame, Sampling, Scale
 from bestarm.records import Plan
 
 
@@ -45,7 +44,7 @@ def test_evidence_from_totals_is_at_most_that_of_single_pulls(seed: int, noise: 
     frame = bets.frame
     stakes, growth = bets.settle(BatchOutcome(frame, summary))
     z = bets.w[:, arms] * (rewards - frame.guess[arms])
-    fall = np.maximum(bets.w * frame.prior.below, -bets.w * frame.prior.above).max(axis=1)
+    fall = np.maximum(bets.w * frame.terms.below, -bets.w * frame.terms.above).max(axis=1)
     offset = bets.w @ (frame.sampling.weights * frame.guess)
     offset -= frame.tail * np.abs(bets.w) @ frame.sampling.weights
     for i in range(3):

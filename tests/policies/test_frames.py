@@ -72,11 +72,11 @@ def test_a_frame_is_not_changed_by_what_is_learned_after_it(
     assert fresh._open is not None
     summary, _ = tell(plan, rng, 0)
     expected = growth(fresh, fresh._open.frame, summary)
-    slope = policy._guesses.slope.copy()
+    slope = policy._estimates.slope.copy()
     # Late outcomes come while the plan is open, then its own, then those of the next plans.
     for phase in (1, 2, 4):
         policy.amend(late[phase], phase=phase)
-    assert np.abs(policy._guesses.slope - slope).max() > 1e-3
+    assert np.abs(policy._estimates.slope - slope).max() > 1e-3
     assert policy._open.frame is frame
     np.testing.assert_array_equal(growth(policy, frame, summary), expected)
     policy.update(summary)

@@ -14,7 +14,7 @@ from bestarm import AnytimeBAI, Problem
 from bestarm.errors import BestArmError
 from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.block_bets import BlockOutcome, Population
-from bestarm.policies.anytime.contests import BestOf
+from bestarm.policies.anytime.evidence import BestTargetEvidence
 from bestarm.records import BlockPlan, Rounds
 
 DELTA = 1e-6  # nothing is dropped: wealth can be read off at every look
@@ -60,8 +60,8 @@ def worth_of(name: str, lengths: tuple[int, ...]) -> Array:
         for length in lengths:
             tell(policy, table[first : first + length])
             first += length
-            assert isinstance(policy._contest, BestOf)
-            path.append(np.exp(policy._contest._wealth[0]))
+            assert isinstance(policy._evidence, BestTargetEvidence)
+            path.append(np.exp(policy._evidence._wealth[0]))
         worth.append(path)
     return np.asarray(np.mean(worth, axis=0))
 
@@ -79,7 +79,7 @@ def test_wealth_against_the_best_is_worth_at_most_one_at_every_look(
 
 @pytest.mark.parametrize("peek", ["at the round itself", "at one item fewer left"])
 def test_a_rule_that_peeks_is_caught(peek: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = BlockOutcome._of_the_rest
+    honest = BlockOutcome._of_remaining_items
 
     def peeking(self: BlockOutcome, population: Population) -> tuple[float, tuple[Array, Array]]:
         exposure, (least, most) = honest(self, population)

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from bestarm import AnytimeBAI, Problem
 from bestarm.numerics.geometry import Array
-from bestarm.policies.anytime.bets import BatchOutcome, Frame, Scale, StakeGrid
+from bestarm.policies.anytime.bets import BatchOutcome, Frame, Sampling, Scale, StakeGrid
 from bestarm.policies.anytime.intervals import lower_ends
-from bestarm.policies.anytime.sampling import Sampling
 from bestarm.records import BlockPlan, Counts, Plan, Rounds, Summary
 
 RATES = np.array([0.1, 0.12, 0.15, 0.4])
@@ -63,7 +62,7 @@ class Visits:
 
 
 def told(policy: AnytimeBAI) -> dict[str, Any]:
-    return {name: part.copy() for name, part in policy._guesses.memory._asdict().items()}
+    return {name: part.copy() for name, part in policy._estimates.state._asdict().items()}
 
 
 def all_but(size: int, missing: int) -> Flags:
@@ -75,8 +74,8 @@ def test_nothing_is_learned_from_conversions_alone() -> None:
     visits, policy = Visits(), AnytimeBAI(PAGES, bounds=(0, 1), control="a")
     for number, (_, _, rewards) in enumerate(visits.batches):
         visits.tell(policy, number, rewards > 0)
-    assert policy._guesses.pulls == 0
-    assert not policy._guesses.slope.any()
+    assert policy._estimates.pulls == 0
+    assert not policy._estimates.slope.any()
     said = policy.recommend()
     assert said.effect is None
     assert not said.leads
@@ -101,9 +100,9 @@ def test_what_is_learned_late_is_what_would_have_been_learned_in_time() -> None:
 def test_a_batch_is_learned_from_once_nineteen_in_twenty_are_in() -> None:
     visits, policy = Visits(), AnytimeBAI(PAGES, bounds=(0, 1))
     visits.tell(policy, 0, all_but(200, 11))
-    assert policy._guesses.pulls == 0
+    assert policy._estimates.pulls == 0
     visits.amend(policy, 0, np.arange(200) == 189)
-    assert policy._guesses.pulls == 200
+    assert policy._estimates.pulls == 200
     assert policy.recommend().leads
 
 
@@ -116,7 +115,7 @@ def test_what_is_missing_counts_as_predicted_and_is_corrected_when_it_comes() ->
     visits.tell(policy, 1, known)
     visits.tell(prompt, 1, np.ones(60, dtype=bool))
     before, goal = told(policy), told(prompt)
-    assert policy._guesses.pulls == 260
+    assert policy._estimates.pulls == 260
     assert np.abs(before["slope"] - goal["slope"]).max() > 1e-4
     # The spread of what is missing is not thought to be small.
     assert (before["second"] >= goal["second"] - 1e-9).all()
@@ -124,30 +123,30 @@ def test_what_is_missing_counts_as_predicted_and_is_corrected_when_it_comes() ->
     after = told(policy)
     for name in ("slope", "gram", "moment", "information", "second", "third", "counts", "spread"):
         np.testing.assert_allclose(after[name], goal[name], rtol=1e-9, atol=1e-12, err_msg=name)
-    assert after["numbers"][1] == pytest.approx(goal["numbers"][1])
+    assert after["scalars"][1] == pytest.approx(goal["scalars"][1])
 
 
 def test_one_that_is_forgotten_holds_nothing_up() -> None:
     visits, policy = Visits(sizes=(20, 20, 20, 20)), AnytimeBAI(PAGES, bounds=(0, 1))
     visits.tell(policy, 0, all_but(20, 2))  # one in ten
-    assert policy._guesses.pulls == 0
+    assert policy._estimates.pulls == 0
     visits.tell(policy, 1, all_but(20, 0))
     visits.tell(policy, 2, all_but(20, 0))
-    assert policy._guesses.pulls == 60
+    assert policy._estimates.pulls == 60
 
 
 def test_many_that_are_forgotten_hold_it_up_until_as_many_again_are_drawn() -> None:
     visits, policy = Visits(sizes=(40, 20, 20, 40)), AnytimeBAI(PAGES, bounds=(0, 1))
     for number, size in enumerate((40, 20, 20, 40)):
         visits.tell(policy, number, all_but(size, size // 5))
-        assert policy._guesses.pulls == (0, 0, 40, 60)[number]
+        assert policy._estimates.pulls == (0, 0, 40, 60)[number]
 
 
 def test_a_short_batch_that_is_complete_by_chance_is_not_enough() -> None:
     visits, policy = Visits(sizes=(200, 20, 20, 20)), AnytimeBAI(PAGES, bounds=(0, 1))
     visits.tell(policy, 0, visits.batches[0][2] > 0)
     visits.tell(policy, 1, np.ones(20, dtype=bool))
-    assert policy._guesses.pulls == 0
+    assert policy._estimates.pulls == 0
 
 
 def test_what_is_lost_after_it_was_predicted_stays_so() -> None:
@@ -160,7 +159,7 @@ def test_what_is_lost_after_it_was_predicted_stays_so() -> None:
                       cubes=none)  # fmt: skip
     policy.amend(nothing, phase=1)
     np.testing.assert_array_equal(told(policy)["moment"], before["moment"])
-    assert not policy._way._predicted  # type: ignore[attr-defined]
+    assert not policy._sampler._predicted  # type: ignore[attr-defined]
 
 
 def test_rounds_are_learned_from_once_nearly_all_outcomes_are_in() -> None:
@@ -177,11 +176,11 @@ def test_rounds_are_learned_from_once_nearly_all_outcomes_are_in() -> None:
         prompt.update(Rounds.of(plan, kinds, table))
         early = table > 0
         policy.update(Rounds.of(plan, kinds, np.where(early, table, np.nan), ~early))
-        assert policy._guesses.rounds == 0
+        assert policy._estimates.rounds == 0
     for plan, kinds, table in tables:
         policy.amend(Rounds.of(plan, kinds, table), phase=plan.phase)
-    assert policy._guesses.rounds == prompt._guesses.rounds == 240
-    np.testing.assert_allclose(policy._guesses.information, prompt._guesses.information)
+    assert policy._estimates.rounds == prompt._estimates.rounds == 240
+    np.testing.assert_allclose(policy._estimates.information, prompt._estimates.information)
 
 
 # --- pending, then lost ---------------------------------------------------------------------------

@@ -9,10 +9,9 @@ import pytest
 
 from bestarm import AnytimeBAI, Problem, Summary
 from bestarm.numerics.geometry import Array
-from bestarm.policies.anytime.bets import BatchOutcome, Frame, Scale, StakeGrid
-from bestarm.policies.anytime.contests import TopOf
+from bestarm.policies.anytime.bets import BatchOutcome, Frame, Sampling, Scale, StakeGrid
+from bestarm.policies.anytime.evidence import TopTargetsEvidence
 from bestarm.policies.anytime.intervals import lower_ends
-from bestarm.policies.anytime.sampling import Sampling
 
 TARGETS = np.array([[-0.5], [0.5]])
 EVEN, SPREAD = np.full(2, 0.5), np.full(2, 1e-3)
@@ -49,10 +48,12 @@ def test_a_target_is_shown_to_be_within_the_tolerance_and_not_within_twice_of_it
     every unit of λ.
     """
     means = np.array([0.5, 0.5 + behind * TOLERANCE])
-    contest = TopOf(TARGETS, level=math.log(1e4), top=1, tolerance=TOLERANCE, grid=GRID)
-    contest.rank(np.array([-1.0]), steady(means, seed=4))
-    assert contest.chosen.tolist() == [0]
-    assert contest.decided is shown
+    evidence = TopTargetsEvidence(
+        TARGETS, level=math.log(1e4), top=1, tolerance=TOLERANCE, grid=GRID
+    )
+    evidence.rank(np.array([-1.0]), steady(means, seed=4))
+    assert evidence.chosen.tolist() == [0]
+    assert evidence.decided is shown
 
 
 def test_a_target_chosen_late_has_the_wealth_of_one_chosen_from_the_first() -> None:
@@ -60,7 +61,8 @@ def test_a_target_chosen_late_has_the_wealth_of_one_chosen_from_the_first() -> N
     past = steady(np.array([0.4, 0.6]), seed=7)
     worse, better = np.array([-1.0]), np.array([1.0])
     early, late = (
-        TopOf(TARGETS, level=50.0, top=1, tolerance=TOLERANCE, grid=GRID) for _ in range(2)
+        TopTargetsEvidence(TARGETS, level=50.0, top=1, tolerance=TOLERANCE, grid=GRID)
+        for _ in range(2)
     )
     for number in range(len(past)):
         early.rank(better, past[: number + 1])

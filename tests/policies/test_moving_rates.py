@@ -12,12 +12,11 @@ from benchmarks.moving import DELTA, WORLDS, drops, play, rule
 from bestarm import AnytimeBAI, Problem, Summary, compiling, simulate
 from bestarm.environments import MovingMeans
 from bestarm.numerics.geometry import Array
-from bestarm.policies.anytime.assumptions import has_own_means
-from bestarm.policies.anytime.bets import BatchOutcome, Bets, Frame, Scale
+from bestarm.policies.anytime.assumptions import has_unrestricted_means
+from bestarm.policies.anytime.bets import BatchOutcome, Bets, Frame, Sampling, Scale
 from bestarm.policies.anytime.block_bets import BlockSampling
 from bestarm.policies.anytime.intervals import lower_ends
-from bestarm.policies.anytime.parts import coordinates
-from bestarm.policies.anytime.sampling import Sampling
+from bestarm.policies.anytime.sampler import coordinates
 from bestarm.records import BlockPlan
 
 STEADY = [name for name, world in WORLDS.items() if world.best is not None]
@@ -53,7 +52,7 @@ def pairs(options: int) -> Iterator[tuple[int, int]]:
     ],
 )
 def test_without_a_model_a_contrast_is_read_off_its_two_options(problem: Problem) -> None:
-    assert has_own_means(problem)
+    assert has_unrestricted_means(problem)
     rng, (_, _, targets) = np.random.default_rng(0), coordinates(problem)
     frame = frame_of(problem, rng, Scale(-1, 1))
     chances, unit = frame.sampling.probabilities, np.eye(problem.arms)
@@ -106,7 +105,7 @@ def test_wealth_less_the_lead_of_the_opponents_does_not_grow_on_average(
 def test_with_features_means_that_do_not_fit_break_it() -> None:
     """Three options on a line, the middle one the best: what is bet on is the fitted line."""
     problem, scale = Problem([[0.0], [1.0], [2.0]]), Scale(0.0, 1.0)
-    assert not has_own_means(problem)
+    assert not has_unrestricted_means(problem)
     rng, means = np.random.default_rng(0), np.array([0.3, 0.9, 0.5])
     _, _, targets = coordinates(problem)
     bets = frame_of(problem, rng, scale).bets((targets[2] - targets[1])[None])

@@ -11,7 +11,7 @@ import pytest
 from bestarm import AnytimeBAI, Problem, Summary, simulate
 from bestarm.environments import Semiparametric, baselines
 from bestarm.environments.baselines import Baseline
-from bestarm.policies.anytime.sampling import Sampling
+from bestarm.policies.anytime.bets import Sampling
 
 RULE = partial(AnytimeBAI, mean_bound=2.0)
 
@@ -76,7 +76,7 @@ def test_the_level_is_known_to_be_zero_wherever_the_bounds_lie(
         arms = rng.choice(3, plan.pulls, p=plan.weights)
         rewards = problem.source[arms] @ theta + rng.normal(0, 0.5, plan.pulls)
         policy.update(Summary.from_pulls(arms, rewards, size=3, center=plan.center))
-    expected = policy._guesses.rewards(10) + policy._scale.center
+    expected = policy._estimates.rewards(10) + policy._scale.center
     np.testing.assert_allclose(expected, problem.source @ theta, atol=0.4)
 
 

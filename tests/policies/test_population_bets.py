@@ -9,12 +9,7 @@ import numpy as np
 import pytest
 
 from bestarm.policies.anytime.bets import Scale, StakeGrid
-from bestarm.policies.anytime.block_bets import (
-    BlockFrame,
-    BlockOutcome,
-    BlockSampling,
-    Population,
-)
+from bestarm.policies.anytime.block_bets import BlockFrame, BlockOutcome, BlockSampling, Population
 from bestarm.records import BlockPlan, Rounds
 
 NAN = float("nan")

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from bestarm.policies.anytime.bets import BatchOutcome, Frame, Scale
-from bestarm.policies.anytime.sampling import Sampling
+from bestarm.policies.anytime.bets import BatchOutcome, Frame, Sampling, Scale
 from bestarm.records import Summary
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from bestarm.design import BlockDesign, blocked_xy
 from bestarm.numerics.geometry import Array
-from bestarm.policies.anytime.block_design import laplacian
+from bestarm.policies.anytime.block_bets import laplacian
 from bestarm.policies.stepwise import Indices
 from bestarm.problem import Problem
 from bestarm.records import BlockPlan, Blocks, Plan, Rounds, Summary
