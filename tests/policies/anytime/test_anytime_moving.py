@@ -198,10 +198,10 @@ def test_ends_of_intervals_are_about_weighted_averages() -> None:
 )
 def test_names_alone_need_no_model(options: dict[str, Any], words: str) -> None:
     policy = AnytimeBAI(Problem.named(["a", "b", "c"]), **{"bounds": (0, 1), **options})
-    said = " ".join(policy.recommend().assumptions)
-    assert words in said
-    assert "may move in any way" in said
-    assert "x·θ" not in said
+    text = " ".join(policy.recommend().assumptions)
+    assert words in text
+    assert "may move in any way" in text
+    assert "x·θ" not in text
 
 
 @pytest.mark.parametrize(
@@ -215,9 +215,9 @@ def test_names_alone_need_no_model(options: dict[str, Any], words: str) -> None:
 def test_features_that_say_something_are_assumed(
     source: object, target: object, baseline: float
 ) -> None:
-    said = AnytimeBAI(Problem(source, target, baseline=baseline), bounds=(0, 1)).recommend()
-    assert "x·θ" in said.assumptions[0]
-    assert not any("may move in any way" in each for each in said.assumptions)
+    answer = AnytimeBAI(Problem(source, target, baseline=baseline), bounds=(0, 1)).recommend()
+    assert "x·θ" in answer.assumptions[0]
+    assert not any("may move in any way" in each for each in answer.assumptions)
 
 
 def test_the_worlds_move_by_factors_and_cross() -> None:

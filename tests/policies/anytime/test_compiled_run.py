@@ -1,4 +1,4 @@
-"""Runs of the anytime rule that are followed on rewards known ahead."""
+"""Compiled runs of the anytime rule on rewards known ahead."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def rewards(rounds: int, baseline: object) -> PresampledRewards:
     return known
 
 
-def told(policy: AnytimeBAI, presampled: PresampledRewards, seed: int) -> int:
+def update_plan_by_plan(policy: AnytimeBAI, presampled: PresampledRewards, seed: int) -> int:
     """Carry out the plans of a policy on the pulls that it would draw itself; count them."""
     words = np.array(np.random.SFC64(seed).state["state"]["state"], dtype=np.uint64)
     start = plans = 0
@@ -57,7 +57,7 @@ def test_a_run_that_is_followed_is_the_run_that_is_told(name: str, drifts: bool)
     known = rewards(2000, baselines.sinusoid(offset=0.0) if drifts else 0.0)
     followed, usual = RULES[name](problem), RULES[name](problem)
     pulls, plans = followed.follow(known)
-    assert plans == told(usual, known, 4) > 10
+    assert plans == update_plan_by_plan(usual, known, 4) > 10
     assert (followed.evidence() == usual.evidence()).all()
     assert (followed._estimates.spread == usual._estimates.spread).all()
     one, other = followed.recommend(), usual.recommend()

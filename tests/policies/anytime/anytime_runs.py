@@ -1,4 +1,4 @@
-"""Runs of the anytime policy: what tests of it have in common."""
+"""Runs and frames of the anytime rule: what tests of it have in common."""
 
 from __future__ import annotations
 
@@ -9,10 +9,39 @@ import pytest
 
 import bestarm.policies.anytime.bets as bets_module
 from bestarm import AnytimeBAI, Plan, Summary
+from bestarm.numerics.geometry import Array
+from bestarm.policies.anytime.bets import Frame, Sampling, Scale
+from bestarm.records import BlockPlan
 
-__all__ = ["Pull", "clicks", "made_for_short_runs", "play"]
+__all__ = [
+    "Pull",
+    "clicks",
+    "made_for_short_runs",
+    "make_frame",
+    "next_block_plan",
+    "next_plan",
+    "play",
+    "weights_of",
+]
 
 Pull = Callable[[Plan], Summary]
+
+
+def next_plan(policy: AnytimeBAI) -> Plan:
+    plan = policy.plan()
+    assert plan is not None
+    return plan
+
+
+def weights_of(plan: Plan) -> Array:
+    assert plan.weights is not None
+    return plan.weights
+
+
+def next_block_plan(policy: AnytimeBAI) -> BlockPlan:
+    plan = policy.plan()
+    assert isinstance(plan, BlockPlan)
+    return plan
 
 
 def clicks(rates: object, rng: np.random.Generator) -> Pull:
@@ -40,3 +69,18 @@ def made_for_short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put the stakes where a thousand pulls decide: any shares are valid, and these err more."""
     shares = 1 / (1 + np.square(np.log10(bets_module.STAKES / 0.1) / 0.2))
     monkeypatch.setattr(bets_module, "LOG_PRIOR", np.log(shares / shares.sum()))
+
+
+def make_frame(
+    coordinates: object,
+    weights: object,
+    *,
+    guess: Array,
+    spread: Array,
+    scale: Scale,
+    size: int = 50,
+    pulls: int = 0,
+) -> Frame:
+    """A frame whose weights are of least variance for the spread that is predicted."""
+    sampling = Sampling(np.asarray(coordinates), np.asarray(weights), spread)
+    return Frame(sampling, guess=guess, spread=spread, scale=scale, size=size, pulls=pulls)
