@@ -28,6 +28,7 @@ from bestarm.design import pairs
 from bestarm.environments import Ratings, Semiparametric, baselines
 from bestarm.forecasting import Mixture
 from bestarm.forecasting import kernels as forecasting
+from bestarm.numerics import linalg
 from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime import (
     assumptions,
@@ -43,7 +44,7 @@ from bestarm.records import Rounds
 from bestarm.simulation import run_once
 
 TIERED = (
-    *(assumptions, bets, block_bets, blocks, estimates, evidence, sampler),
+    *(linalg, assumptions, bets, block_bets, blocks, estimates, evidence, sampler),
     *(design, pairs, forecasting),
 )
 

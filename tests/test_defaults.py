@@ -22,7 +22,7 @@ from bestarm.cli.app import app
 from bestarm.defaults import DELTA
 from bestarm.live import Experiment
 from bestarm.replication import Table
-from bestarm.server.api import bodies, plan, schemas
+from bestarm.server.api import plan, schemas
 from bestarm.server.pages.panels import render
 
 ROOT = Path(__file__).parent.parent
@@ -87,7 +87,7 @@ def test_options_that_are_left_out_are_what_their_help_says(tmp_path: Path) -> N
 
 
 def all_bodies() -> Iterator[type[BaseModel]]:
-    for home in (bodies, schemas, plan):
+    for home in (schemas, plan):
         for thing in vars(home).values():
             if inspect.isclass(thing) and issubclass(thing, BaseModel) and thing is not BaseModel:
                 yield thing
@@ -111,7 +111,7 @@ def example(body: type[BaseModel]) -> dict[str, Any]:
 
 
 def test_examples_of_the_api_could_be_real() -> None:
-    made = example(bodies.CreateBody)
+    made = example(schemas.CreateBody)
     problem = Problem.named(made["source_labels"], delta=made["delta"])
     shown = example(schemas.RecommendationOut)
     control = shown["effect"]["label"]

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from bestarm.cli.command import command
-from bestarm.cli.options import AsJson, Dask, Seed
-from bestarm.cli.progress import display
-from bestarm.cli.reporting import console, number, print_json, remark, table
+from bestarm.cli.command import AsJson, Dask, Seed, command
+from bestarm.cli.output import console, display, number, print_json, remark, table
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -28,8 +28,8 @@ from scipy.special import ndtri
 
 from bestarm.checks import positive
 from bestarm.compiling import tiered
-from bestarm.design.kernels import add_products, cholesky, solve
 from bestarm.numerics.geometry import Array
+from bestarm.numerics.linalg import add_gram, cholesky, cholesky_solve
 from bestarm.records import Summary
 
 Indices = NDArray[np.int64]
@@ -203,15 +203,15 @@ def least_variance_readout(
             spanning[i, j] = math.sqrt(weights[i]) * centered[i, j]
             weighed[i, j] = math.sqrt(mass[i]) * shifted
     covariance, upper = np.zeros((rank, rank)), np.zeros((rank, rank))
-    add_products(spanning, covariance)
-    add_products(weighed, upper)
+    add_gram(spanning, covariance)
+    add_gram(weighed, upper)
     for i in range(rank):
         for j in range(i):
             covariance[i, j] = covariance[j, i]
     regular = cholesky(upper)
     for i in range(count):
         column = readout[:, i].copy()
-        solve(upper, column)
+        cholesky_solve(upper, column)
         for j in range(rank):  # assigning the whole column takes seconds to compile
             readout[j, i] = column[j]
     return arms, weights, centered, covariance, readout, regular

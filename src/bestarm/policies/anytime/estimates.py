@@ -12,6 +12,7 @@ import numpy as np
 
 from bestarm.compiling import tiered
 from bestarm.numerics.geometry import Array
+from bestarm.numerics.linalg import add_weighted_gram, dot
 from bestarm.policies.anytime.bets import BatchOutcome, Indices, Parts, Scale, total
 from bestarm.records import Counts
 
@@ -86,14 +87,6 @@ class EstimatorState(NamedTuple):
 
 
 @tiered
-def _dot(a: Array, b: Array) -> float:
-    total = 0.0
-    for i in range(len(a)):
-        total += a[i] * b[i]
-    return total
-
-
-@tiered
 def _add(matrix: Array, factor: float, other: Array) -> None:
     for i in range(matrix.shape[0]):
         for j in range(matrix.shape[1]):
@@ -110,11 +103,11 @@ def predicted_levels(state: Parts, known: Parts, when: float) -> tuple[float, fl
     if scalars[_BATCHES] == 0:
         middle = (low + high) / 2
         return middle, middle, middle
-    last = scalars[_MEANS + 1] - _dot(mean_arms[1], slope)
+    last = scalars[_MEANS + 1] - dot(mean_arms[1], slope)
     if scalars[_BATCHES] == 1:
         return last, last, last  # to the bit: rounding must not choose among them
-    before = scalars[_MEANS] - _dot(mean_arms[0], slope)
-    average = (scalars[_REWARD] - _dot(total_arm, slope)) / scalars[_PULLS]
+    before = scalars[_MEANS] - dot(mean_arms[0], slope)
+    average = (scalars[_REWARD] - dot(total_arm, slope)) / scalars[_PULLS]
     trend = (last - before) / (scalars[_WHENS + 1] - scalars[_WHENS])
     return average, last, last + trend * (when - scalars[_WHENS + 1])
 
@@ -136,7 +129,7 @@ def predict_rewards(state: Parts, arms: Array, known: Parts, size: float, expect
             best = i
     level = predicted[best]
     for a in range(len(arms)):
-        expected[a] = min(max(level + _dot(arms[a], slope), low), high)
+        expected[a] = min(max(level + dot(arms[a], slope), low), high)
 
 
 @tiered
@@ -156,25 +149,14 @@ def _solve(gram: Array, moment: Array, slope: Array) -> None:
     lower = np.zeros((rank, rank))
     for i in range(rank):
         for j in range(i + 1):
-            rest = gram[i, j] - _dot(lower[i, :j], lower[j, :j])
+            rest = gram[i, j] - dot(lower[i, :j], lower[j, :j])
             lower[i, j] = np.sqrt(rest) if i == j else rest / lower[j, j]
     for i in range(rank):
-        slope[i] = (moment[i] - _dot(lower[i, :i], slope[:i])) / lower[i, i]
+        slope[i] = (moment[i] - dot(lower[i, :i], slope[:i])) / lower[i, i]
     for i in range(rank - 1, -1, -1):
         for j in range(i + 1, rank):
             slope[i] -= lower[j, i] * slope[j]
         slope[i] /= lower[i, i]
-
-
-@tiered
-def _add_squares(gram: Array, counts: Array, rows: Array) -> None:
-    """Add Σ n x xᵀ over the rows x."""
-    rank = len(gram)
-    for a in range(len(counts)):
-        for i in range(rank):
-            weighed = counts[a] * rows[a, i]
-            for j in range(rank):
-                gram[i, j] += weighed * rows[a, j]
 
 
 @tiered
@@ -183,10 +165,10 @@ def _regress(state: Parts, centered: Array, covariance: Array, counts: Array, fi
     _, slope, information, gram, moment, _, _, _, _, _, _ = state
     _add(information, total(counts), covariance)
     for a in range(len(counts)):
-        level = first[a] + counts[a] * _dot(centered[a], slope)
+        level = first[a] + counts[a] * dot(centered[a], slope)
         for i in range(len(slope)):
             moment[i] += centered[a, i] * level
-    _add_squares(gram, counts, centered)
+    add_weighted_gram(centered, counts, gram)
     _solve(gram, moment, slope)
 
 
@@ -196,7 +178,7 @@ def _move(state: Parts, reward: float, arm: Array, pulls: float, when: float) ->
     scalars, slope, _, _, _, _, mean_arms, _, _, _, _ = state
     if scalars[_BATCHES] > 0:
         gap = when - scalars[_WHENS + 1]
-        moved = reward - scalars[_MEANS + 1] - (_dot(arm, slope) - _dot(mean_arms[1], slope))
+        moved = reward - scalars[_MEANS + 1] - (dot(arm, slope) - dot(mean_arms[1], slope))
         error = scalars[_SPREAD] * (1 / pulls + 1 / max(2 * gap - pulls, 1.0))
         rate = moved / gap if moved * moved > _CLEAR * _CLEAR * error else 0.0
         scalars[_MOVED] = _INERTIA * scalars[_MOVED] + pulls * rate * rate
@@ -292,14 +274,14 @@ def learn_batch(
     pulls = total(counts)
     if pulls == 0:
         return
-    reward = (total(first) + _dot(guess, counts)) / pulls
+    reward = (total(first) + dot(guess, counts)) / pulls
     arm = np.zeros(len(slope))
     for i in range(len(arms)):
         for j in range(len(slope)):
             arm[j] += counts[i] / pulls * coordinates[arms[i], j]
     when = scalars[_PULLS] + pulls / 2
     if scalars[_PULLS] > 0:
-        level = reward - _dot(arm, slope)
+        level = reward - dot(arm, slope)
         predicted = predicted_levels(state, known, when)
         for i in range(3):
             miss = predicted[i] - level
@@ -313,10 +295,10 @@ def learn_batch(
         for i in range(len(arms)):
             shifted[i] = first[i] + (guess[i] - level) * counts[i]
         _regress(state, centered, covariance, counts, shifted)
-        origin = _dot(arm, slope) if intercept else 0.0
+        origin = dot(arm, slope) if intercept else 0.0
         squares, cubes = squares.copy(), cubes.copy()
         for i in range(len(arms)):
-            beyond = guess[i] - level - (_dot(coordinates[arms[i]], slope) - origin)
+            beyond = guess[i] - level - (dot(coordinates[arms[i]], slope) - origin)
             cubes[i] += beyond * (3 * squares[i] + beyond * (3 * first[i] + beyond * counts[i]))
             squares[i] += beyond * (2 * first[i] + beyond * counts[i])
     scalars[_PULLS] += pulls

@@ -15,11 +15,12 @@ import numpy as np
 from bestarm.compiling import tiered
 from bestarm.design import centered_g, linear_g
 from bestarm.design.contrasts import ListedContrasts
-from bestarm.design.kernels import cholesky, forward, interior
+from bestarm.design.kernels import interior
 from bestarm.design.pools import ALL
 from bestarm.design.solver import minimise
 from bestarm.errors import ProtocolError
 from bestarm.numerics.geometry import Array, lift, linear_span
+from bestarm.numerics.linalg import cholesky, forward_solve
 from bestarm.policies.anytime.assumptions import Assumptions, check_plan_options
 from bestarm.policies.anytime.bets import (
     BatchOutcome,
@@ -230,7 +231,7 @@ def design_problem(
     typical = total(spread) / len(spread)
     upper = information.copy()
     cholesky(upper)
-    whitened = forward(upper, rows)
+    whitened = forward_solve(upper, rows)
     posed = np.zeros((count, rank + lifted))
     size = 0.0
     for y in range(count):
