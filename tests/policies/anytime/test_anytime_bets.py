@@ -512,7 +512,7 @@ def pages_frame(rng: np.random.Generator) -> Frame:
     coordinates = np.vstack([np.zeros(3), np.eye(3)])
     sampling = Sampling(coordinates, weights, np.full(4, 0.1))
     guess, spread = rng.uniform(0, 1, 4), np.full(4, 0.1)
-    return Frame(sampling, guess=guess, spread=spread, scale=Scale(0, 1), size=50, pulls=0)
+    return Frame(sampling, guess=guess, spread=spread, scale=Scale(0.0, 1.0), size=50, pulls=0)
 
 
 def one_more(known: Summary, **where: Counts) -> Summary:

@@ -488,7 +488,7 @@ class AnytimeBAI(Policy):
             margin=self._tolerance if self._reason in FINAL and self._top == 1 else None,
         )
 
-    def update_e_values(self) -> Look:
+    def look(self) -> Look:
         """The leader, contrasts, intervals and evidence of every target now."""
         found = self.intervals()
         evidence = self._evidence.log_evidence().copy()  # it is kept, and updated in place
