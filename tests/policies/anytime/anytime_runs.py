@@ -11,7 +11,7 @@ import bestarm.policies.anytime.bets as bets_module
 from bestarm import AnytimeBAI, Plan, Summary
 from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.bets import Frame, Sampling, Scale
-from bestarm.records import BlockPlan
+from bestarm.records import BlockPlan, Counts
 
 __all__ = [
     "Pull",
@@ -20,6 +20,7 @@ __all__ = [
     "make_frame",
     "next_block_plan",
     "next_plan",
+    "pays",
     "play",
     "weights_of",
 ]
@@ -52,6 +53,16 @@ def clicks(rates: object, rng: np.random.Generator) -> Pull:
         counts = rng.multinomial(plan.pulls, plan.weights)
         yes = rng.binomial(counts, np.asarray(rates)).astype(float)
         return Summary(counts, yes, yes)
+
+    return pull
+
+
+def pays(rewards: Callable[[Counts], Array], rng: np.random.Generator) -> Pull:
+    """Rewards of arms that are drawn with the plan's probabilities."""
+
+    def pull(plan: Plan) -> Summary:
+        arms = rng.choice(plan.arms, size=plan.pulls, p=plan.weights)
+        return Summary.from_pulls(arms, rewards(arms), size=plan.arms, center=plan.center)
 
     return pull
 

@@ -49,26 +49,6 @@ def play(policy: AnytimeBAI, fill: Fill, rng: np.random.Generator, plans: int = 
         policy.update(drawn(plan, fill, rng))
 
 
-@pytest.mark.parametrize(
-    ("options", "field"),
-    [
-        ({"block": 0}, "block"),
-        ({"block": 5}, "block"),
-        ({"block": 2, "forecasts": True}, "forecasts"),
-        ({"block": 3, "max_pulls": 2}, "max_pulls"),
-    ],
-)
-def test_options_that_do_not_fit_blocks_are_refused(options: dict[str, Any], field: str) -> None:
-    with pytest.raises(InvalidInputError) as caught:
-        AnytimeBAI(Problem(np.eye(4)), **options)
-    assert caught.value.field == field
-
-
-def test_blocks_need_a_baseline_to_cancel() -> None:
-    with pytest.raises(InvalidInputError, match="nothing that blocks could cancel"):
-        AnytimeBAI(Problem(np.eye(4), baseline=0), block=2)
-
-
 def test_options_that_are_out_leave_the_blocks() -> None:
     rng = np.random.default_rng(0)
     policy = AnytimeBAI(Problem(np.eye(5), delta=0.1), bounds=(0, 1), block=3)

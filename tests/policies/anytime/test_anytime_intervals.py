@@ -11,14 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from anytime_runs import clicks, next_plan, play, weights_of
+from anytime_runs import clicks, next_plan, pays, play, weights_of
 from first_runs import FIRST
-from numpy.typing import NDArray
 
 from bestarm import AnytimeBAI, Problem, Summary
 from bestarm.bounds import control_shares
 from bestarm.environments import Semiparametric, baselines
-from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.bets import BatchOutcome, StakeGrid
 from bestarm.policies.anytime.intervals import (
@@ -31,6 +29,7 @@ from bestarm.policies.anytime.intervals import (
 from bestarm.policies.anytime.sampler import target_coordinates
 from bestarm.policies.policy import Rates
 from bestarm.recommendation import Recommendation
+from bestarm.records import Counts
 from bestarm.simulation import run_once
 from bestarm.testing import check_policy
 
@@ -262,14 +261,6 @@ def test_relative_effects_need_a_positive_level() -> None:
     assert below.relative is None
 
 
-@pytest.mark.parametrize(("options", "match"), [({"control": "nwe"}, "new"), ({"top": 2}, "top")])
-def test_wrong_controls_are_refused(options: dict[str, object], match: str) -> None:
-    problem = Problem(np.eye(3), source_labels=LABELS)
-    with pytest.raises(InvalidInputError, match=match) as error:
-        AnytimeBAI(problem, **({"control": "old"} | options))  # type: ignore[arg-type]
-    assert error.value.field == "control"
-
-
 def test_a_name_that_looks_like_a_number_is_a_name() -> None:
     assert AnytimeBAI(Problem(np.eye(3)), control=2)._effects.control == 2  # type: ignore[arg-type,union-attr]
 
@@ -311,7 +302,7 @@ def test_it_goes_on_until_half_the_width_is_at_most_the_precision(
     block: int, tolerance: float
 ) -> None:
     plain = recommendations(control="old", block=block, tolerance=tolerance)
-    seen = recommendations(control="old", block=block, tolerance=tolerance, precision=0.15)
+    seen = recommendations(control="old", block=block, tolerance=tolerance, precision=0.25)
     assert len(seen) > len(plain)
     for answer, before in zip(seen, plain[:-1], strict=False):
         assert (answer.reason, answer.target, answer.pulls) == (
@@ -330,7 +321,7 @@ def test_it_goes_on_until_half_the_width_is_at_most_the_precision(
             (0,),
         )
         assert answer.effect is not None
-        precise = answer.effect.upper - answer.effect.lower <= 0.3
+        precise = answer.effect.upper - answer.effect.lower <= 0.5
         assert precise == (answer is seen[-1])
         assert answer.effect.lower <= NEAR_THETA[0] - NEAR_THETA[1] <= answer.effect.upper
 
@@ -363,23 +354,6 @@ def test_the_contract_holds_while_measuring() -> None:
         )
 
     check_policy(make, NEAR_WORLD.problem(0.1))
-
-
-@pytest.mark.parametrize(
-    ("options", "match"),
-    [
-        ({"precision": 0.1}, "no control"),
-        ({"precision": 0.0, "control": "old"}, "precision"),
-        (
-            {"precision": 0.1, "control": "old", "items": 9, "block": 3, "bounds": (0, 1)},
-            "item",
-        ),
-    ],
-)
-def test_a_precision_that_makes_no_sense_is_refused(options: dict[str, object], match: str) -> None:
-    with pytest.raises(InvalidInputError, match=match) as error:
-        AnytimeBAI(Problem(np.eye(3), source_labels=LABELS), **options)  # type: ignore[arg-type]
-    assert error.value.field == "precision"
 
 
 # --- rates ---------------------------------------------------------------------------------------
@@ -425,7 +399,7 @@ class Played:
         self._owed = [(plan.phase, late)] if self._late and not now.all() else []
         return True
 
-    def _summary(self, arms: NDArray[np.int64], rewards: Array, center: float) -> Summary:
+    def _summary(self, arms: Counts, rewards: Array, center: float) -> Summary:
         self.raw += np.bincount(arms, minlength=3), np.bincount(arms, rewards, minlength=3)
         return Summary.from_pulls(arms, rewards, size=3, center=center)
 
@@ -481,8 +455,11 @@ def test_rates_differ_as_the_estimated_contrasts_do() -> None:
 
 
 def test_the_interval_narrows_and_is_about_all_rounds_once_outcomes_are_in() -> None:
-    played, widths = Played(1, max_pulls=20_000, control="0", precision=0.02), []
+    played, widths, step = Played(1, max_pulls=20_000, control="0", precision=0.02), [], 0
     while played.step(lambda times: np.tile([0.5, 0.52, 0.5], (len(times), 1))):
+        step += 1
+        if step % 8:
+            continue
         rates = played.policy.rates()
         assert rates is not None
         assert rates.rounds == len(played.means)
@@ -503,16 +480,15 @@ def test_rates_of_unbounded_rewards_hold_too() -> None:
     for run in range(5):
         rng, policy = np.random.default_rng(run), AnytimeBAI(Problem(np.eye(2), delta=0.1))
         means: list[Array] = []
-        for _ in range(120):
-            if (plan := policy.plan()) is None:
-                break
-            assert plan.weights is not None
-            times = np.arange(len(means), len(means) + plan.pulls)
+
+        def rewards(arms: Counts, rng: np.random.Generator = rng, means: Any = means) -> Array:
+            times = np.arange(len(means), len(means) + len(arms))
             level = np.sin(times / 100)[:, None] + np.array([0.3, 0.2])
-            arms = rng.choice(2, size=plan.pulls, p=plan.weights)
-            rewards = level[np.arange(plan.pulls), arms] + rng.normal(size=plan.pulls)
-            policy.update(Summary.from_pulls(arms, rewards, size=2, center=plan.center))
             means.extend(level)
+            return np.asarray(level[np.arange(len(arms)), arms] + rng.normal(size=len(arms)))
+
+        for _ in range(30):
+            play(policy, pays(rewards, rng), plans=4)
             rates = policy.rates()
             assert rates is not None
             truth = np.mean(means, axis=0)
@@ -528,12 +504,9 @@ def test_an_outstanding_pull_never_counts_as_evidence(seed: int) -> None:
     corners = np.array(list(product([-1.0, 1.0], repeat=3)))
     problem = Problem(corners, delta=0.05)
     policy, rng = AnytimeBAI(problem, bounds=(0, 1)), np.random.default_rng(seed)
-    for _ in range(3):
-        plan = next_plan(policy)
-        arms = rng.choice(8, size=plan.pulls, p=plan.weights)
-        chance = np.clip(0.5 + corners[arms].sum(axis=1) / 6, 0, 1)
-        rewards = (rng.random(plan.pulls) < chance).astype(float)
-        policy.update(Summary.from_pulls(arms, rewards, size=8, center=plan.center))
+    chances = np.clip(0.5 + corners.sum(axis=1) / 6, 0, 1)
+    yes = pays(lambda arms: (rng.random(len(arms)) < chances[arms]).astype(float), rng)
+    play(policy, yes, plans=3)
     assert policy.plan() is not None
     assert policy._open is not None
     frame, none = policy._open.frame, np.zeros(8, dtype=np.int64)
@@ -554,7 +527,5 @@ def test_an_outstanding_pull_never_counts_as_evidence(seed: int) -> None:
 def test_targets_that_are_not_arms_have_no_rates(source: object, target: object) -> None:
     """What they pay need not lie within the bounds, and may not even be known."""
     policy = AnytimeBAI(Problem(source, target), bounds=(0, 1))
-    plan = next_plan(policy)
-    arms = np.arange(plan.pulls) % 2
-    policy.update(Summary.from_pulls(arms, arms.astype(float), size=2, center=plan.center))
+    play(policy, pays(lambda arms: arms.astype(float), np.random.default_rng(0)), plans=1)
     assert policy.rates() is None

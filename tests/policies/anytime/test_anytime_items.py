@@ -12,7 +12,7 @@ from anytime_runs import next_block_plan, next_plan
 
 from bestarm import AnytimeBAI, Problem, simulate
 from bestarm.environments import Ratings
-from bestarm.errors import BestArmError, InvalidInputError, ProtocolError
+from bestarm.errors import BestArmError, ProtocolError
 from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.block_bets import BlockOutcome, Population
 from bestarm.policies.anytime.evidence import BestTargetEvidence
@@ -232,27 +232,6 @@ def test_judgements_may_come_late_even_the_last_ones() -> None:
     assert (policy.recommend().target, policy.recommend().reason) == (0, "exact")
 
 
-@pytest.mark.parametrize(
-    ("options", "field"),
-    [
-        ({"block": 3, "items": 10}, "bounds"),
-        ({"block": 2, "items": 10, "bounds": (0, 1)}, "items"),
-        ({"items": 10, "bounds": (0, 1)}, "items"),
-        ({"block": 3, "items": 0, "bounds": (0, 1)}, "items"),
-    ],
-)
-def test_options_that_do_not_fit_items_are_refused(options: dict[str, Any], field: str) -> None:
-    with pytest.raises(InvalidInputError) as caught:
-        AnytimeBAI(Problem(np.eye(3)), **options)
-    assert caught.value.field == field
-
-
-def test_items_need_options_that_are_arms_of_their_own() -> None:
-    for problem in (Problem([[0.0], [1.0], [2.0]]), Problem(np.eye(3), np.eye(3)[:2])):
-        with pytest.raises(InvalidInputError, match="arm of its own"):
-            AnytimeBAI(problem, bounds=(0, 1), block=3, items=10)
-
-
 def test_the_contract_is_kept() -> None:
     method = partial(AnytimeBAI, bounds=(-3, 3), block=4, items=2000, missing="worst-case")
     check_policy(method, Problem(np.eye(4)))
@@ -377,30 +356,6 @@ def test_all_items_judged_is_final_whatever_the_lead(lead: float) -> None:
     assert (answer.final, answer.reason) == (True, "exact")
     assert answer.error_bound == 0.05  # of three, one may have been dropped
     assert answer.target == 2 or lead < 1e-9
-
-
-def test_exact_ties_go_to_the_first() -> None:
-    policy = rule(3, 4, delta=0.05)
-    rows = np.array([[0.1, 0.2, 0.2], [0.3, 0.4, 0.3], [0.5, 0.4, 0.5], [0.0, 0.1, 0.1]])
-    tell(policy, rows)
-    assert (policy.recommend().target, policy.recommend().reason) == (1, "exact")
-
-
-def test_the_last_item_may_be_outstanding() -> None:
-    policy = rule(2, 3, delta=0.05)
-    plan = next_block_plan(policy)
-    rows = np.array([[0.6, 0.5], [0.1, 0.4], [0.9, np.nan]])
-    waits = np.isnan(rows)
-    own = BlockPlan.drawn(
-        plan.blocks, plan.block_weights, 3, arms=2, phase=1, open=True,
-        most=plan.most, provisional=True, center=plan.center,
-    )  # fmt: skip
-    policy.adopt(own)
-    policy.update(Rounds.of(own, [0, 0, 0], rows, waits))
-    assert policy.recommend().reason == "running"
-    rows[2, 1] = 0.1
-    policy.amend(Rounds.of(own, [0, 0, 0], rows), phase=1)
-    assert (policy.recommend().target, policy.recommend().reason) == (0, "exact")
 
 
 def test_more_items_than_there_are_are_refused() -> None:

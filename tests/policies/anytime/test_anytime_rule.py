@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from anytime_runs import clicks, made_for_short_runs, next_plan, play, weights_of
+from anytime_runs import clicks, made_for_short_runs, next_plan, pays, play, weights_of
 from first_runs import enough
 
 import bestarm.policies.anytime.sampler as sampler_module
@@ -27,6 +27,7 @@ from bestarm.testing import check_policy
 
 HOW: tuple[Literal["ignorable", "worst-case"], ...] = ("ignorable", "worst-case")
 PLAIN = Problem([[1, 0], [0, 1], [0.6, 0.8]])
+NAMES = Problem(np.eye(3))
 TRANSDUCTIVE = Problem([[0.0], [1.0], [2.0]], [[0.5], [3.0]])
 # On which problem does not matter for what they change: `test_contract.py` has the rule on all.
 VARIANTS: dict[str, tuple[Method, Problem]] = {
@@ -66,30 +67,55 @@ def test_the_cap_is_kept_to_the_pull() -> None:
     assert (answer.pulls, answer.reason, answer.final) == (100, "max_pulls", False)
 
 
-@pytest.mark.parametrize(
-    ("options", "field"),
-    [
-        ({"bounds": (1, 0)}, "bounds"),
-        ({"bounds": 5}, "bounds"),
-        ({"bounds": (0, float("nan"))}, "bounds"),
-        ({"bounds": (-1e200, 1e200)}, "bounds"),
-        ({"bounds": (0, 1e-200)}, "bounds"),
-        ({"mean_bound": 1e200}, "mean_bound"),
-        ({"bounds": (0, 1), "mean_bound": 1.0}, "mean_bound"),
-        ({"mean_bound": -1.0}, "mean_bound"),
-        ({"top": 0}, "top"),
-        ({"top": 3}, "top"),
-        ({"tolerance": -0.1}, "tolerance"),
-        ({"missing": "never"}, "missing"),
-        ({"missing": "worst-case"}, "missing"),
-        ({"max_pulls": 0}, "max_pulls"),
-        ({"seed": -1}, "seed"),
-    ],
-)
-def test_arguments_are_refused_in_a_sentence(options: dict[str, Any], field: str) -> None:
+ITEMS: dict[str, Any] = {"block": 3, "items": 10, "bounds": (0, 1)}
+REFUSED: list[tuple[Problem, dict[str, Any], str]] = [
+    (PLAIN, {"bounds": (1, 0)}, "bounds"),
+    (PLAIN, {"bounds": 5}, "bounds"),
+    (PLAIN, {"bounds": (0, float("nan"))}, "bounds"),
+    (PLAIN, {"bounds": (-1e200, 1e200)}, "bounds"),
+    (PLAIN, {"bounds": (0, 1e-200)}, "bounds"),
+    (PLAIN, {"mean_bound": 1e200}, "mean_bound"),
+    (PLAIN, {"bounds": (0, 1), "mean_bound": 1.0}, "mean_bound"),
+    (PLAIN, {"mean_bound": -1.0}, "mean_bound"),
+    (PLAIN, {"top": 0}, "top"),
+    (PLAIN, {"top": 3}, "top"),
+    (PLAIN, {"tolerance": -0.1}, "tolerance"),
+    (PLAIN, {"missing": "never"}, "missing"),
+    (PLAIN, {"missing": "worst-case"}, "missing"),
+    (PLAIN, {"max_pulls": 0}, "max_pulls"),
+    (PLAIN, {"seed": -1}, "seed"),
+    (PLAIN.with_baseline(0), {"forecasts": True}, "forecasts"),
+    (PLAIN, {"precision": 0.1}, "precision"),
+    (PLAIN, {"precision": 0.0, "control": "1"}, "precision"),
+    (NAMES, ITEMS | {"precision": 0.1, "control": "1"}, "precision"),
+    (PLAIN, {"control": "one"}, "control"),
+    (PLAIN, {"control": "1", "top": 2}, "control"),
+    (PLAIN, {"block": 0}, "block"),
+    (PLAIN, {"block": 4}, "block"),
+    (PLAIN.with_baseline(0), {"block": 2}, "block"),
+    (PLAIN, {"block": 2, "forecasts": True}, "forecasts"),
+    (PLAIN, {"block": 3, "max_pulls": 2}, "max_pulls"),
+    (NAMES, ITEMS | {"bounds": None}, "bounds"),
+    (NAMES, ITEMS | {"block": 2}, "items"),
+    (NAMES, ITEMS | {"block": 1}, "items"),
+    (NAMES, ITEMS | {"items": 0}, "items"),
+    (Problem([[0.0], [1.0], [2.0]]), ITEMS, "items"),
+    (Problem(np.eye(3), np.eye(3)[:2]), ITEMS, "items"),
+]
+
+
+@pytest.mark.parametrize(("problem", "options", "field"), REFUSED, ids=str)
+def test_options_that_do_not_fit_are_refused(
+    problem: Problem, options: dict[str, Any], field: str
+) -> None:
     with pytest.raises(InvalidInputError) as error:
-        AnytimeBAI(Problem(np.eye(3)), **options)
+        AnytimeBAI(problem, **options)
     assert error.value.field == field
+
+
+def test_a_control_that_is_misspelt_is_suggested() -> None:
+    with pytest.raises(InvalidInputError, match="new"):
+        AnytimeBAI(Problem(np.eye(2), source_labels=["new", "old"]), control="nwe")
 
 
 def test_rewards_outside_their_bounds_are_refused_and_change_nothing() -> None:
@@ -134,20 +160,7 @@ def test_rewards_at_their_bounds_are_taken_however_they_round(bounds: tuple[floa
             policy.update(Summary.from_pulls(arms, np.full(pulls, end), size=2))
 
 
-def test_means_beyond_what_was_declared_end_the_claim() -> None:
-    problem = Problem(np.eye(2), noise=1.0, baseline=0.0)
-    policy = AnytimeBAI(problem, mean_bound=1.0)
-    assert policy.recommend().error_bound is None  # nothing is claimed yet
-    assert "nothing is proven" not in policy.recommend().statement
-    plan = next_plan(policy)
-    half = np.array([plan.pulls // 2, plan.pulls - plan.pulls // 2])
-    policy.update(Summary(half, half * 50.0, half * 2500.0))
-    answer = policy.recommend()
-    assert answer.error_bound is None
-    assert "nothing is proven" in answer.statement
-
-
-def test_the_recommendation_speaks() -> None:
+def test_the_recommendation_states_what_is_shown() -> None:
     problem = Problem(np.eye(3), delta=0.05, source_labels=["tea", "coffee", "water"])
     policy = AnytimeBAI(problem, bounds=(0, 1))
     before = policy.recommend()
@@ -224,7 +237,7 @@ def test_losses_at_worst_cost_evidence() -> None:
 
 
 def test_pulls_beyond_the_plan_count_whenever_they_come() -> None:
-    """Told at once with their plan, or late while the next one is out: the same wealth."""
+    """Outcomes at once with their plan, or late while the next one is out: the same wealth."""
     problem = Problem(np.eye(2))
     rng = np.random.default_rng(4)
     at_once, later = (AnytimeBAI(problem, mean_bound=1) for _ in range(2))
@@ -274,7 +287,7 @@ def test_late_pulls_must_be_of_the_plan_before(monkeypatch: pytest.MonkeyPatch) 
 # --- totals that cannot be -----------------------------------------------------------------------
 
 
-def told(**changes: object) -> Summary:
+def summary_with(**changes: object) -> Summary:
     """Eight pulls of two arms, four of 0.25 and four of 0.75, with something changed."""
     rewards = np.array([0.25, 0.75] * 4)
     summary = Summary.from_pulls([0, 0, 1, 1] * 2, rewards, size=2)
@@ -296,17 +309,16 @@ def test_totals_that_no_rewards_have_are_refused(changes: dict[str, Array]) -> N
     policy = AnytimeBAI(Problem(np.eye(2)), bounds=(0, 1))
     before = policy.plan()
     with pytest.raises(InvalidInputError, match="contradict each other"):
-        policy.update(told(**changes))
+        policy.update(summary_with(**changes))
     assert policy.plan() is before
-    policy.update(told())
+    policy.update(summary_with())
 
 
 def test_extremes_outside_the_bounds_are_refused() -> None:
     policy = AnytimeBAI(Problem(np.eye(2)), bounds=(0, 1))
-    with pytest.raises(InvalidInputError, match="cannot all lie between 0 and 1"):
-        policy.update(told(largest=np.array([0.75, 1.4])))
-    with pytest.raises(InvalidInputError, match="cannot all lie between 0 and 1"):
-        policy.update(told(least=np.array([0.25, -0.1])))
+    for extremes in ({"largest": np.array([0.75, 1.4])}, {"least": np.array([0.25, -0.1])}):
+        with pytest.raises(InvalidInputError, match="cannot all lie between 0 and 1"):
+            policy.update(summary_with(**extremes))
 
 
 def test_a_refused_amendment_changes_nothing() -> None:
@@ -340,56 +352,44 @@ def test_plans_of_a_rule_with_other_options_are_not_adopted(
         policy.adopt(replace(plan, **change))
 
 
-def finished(*, first: float) -> AnytimeBAI:
+@pytest.mark.parametrize("first", [0.0, 50.0])
+def test_a_contradicted_experiment_ends_without_an_error_bound(first: float) -> None:
     """Two arms that pay 1 and 0 but for the first batch, in which both pay `first` more.
 
     With noise, baseline and means within 1 each, no mean of many rewards is far beyond 2.
     """
-    rng = np.random.default_rng(1)
     policy = AnytimeBAI(Problem(np.eye(2), delta=0.1, noise=0.1), mean_bound=1.0)
-    more = first
-    while (plan := policy.plan()) is not None:
-        assert plan.weights is not None
-        arms = rng.choice(2, size=plan.pulls, p=plan.weights)
-        policy.update(Summary.from_pulls(arms, 1.0 - arms + more, size=2))
-        more = 0.0
-    return policy
-
-
-@pytest.mark.parametrize(("first", "bound"), [(0.0, 0.1), (50.0, None)])
-def test_a_contradicted_experiment_ends_without_an_error_bound(
-    first: float, bound: float | None
-) -> None:
-    answer = finished(first=first).recommend()
+    assert policy.recommend().error_bound is None  # nothing is claimed yet
+    assert "nothing is proven" not in policy.recommend().statement
+    rng = np.random.default_rng(1)
+    play(policy, pays(lambda arms: np.asarray(1.0 - arms + first, dtype=float), rng), plans=1)
+    play(policy, pays(lambda arms: np.asarray(1.0 - arms, dtype=float), rng))
+    answer = policy.recommend()
     assert (answer.target, answer.final, answer.reason) == (0, True, "identified")
-    assert answer.error_bound == bound
+    assert answer.error_bound == (None if first else 0.1)
+    assert ("nothing is proven" in answer.statement) == bool(first)
 
 
 # --- right, as claimed ---------------------------------------------------------------------------
 
 
-class Tied:
-    """Two arms of which the first is better by next to nothing, under a nasty baseline."""
-
-    def __init__(self, name: str) -> None:
-        self.baseline = {
-            "adversary": baselines.adversary(2.0),
-            "swings": baselines.switches((-4.0, 4.0), period=40),
-            "far from the first guess": baselines.constant(30.0),
-        }[name]
-
-    def world(self) -> Semiparametric:
-        return Semiparametric(np.eye(2), [1e-3, 0.0], baseline=self.baseline)
-
-
-@pytest.mark.parametrize("name", ["adversary", "swings", "far from the first guess"])
+@pytest.mark.parametrize(
+    "baseline",
+    [
+        baselines.adversary(2.0),
+        baselines.switches((-4.0, 4.0), period=40),
+        baselines.constant(30.0),
+    ],
+    ids=["adversary", "swings", "far from the first guess"],
+)
 def test_a_near_tie_is_decided_wrongly_less_often_than_delta(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    baseline: Baseline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The upper end of a 99 % interval over 150 runs, stakes made for runs as short as these."""
     made_for_short_runs(monkeypatch)
+    world = Semiparametric(np.eye(2), [1e-3, 0.0], baseline=baseline)
     method = partial(AnytimeBAI, mean_bound=1.0, max_pulls=500)
-    results = enough(method, Tied(name).world(), runs=150, seed=5, delta=0.05)
+    results = enough(method, world, runs=150, seed=5, delta=0.05)
     wrong = int((results.final & ~results.correct).sum())
     assert wrong <= 5  # of 150: the upper end of a 99 % Wilson interval is then below 0.1
 
@@ -474,7 +474,7 @@ def test_assuming_no_baseline_buys_most_of_the_pulls() -> None:
     assert still.mean_pulls < moving.mean_pulls / 5
 
 
-def test_a_sine_that_was_said_not_to_be_misleads() -> None:
+def test_a_sine_that_was_declared_absent_misleads() -> None:
     """Declared 0 and truly 1 + sin 2t: the unit vectors' mean rewards no longer say who is best."""
     results = simulate(
         RULE, soare(baseline=baselines.sinusoid(), declared=0.0), runs=20, delta=0.05
@@ -492,16 +492,15 @@ def test_the_level_is_known_to_be_zero_wherever_the_bounds_lie(
     theta = np.array([1.0, 0.5])
     options: dict[str, Any] = {"mean_bound": 2.0} if bounds is None else {"bounds": bounds}
     policy = AnytimeBAI(problem, **options)
-    while policy.recommend().pulls < 400 and (plan := policy.plan()) is not None:
-        assert plan.weights is not None
-        arms = rng.choice(3, plan.pulls, p=plan.weights)
-        rewards = problem.source[arms] @ theta + rng.normal(0, 0.5, plan.pulls)
-        policy.update(Summary.from_pulls(arms, rewards, size=3, center=plan.center))
+    means = problem.source @ theta
+    pull = pays(lambda arms: means[arms] + rng.normal(0, 0.5, len(arms)), rng)
+    while policy.recommend().pulls < 400 and not policy.has_stopped():
+        play(policy, pull, plans=1)
     expected = policy._estimates.rewards(10) + policy._scale.center
-    np.testing.assert_allclose(expected, problem.source @ theta, atol=0.4)
+    np.testing.assert_allclose(expected, means, atol=0.4)
 
 
-def test_the_assumption_is_said() -> None:
+def test_the_assumption_is_stated() -> None:
     still, moving = (
         AnytimeBAI(Problem([[1.0], [2.0]], baseline=b), mean_bound=1.0).recommend().assumptions
         for b in (0.0, 1.0)
@@ -547,10 +546,10 @@ def test_bounds_that_are_not_about_zero_mislead_nobody(
 
 
 RATES = np.array([0.6, 0.5, 0.4])
-Told = tuple[Summary, Summary]  # of a plan: with outcomes outstanding, and what amends it
+Outcomes = tuple[Summary, Summary]  # of a plan: with outcomes outstanding, and what amends it
 
 
-def singles(plan: Plan, rng: np.random.Generator, pending: int) -> Told:
+def singles(plan: Plan, rng: np.random.Generator, pending: int) -> Outcomes:
     """Of every arm so many outcomes are outstanding. Those are all 1, to change what is known."""
     assert plan.weights is not None
     counts = 5 + rng.multinomial(plan.pulls, plan.weights)
@@ -560,7 +559,7 @@ def singles(plan: Plan, rng: np.random.Generator, pending: int) -> Told:
     return Summary(counts, yes, yes, pending=late), Summary(late, ones, ones)
 
 
-def rounds(plan: Plan, rng: np.random.Generator, pending: int) -> Told:
+def rounds(plan: Plan, rng: np.random.Generator, pending: int) -> Outcomes:
     """The first rounds are outstanding, as many."""
     assert isinstance(plan, BlockPlan)
     kinds = rng.choice(len(plan.blocks), size=plan.rounds, p=plan.block_weights)
@@ -568,8 +567,8 @@ def rounds(plan: Plan, rng: np.random.Generator, pending: int) -> Told:
     table[:pending] = plan.blocks[kinds[:pending]] == 2  # far from the rates
     waits = np.zeros(table.shape, dtype=bool)
     waits[:pending] = True
-    told = Rounds.of(plan, kinds, np.where(waits, np.nan, table), waits)
-    return told, Rounds.of(plan, kinds, table)
+    early = Rounds.of(plan, kinds, np.where(waits, np.nan, table), waits)
+    return early, Rounds.of(plan, kinds, table)
 
 
 def growth(policy: AnytimeBAI, frame: Any, summary: Summary) -> Array:
@@ -586,15 +585,15 @@ def growth(policy: AnytimeBAI, frame: Any, summary: Summary) -> Array:
     ids=["single pulls", "blocks", "items"],
 )
 def test_a_frame_is_not_changed_by_what_is_learned_after_it(
-    tell: Callable[[Plan, np.random.Generator, int], Told], options: dict[str, Any]
+    tell: Callable[[Plan, np.random.Generator, int], Outcomes], options: dict[str, Any]
 ) -> None:
     rng = np.random.default_rng(0)
     policy = AnytimeBAI(Problem(np.eye(3), delta=1e-9), bounds=(0, 1), **options)
     late: dict[int, Summary] = {}
     for phase in range(1, 6):
         plan = next_plan(policy)
-        told, late[phase] = tell(plan, rng, 4)
-        policy.update(told)
+        early, late[phase] = tell(plan, rng, 4)
+        policy.update(early)
     plan = next_plan(policy)
     assert policy._open is not None
     frame, fresh = policy._open.frame, deepcopy(policy)

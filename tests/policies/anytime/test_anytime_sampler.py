@@ -252,12 +252,6 @@ def test_totals_are_of_rewards_less_forecasts() -> None:
     assert (np.abs(raw[1:] - pulls.rewards[:-1]) == 0).all()  # it forecasts from the past alone
 
 
-def test_without_a_baseline_there_is_nothing_to_forecast() -> None:
-    with pytest.raises(InvalidInputError) as error:
-        AnytimeBAI(Problem(np.eye(2), baseline=0), forecasts=True)
-    assert error.value.field == "forecasts"
-
-
 def test_a_forecaster_must_be_one() -> None:
     with pytest.raises(InvalidInputError) as error:
         simulate(RULE, JUMPS, runs=1, forecaster="best")

@@ -550,7 +550,7 @@ class EffectMeasurement:
     """After the decision: pulls go on for one contrast, and nothing is decided any more.
 
     Args:
-        before: the contest that decided.
+        before: the evidence that decided.
         target: the target that it named.
         control: the target that its lead is measured against.
         targets: in coordinates of the affine span.

@@ -75,7 +75,7 @@ class AnytimeBAI(Policy):
     Every target's wealth bets, batch by batch, that it is not the best; a target whose wealth
     reaches 1/δ is dropped, and the last one left is named. The probability that this is ever wrong
     is at most δ, at any number of looks, under every baseline that is fixed before the arm is
-    drawn. Guesses of θ, of the baseline and of the noise only make it quick. Plans are open.
+    drawn. Estimates of θ, of the baseline and of the noise only make it quick. Plans are open.
 
     With `block=k` every round pulls k different arms under one baseline, which cancels: it may be
     unbounded, and even react to the block. Plans are then `BlockPlan`s, and outcomes `Rounds`.
@@ -92,7 +92,7 @@ class AnytimeBAI(Policy):
         mean_bound: without `bounds`: a bound on |x_a·θ|; the problem's scale by default.
         top: how many targets to name: the set of the m best.
         tolerance: how much worse than the m-th best a named target may be, in reward units.
-        seed: simulations that follow a run draw its arms from it; nothing else is drawn.
+        seed: compiled runs of simulations draw arms from it; nothing else is drawn.
         max_pulls: stop at this many pulls; such a stop is final only if all was shown by then. A
             live experiment that keeps many out may exceed it, by less than the last plan asks for.
         missing: what an outcome that never comes means: `"ignorable"` if losing it depends neither
@@ -215,11 +215,11 @@ class AnytimeBAI(Policy):
         plain = self._effects is None and not forecasts
         self._compiled = CompiledRun.of(config, self._evidence, self._sampler) if plain else None
         self._estimates: Any = self._sampler.estimates
-        self._past: list[Any] = []  # batches, as the way of drawing makes them
+        self._past: list[Any] = []  # batches, as the sampler makes them
         self._plans = 0
         self._pulls = self._rounds = 0  # drawn
         self._outcomes = self._pending = 0
-        self._learned = self._learned_pulls = 0  # the first batches, that guesses rest on
+        self._learned = self._learned_pulls = 0  # the first batches, that estimates rest on
         self._open: OpenPlan | None = None
         self._before: OpenPlan | None = None  # the plan before: pulls under it may still come in
         self._outstanding: dict[int, OpenPlan] = {}  # plans with pulls that are pending
@@ -230,7 +230,7 @@ class AnytimeBAI(Policy):
         self._tied: tuple[int, ...] = ()
 
     @property
-    def _state(self) -> RunState:
+    def _run_state(self) -> RunState:
         most = None if self._max_pulls is None else self._max_pulls - self._pulls
         before = None if self._before is None else self._before.plan
         return RunState(self._plans + 1, self._pulls, self._rounds, most, before)
@@ -260,7 +260,7 @@ class AnytimeBAI(Policy):
         if self._stopped is not None:
             return None
         if self._open is None:
-            self._open = self._prepare(self._sampler.plan(self._evidence, self._state))
+            self._open = self._prepare(self._sampler.plan(self._evidence, self._run_state))
         return self._open.plan
 
     def adopt(self, plan: Plan) -> None:
@@ -273,7 +273,7 @@ class AnytimeBAI(Policy):
 
     def _prepare(self, plan: Plan) -> OpenPlan:
         """Fix all that bets on a plan rest on, from the past and the plan alone."""
-        frame, stage = self._sampler.prepare(plan, self._evidence, self._state)
+        frame, stage = self._sampler.prepare(plan, self._evidence, self._run_state)
         return OpenPlan(plan, frame, self._evidence.place_bets(frame), stage)
 
     def update(self, summary: Summary) -> None:
@@ -286,7 +286,7 @@ class AnytimeBAI(Policy):
             raise has_stopped()
         drawn = self._open
         drawn.plan.check(summary)
-        self._enter(drawn, summary)
+        self._take_in(drawn, summary)
         self._plans += 1
         self._sampler.keep(drawn.stage)
         self._before, self._open = drawn, None
@@ -317,7 +317,7 @@ class AnytimeBAI(Policy):
             )
         drawn.plan.check(summary, beyond=True)
         if self._bounds is None:
-            self._enter(drawn, summary)
+            self._take_in(drawn, summary)
         else:
             place = phase - 1  # one batch per phase
             before = self._past[place]
@@ -362,7 +362,7 @@ class AnytimeBAI(Policy):
         self._missing += sign * summary.lost_pulls
         self._pending += sign * summary.awaited_pulls
 
-    def _enter(self, drawn: OpenPlan, summary: Summary) -> None:
+    def _take_in(self, drawn: OpenPlan, summary: Summary) -> None:
         """Take in a summary; raise, or withdraw the claim, if it contradicts itself or A3."""
         self._contradicted |= self._sampler.contradicted_by(drawn.frame, summary)
         batch = self._sampler.outcome(drawn.frame, summary)
@@ -377,7 +377,7 @@ class AnytimeBAI(Policy):
     def _learn(self) -> None:
         """Learn from all batches up to the last one of which nearly all outcomes are in.
 
-        What comes early may be selected by its reward: guesses made from it would lose bets. Of
+        What comes early may be selected by its reward: estimates from it would lose bets. Of
         the batches before that one, too, nearly all must be in, so that a short one cannot be
         complete by chance.
         """
@@ -398,7 +398,7 @@ class AnytimeBAI(Policy):
         """Order the targets anew, and stop if there is nothing more to do."""
         self._evidence.rank(self._estimates.slope, self._past)
         if self._measuring:
-            self._stopped = None if self._imprecise() else "identified"
+            self._stopped = None if self._is_imprecise() else "identified"
         elif self._effects is not None and self._tolerance:
             # Two verdicts: the control is good enough, or another is shown to be better.
             if self._evidence.is_shown_best(self._effects.control):
@@ -409,20 +409,20 @@ class AnytimeBAI(Policy):
                     self._stopped = "identified"
         elif self._evidence.decided:
             self._stopped = "identified"
-        if self._stopped == "identified" and self._effects is not None and self._imprecise():
+        if self._stopped == "identified" and self._effects is not None and self._is_imprecise():
             target = int(self._evidence.chosen[0])
             self._evidence = EffectMeasurement(
                 self._evidence, target, self._effects.control, self._targets
             )
             self._stopped, self._measuring = None, True
         if self._stopped is None and not self._pending:
-            self._end_of_items()
+            self._stop_at_the_last_item()
         left = math.inf if self._max_pulls is None else self._max_pulls - self._pulls
         spent = self._stopped is None and left < self._sampler.smallest(self._evidence)
         if spent and not self._pending:
             self._stopped = "identified" if self._measuring else "max_pulls"
 
-    def _imprecise(self) -> bool:
+    def _is_imprecise(self) -> bool:
         """Whether the interval of the effect is still wider than was asked for."""
         if self._precision is None:
             return False
@@ -433,17 +433,17 @@ class AnytimeBAI(Policy):
     def _reason(self) -> str:
         return self._stopped or ("measuring" if self._measuring else "running")
 
-    def _end_of_items(self) -> None:
+    def _stop_at_the_last_item(self) -> None:
         """Stop if all items of a finite population are judged."""
         known = self._sampler.population if isinstance(self._sampler, BlockSampler) else None
         if known is None or known.seen < known.items:
             return
-        left = self._judged
+        left = self._judged_targets
         self._exact, self._tied = known.best(left, top=self._top, tolerance=self._tolerance)
         self._stopped = "exhausted" if self._exact is None else "exact"
 
     @property
-    def _judged(self) -> Counts:
+    def _judged_targets(self) -> Counts:
         """Of a finite population, the targets that every item drawn so far was judged for.
 
         With a tolerance, or to name several, no target ever leaves the blocks.
@@ -480,7 +480,7 @@ class AnytimeBAI(Policy):
             )
         return lead_intervals(
             self._targets,
-            self._named[0],
+            self._named_targets[0],
             self._estimates.slope,
             self._past,
             grid=self._grid,
@@ -516,7 +516,7 @@ class AnytimeBAI(Policy):
         return replace(rates, binary=self._binary)
 
     @property
-    def _named(self) -> tuple[int, ...]:
+    def _named_targets(self) -> tuple[int, ...]:
         """The targets that it names, or would name now."""
         if self._exact is not None:
             return self._exact
@@ -526,7 +526,7 @@ class AnytimeBAI(Policy):
 
     def recommend(self) -> Recommendation:
         """The leader, or the leading set; final once it is shown to be right."""
-        chosen, final = self._named, self._reason in FINAL
+        chosen, final = self._named_targets, self._reason in FINAL
         recommendation = Recommendation(
             target=chosen[0],
             label=self.problem.target_labels[chosen[0]],
@@ -542,20 +542,20 @@ class AnytimeBAI(Policy):
             effect=self._effect(chosen[0], final),
             rounds=self._rounds if self._block > 1 else None,
             tied=self._tied,
-            leads=self._leads,
+            leads=self._has_estimates,
         )
-        out = self.problem.targets - len(self._judged)
+        out = self.problem.targets - len(self._judged_targets)
         unit = Unit(percent=self._binary)
         known = self._outcomes, self._tolerance, self._items, out, unit
         return replace(recommendation, statement=_statement(recommendation, self.problem, *known))
 
     @property
-    def _leads(self) -> bool:
-        """Whether guesses rest on an outcome."""
+    def _has_estimates(self) -> bool:
+        """Whether estimates rest on an outcome."""
         return self._followed or any(batch.summary.pulls for batch in self._past[: self._learned])
 
     def _effect(self, target: int, final: bool) -> Effect | None:
-        if self._effects is None or not self._leads or self._contradicted:
+        if self._effects is None or not self._has_estimates or self._contradicted:
             return None
         return self._effects.effect(
             target,
