@@ -185,7 +185,7 @@ def count_exact_answers(runs: int, seed: int) -> None:
                 done += plan.rounds
             said, means = policy.recommend(), table.mean(axis=0)
             wrong = min(means[list(said.chosen)]) < np.sort(means)[-top] - 1e-9
-            ends.append((said.reason == "exact", len(policy._judged) < 4, bool(wrong)))
+            ends.append((said.reason == "exact", len(policy._judged_targets) < 4, bool(wrong)))
         exact = [(out, wrong) for at_end, out, wrong in ends if at_end]
         dropped, wrong_ones = sum(out for out, _ in exact), sum(wrong for _, wrong in exact)
         print(

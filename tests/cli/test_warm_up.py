@@ -29,7 +29,7 @@ NEEDED: tuple[Any, ...] = (
     bets.apply_readout, bets.arm_terms, evidence.update_e_values, evidence.put_leaders_first,
     evidence.opponent_contrasts, evidence.leader_contrasts, sampler.design_problem,
     sampler.solve_design, sampler.mix_designs, sampler.keeps_design, estimates.learn_batch,
-    estimates.correct_batch, estimates.predict_rewards, estimates.batch_size, design.interior,
+    estimates.correct_batch, estimates.predict_rewards, estimates.batch_size, design.interior_point,
     block_bets.block_residuals, block_bets.settle_block_bets, blocks._add_rounds,
     forecasting.foresee, forecasting.learn, forecasting.follow,
 )  # fmt: skip

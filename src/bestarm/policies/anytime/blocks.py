@@ -9,8 +9,7 @@ import numpy as np
 
 from bestarm.compiling import tiered
 from bestarm.design import centered_g
-from bestarm.design.contrasts import ListedContrasts
-from bestarm.design.solver import minimise
+from bestarm.design.solver import ListedContrasts, minimise
 from bestarm.errors import ProtocolError
 from bestarm.numerics.geometry import Array, affine_span, lift
 from bestarm.policies.anytime.assumptions import (

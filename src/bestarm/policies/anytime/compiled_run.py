@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from bestarm.compiling import compiled, inlined
-from bestarm.design.pools import ALL
+from bestarm.design.solver import SMALL_POOL
 from bestarm.numerics.geometry import TIE, Array
 from bestarm.numerics.sampling import next_random_word
 from bestarm.policies.anytime.assumptions import contradiction
@@ -353,7 +353,7 @@ class CompiledRun:
 
         Compiled code knows single pulls, the best target, and designs that are solved at one go.
         """
-        few = max(len(config.arms), len(config.targets)) <= ALL
+        few = max(len(config.arms), len(config.targets)) <= SMALL_POOL
         if not few or not isinstance(evidence, BestTargetEvidence):
             return None
         return cls(config, evidence, sampler) if isinstance(sampler, IndependentSampler) else None

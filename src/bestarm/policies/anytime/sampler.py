@@ -14,10 +14,8 @@ import numpy as np
 
 from bestarm.compiling import tiered
 from bestarm.design import centered_g, linear_g
-from bestarm.design.contrasts import ListedContrasts
-from bestarm.design.kernels import interior
-from bestarm.design.pools import ALL
-from bestarm.design.solver import minimise
+from bestarm.design.kernels import interior_point
+from bestarm.design.solver import SMALL_POOL, ListedContrasts, minimise
 from bestarm.errors import ProtocolError
 from bestarm.numerics.geometry import Array, lift, linear_span
 from bestarm.numerics.linalg import cholesky, forward_solve
@@ -257,7 +255,9 @@ def design_problem(
 @tiered
 def solve_design(features: Array, rows: Array) -> tuple[bool, Array]:
     """Whether the design for few arms and contrasts could be certified, and its weights."""
-    q, _, _, gap = interior(features, rows, (np.ones(len(features)), np.ones(len(rows))), _TOL)
+    q, _, _, gap = interior_point(
+        features, rows, (np.ones(len(features)), np.ones(len(rows))), _TOL
+    )
     scale = total(q)
     for a in range(len(q)):
         q[a] /= scale
@@ -391,7 +391,7 @@ class IndependentSampler:
         known = estimates.information, estimates.slope, config.margin, LEAST_GAP_ERRORS
         contrasts = evidence.open_contrasts()
         features, rows = design_problem(config.features, estimates.spread, *contrasts, known)
-        few = max(len(features), len(rows)) <= ALL
+        few = max(len(features), len(rows)) <= SMALL_POOL
         certified, weights = solve_design(features, rows) if few else (False, np.empty(0))
         if not certified:
             weights = minimise(features, ListedContrasts(rows), _TOL).weights.copy()
