@@ -12,7 +12,6 @@ from recorders import PROBLEM, SIZES, Recorder
 from bestarm import AnytimeBAI, Problem
 from bestarm.errors import ConflictingOutcomeError, InvalidInputError, UnknownAssignmentError
 from bestarm.live import Experiment, Receipt
-from bestarm.policies.anytime.bets import STAKES
 from bestarm.policies.anytime.evidence import TopTargetsEvidence
 from bestarm.records import Summary
 
@@ -161,10 +160,11 @@ def test_sets_are_judged_by_one_wealth_a_pair_however_late_answers_come() -> Non
             before = chosen
             for target in chosen if step % 3 == 0 else ():
                 looks += 1
-                wealth = np.zeros((len(evidence._open[target]), len(STAKES)))
+                pairs = evidence._pairs[target]
+                wealth = np.zeros_like(pairs.wealth)
                 for batch in policy._past[: evidence._finalized]:
-                    wealth += evidence._bets(batch.frame, target).log_growth(batch)
-                np.testing.assert_allclose(evidence._wealth[target], wealth, atol=1e-9)
+                    wealth += evidence._bets(batch.frame, pairs).log_growth(batch)
+                np.testing.assert_allclose(pairs.wealth, wealth, atol=1e-9)
     assert looks > 200
     assert changes > 5
 

@@ -15,7 +15,7 @@ from bestarm import AnytimeBAI, Problem
 from bestarm.live import Experiment
 from bestarm.live.watch.overview import overview
 from bestarm.numerics.geometry import Array
-from bestarm.policies.anytime.bets import STAKES, BatchOutcome, Bets, StakeGrid
+from bestarm.policies.anytime.bets import BatchOutcome, Bets, StakeGrid
 from bestarm.policies.anytime.evidence import WINDOW, BestTargetEvidence, TopTargetsEvidence
 from bestarm.records import Summary
 
@@ -122,10 +122,11 @@ def test_an_outcome_that_comes_after_all_takes_the_place_of_its_worst() -> None:
         else:
             assert isinstance(evidence, TopTargetsEvidence)
             for target in evidence.chosen.tolist():
-                expected = np.zeros((len(evidence._open[target]), len(STAKES)))
-                for each in policy._past[: evidence._seen[target]]:
-                    expected += evidence._bets(each.frame, target).log_growth(each)
-                np.testing.assert_allclose(evidence._wealth[target], expected, atol=1e-9)
+                pairs = evidence._pairs[target]
+                expected = np.zeros_like(pairs.wealth)
+                for each in policy._past[: pairs.batches]:
+                    expected += evidence._bets(each.frame, pairs).log_growth(each)
+                np.testing.assert_allclose(pairs.wealth, expected, atol=1e-9)
         assert experiment.verify().findings == ()
 
 

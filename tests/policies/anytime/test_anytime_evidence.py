@@ -208,7 +208,7 @@ def test_a_long_past_of_many_pairs_is_taken_in_bit_by_bit(monkeypatch: pytest.Mo
     behind = 0
     for _ in range(20):  # thirty batches at two a time
         evidence.rank(quick._estimates.slope, quick._past)
-        behind += evidence._seen[int(evidence.chosen[0])] < 30
+        behind += evidence._pairs[int(evidence.chosen[0])].batches < 30
         assert (evidence.log_evidence() <= quick._evidence.log_evidence() + 1e-9).all()
     assert behind > 10
     np.testing.assert_allclose(evidence.log_evidence(), quick._evidence.log_evidence())
@@ -221,7 +221,7 @@ def test_a_pair_that_is_decided_bets_no_more() -> None:
     play(policy, clicks((0.6, 0.58, 0.1, 0.1), np.random.default_rng(12)), plans=60)
     assert not evidence.decided
     leader = int(evidence.chosen[0])
-    assert evidence._open[leader].tolist() == [1 - leader]
+    assert evidence._pairs[leader].rivals.tolist() == [1 - leader]
     assert (policy.evidence()[2:] >= 3 / 0.1).all()
     assert set(evidence.active.tolist()) == {0, 1}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -366,6 +367,25 @@ class BestTargetEvidence:
 # --- a set of targets, or a tolerance ------------------------------------------------------------
 
 
+@dataclass(eq=False)
+class _TargetPairs:
+    """The pairs of one target with all others.
+
+    Attributes:
+        target: the target.
+        rivals: those that it is not decided against.
+        wealth: its log wealth against these.
+        most: the largest log e-value so far, against all targets.
+        batches: how many batches are in it.
+    """
+
+    target: int
+    rivals: Indices
+    wealth: Array
+    most: Array
+    batches: int = 0
+
+
 class TopTargetsEvidence:
     """One e-process for each pair of a chosen target and another: for top m, or a tolerance ε.
 
@@ -401,11 +421,8 @@ class TopTargetsEvidence:
         self._control = [] if control is None else [control]
         self._targets, self._level, self._grid = targets, level, grid
         self._top, self._tolerance = top, tolerance
-        self._open: dict[int, Indices] = {}  # those that each chosen target is not decided against
-        self._wealth: dict[int, Array] = {}  # of each chosen target against these
-        self._most: dict[int, Array] = {}  # the largest log e-value so far, against all
-        self._seen: dict[int, int] = {}  # how many batches are in it; the last chosen come last
-        self._finalized = 0  # how many batches may be
+        self._pairs: dict[int, _TargetPairs] = {}  # by target; the last chosen come last
+        self._finalized = 0  # how many batches may be in them
         self._order: Indices = np.arange(len(targets))
         self._bring_up_to_date([])
 
@@ -421,13 +438,13 @@ class TopTargetsEvidence:
 
     def is_shown_best(self, target: int) -> bool:
         """Whether this target has beaten every other one, but for the tolerance."""
-        most = self._most.get(target)
-        return most is not None and bool((np.delete(most, target) >= self._level).all())
+        pairs = self._pairs.get(target)
+        return pairs is not None and bool((np.delete(pairs.most, target) >= self._level).all())
 
     @property
     def _lacking(self) -> Array:
         """The missing evidence of each chosen target (row) against each other one (column)."""
-        rows = np.array([self._most[int(o)] for o in self.chosen])
+        rows = np.array([self._pairs[int(o)].most for o in self.chosen])
         return np.asarray(self._level - rows[:, self._order[self._top :]])
 
     @property
@@ -458,7 +475,7 @@ class TopTargetsEvidence:
     def _open_contrasts_of_control(self) -> OpenContrasts:
         """The undecided pairs of the control, where all others are decided."""
         [control] = self._control
-        needs = self._level - self._most[control]
+        needs = self._level - self._pairs[control].most
         needs[control] = 0.0
         rivals = np.flatnonzero(needs > 0)
         return OpenContrasts(
@@ -468,8 +485,8 @@ class TopTargetsEvidence:
     def place_bets(self, frame: AnyFrame) -> None:
         """None that need to be kept: they follow from the frame."""
 
-    def _bets(self, frame: AnyFrame, target: int) -> AnyBets:
-        contrasts = self._targets[target] - self._targets[self._open[target]]
+    def _bets(self, frame: AnyFrame, pairs: _TargetPairs) -> AnyBets:
+        contrasts = self._targets[pairs.target] - self._targets[pairs.rivals]
         return frame.bets(contrasts, margin=self._tolerance)
 
     def settle(self, placed: PlacedBets | None, batch: AnyBatch) -> None:
@@ -477,58 +494,56 @@ class TopTargetsEvidence:
 
     def amend(self, place: int, before: AnyBatch, after: AnyBatch) -> None:
         """Bring up to date what has taken the batch in; `rank` does the others."""
-        for target, seen in self._seen.items():
-            if place < seen:
-                bets = self._bets(after.frame, target)
-                self._wealth[target] += bets.log_growth(after) - bets.log_growth(before)
-                self._decide(target, self._grid.log_value(self._wealth[target]))
+        for pairs in self._pairs.values():
+            if place < pairs.batches:
+                bets = self._bets(after.frame, pairs)
+                pairs.wealth += bets.log_growth(after) - bets.log_growth(before)
+                self._decide(pairs, self._grid.log_value(pairs.wealth))
 
-    def _add(self, target: int, batch: AnyBatch) -> None:
-        self._wealth[target] += self._bets(batch.frame, target).log_growth(batch)
-        self._decide(target, self._grid.log_value(self._wealth[target]))
-
-    def _decide(self, target: int, values: Array) -> None:
+    def _decide(self, pairs: _TargetPairs, values: Array) -> None:
         """Note evidence against the rivals, and let go of those that it suffices for."""
-        rivals = self._open[target]
-        most = np.maximum(self._most[target][rivals], values)
-        self._most[target][rivals] = most
+        most = np.maximum(pairs.most[pairs.rivals], values)
+        pairs.most[pairs.rivals] = most
         left = most < self._level
-        self._open[target], self._wealth[target] = rivals[left], self._wealth[target][left]
+        pairs.rivals, pairs.wealth = pairs.rivals[left], pairs.wealth[left]
 
-    def _look_ahead(self, target: int, pending: Sequence[AnyBatch]) -> None:
+    def _look_ahead(self, pairs: _TargetPairs, pending: Sequence[AnyBatch]) -> None:
         """Look at every prefix of batches that lack outcomes, without taking them in."""
-        wealth = self._wealth[target].copy()
+        wealth = pairs.wealth.copy()
         values = self._grid.log_value(wealth)
         for batch in pending:
-            wealth += self._bets(batch.frame, target).log_growth(batch)
+            wealth += self._bets(batch.frame, pairs).log_growth(batch)
             values = np.maximum(values, self._grid.log_value(wealth))
-        self._decide(target, values)
+        self._decide(pairs, values)
 
     def rank(self, slope: Array, past: Sequence[AnyBatch]) -> None:
-        """Order the targets by their estimates, and take in what the chosen ones have not seen."""
+        """Order the targets by their estimates, and take in the batches that chosen ones lack."""
         self._order = ranked(self._targets @ slope)
         self._bring_up_to_date(past)
 
     def _bring_up_to_date(self, past: Sequence[AnyBatch]) -> None:
-        everybody = np.arange(len(self._targets))
         room = _REPLAYED
         self._finalized = max(self._finalized, finalized(past))
         for target in dict.fromkeys([*self._control, *self.chosen.tolist()]):
-            if target not in self._seen:
-                self._open[target] = np.delete(everybody, target)
-                self._wealth[target] = np.zeros((len(everybody) - 1, len(self._grid)))
-                self._most[target] = np.zeros(len(everybody))
-            seen = self._seen.pop(target, 0)
-            soon = min(seen + 2, self._finalized)  # one more than comes in: everybody catches up
-            while seen < soon or (seen < self._finalized and room > 0):
-                room -= len(self._open[target]) * (seen >= soon)
-                self._add(target, past[seen])
-                seen += 1
-            self._seen[target] = seen
-            if seen == self._finalized < len(past):
-                self._look_ahead(target, past[seen:])
-        for old in list(self._seen)[: -(_KEPT + 4 * self._top)]:
-            del self._open[old], self._wealth[old], self._most[old], self._seen[old]
+            pairs = self._pairs.pop(target, None) or self._new_pairs(target)
+            self._pairs[target] = pairs
+            # One batch more than comes in, so that everybody catches up.
+            soon = min(pairs.batches + 2, self._finalized)
+            while pairs.batches < soon or (pairs.batches < self._finalized and room > 0):
+                room -= len(pairs.rivals) * (pairs.batches >= soon)
+                batch = past[pairs.batches]
+                pairs.wealth += self._bets(batch.frame, pairs).log_growth(batch)
+                self._decide(pairs, self._grid.log_value(pairs.wealth))
+                pairs.batches += 1
+            if pairs.batches == self._finalized < len(past):
+                self._look_ahead(pairs, past[pairs.batches :])
+        for old in list(self._pairs)[: -(_KEPT + 4 * self._top)]:
+            del self._pairs[old]
+
+    def _new_pairs(self, target: int) -> _TargetPairs:
+        count = len(self._targets)
+        wealth = np.zeros((count - 1, len(self._grid)))
+        return _TargetPairs(target, np.delete(np.arange(count), target), wealth, np.zeros(count))
 
     def log_evidence(self) -> Array:
         """For each target, the least of the pairs that must put it in or out, as a log.
