@@ -16,7 +16,7 @@ from bestarm import SPBAI, AnytimeBAI, Plan, Problem, Summary, simulate
 from bestarm.design import centered_g
 from bestarm.environments import Ratings, Semiparametric, baselines
 from bestarm.environments.environment import Pulls
-from bestarm.environments.forecasts import ForecastStream
+from bestarm.environments.streams import ForecastStream
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.forecasting import Forecaster
 from bestarm.numerics.geometry import Array
