@@ -109,7 +109,8 @@ def drops(world: MovingRates, seed: int) -> list[Drop]:
     plain, found, at = np.zeros(options), list[Drop](), 0
     while at < rounds and (plan := policy.plan()) is not None:
         assert policy._open is not None
-        [(order, bets)] = policy._open.stakes
+        assert policy._open.bets is not None
+        order, bets = policy._open.bets
         end = at + plan.pulls
         arms = rng.choice(options, plan.pulls, p=plan.weights)
         paid = rng.random(plan.pulls) < rates[np.arange(at, end), arms]
@@ -124,7 +125,7 @@ def drops(world: MovingRates, seed: int) -> list[Drop]:
         wealth[order] += growth
         lead[order] += stakes * ahead[:, None]  # Σ λ m of each stake
         plain[order] += ahead
-        for option in np.setdiff1d(order, policy._contest.active):
+        for option in np.setdiff1d(order, policy._evidence.active):
             log_shares = policy._grid.log_shares + wealth[option]
             shares = np.exp(log_shares - np.logaddexp.reduce(log_shares))
             found.append(Drop(int(option), float(shares @ lead[option]), float(plain[option])))

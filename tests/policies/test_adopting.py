@@ -16,7 +16,7 @@ from bestarm.design import solver
 from bestarm.errors import ProtocolError
 from bestarm.numerics.geometry import Array
 from bestarm.policies import SequentialHalving
-from bestarm.policies.anytime import allocation
+from bestarm.policies.anytime import sampler
 from bestarm.policies.policy import Policy, same_plan
 from bestarm.testing import LinearRewards
 
@@ -43,7 +43,7 @@ def test_no_design_is_solved_for_plans_on_record(
     for home, step in (
         (solver, "_minimise"),
         (solver, "_uniform"),
-        (allocation.Allocation, "_design"),
+        (sampler.IndependentSampler, "_design"),
     ):
         monkeypatch.setattr(home, step, refuse)
     # The same problem once more: what an earlier test solved for it is not remembered.

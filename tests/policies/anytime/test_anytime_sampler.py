@@ -1,4 +1,4 @@
-"""Rewards less forecasts: valid whatever the forecasts, as long as they precede the draw."""
+"""How the anytime rule allocates pulls, and rewards less forecasts."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from anytime_runs import clicks, made_for_short_runs, next_plan, play, weights_of
 from first_runs import until_settled
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bestarm import SPBAI, AnytimeBAI, Plan, Problem, Summary, simulate
+from bestarm.design import centered_g
 from bestarm.environments import Ratings, Semiparametric, baselines
 from bestarm.environments.environment import Pulls
 from bestarm.environments.streams import ForecastStream
@@ -17,7 +21,80 @@ from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.forecasting import Forecaster
 from bestarm.numerics.geometry import Array
 from bestarm.policies import BernsteinElimination, Method
-from bestarm.policies.anytime import bets
+from bestarm.policies.anytime.bets import Scale
+from bestarm.policies.anytime.sampler import ForecastInterval
+
+
+def test_every_plan_keeps_a_share_of_the_design_for_all_arms() -> None:
+    """Without it the weights of arms that seem not to matter, and with them all falls, are endless.
+
+    Two arms are far behind and soon dropped: the design for what is open gives them nothing.
+    """
+    problem = Problem(np.eye(4))
+    policy = AnytimeBAI(problem, bounds=(0, 1))
+    pull = clicks([0.55, 0.5, 0.05, 0.05], np.random.default_rng(2))
+    design = centered_g(problem.source, tol=1e-6).weights
+    last = design
+    for _ in range(40):
+        last = weights_of(next_plan(policy))
+        assert (last >= 0.02 * design * 0.9).all()  # designs are good to 5 %
+        play(policy, pull, plans=1)
+    assert policy.recommend().active == (0, 1)
+    assert last[2:].max() < 0.02
+
+
+# --- where forecasts may lie ---------------------------------------------------------------------
+
+
+SCALE = Scale(-5.0, 5.0, noise=1.0, center=100.0)
+
+
+def _width(interval: ForecastInterval) -> float:
+    low, high = interval.ends
+    return high - low
+
+
+def test_nothing_is_forecast_before_the_first_batch() -> None:
+    assert ForecastInterval(SCALE, 3).ends == (100.0, 100.0)
+
+
+def test_it_is_narrow_where_arms_have_many_dimensions_and_widens() -> None:
+    widths = []
+    for dimensions, drawn in ((4, 100), (30, 100), (30, 3000), (30, 10**6)):
+        interval = ForecastInterval(SCALE, dimensions)
+        interval.learn(100.0, 50, drawn=drawn, variance=0.25)
+        widths.append(_width(interval))
+    assert widths[1] < widths[2] < widths[0] < widths[3]
+    assert widths[3] == pytest.approx(6.0)  # six deviations to each side
+
+
+def test_it_stays_where_it_is_until_the_level_has_left_its_middle() -> None:
+    interval = ForecastInterval(SCALE, 3)
+    interval.learn(101.0, 10_000, drawn=100, variance=0.01)
+    before = interval.ends
+    for mean in (101.1, 100.9, 101.2):
+        interval.learn(mean, 10_000, drawn=100, variance=0.01)
+        assert interval.ends == before
+    interval.learn(104.0, 10_000, drawn=100, variance=0.01)
+    assert interval.ends[0] > before[1]
+
+
+@given(
+    batches=st.lists(
+        st.tuples(st.floats(-1e3, 1e3), st.integers(1, 10_000), st.floats(0.0, 1e4)), max_size=8
+    )
+)
+def test_it_never_leaves_the_range_of_rewards(batches: list[tuple[float, int, float]]) -> None:
+    interval, drawn = ForecastInterval(SCALE, 2), 0
+    for mean, pulls, variance in batches:
+        drawn += pulls
+        interval.learn(mean, pulls, drawn=drawn, variance=variance)
+        low, high = interval.ends
+        assert 95.0 <= low <= high <= 105.0
+
+
+# --- rewards less forecasts ----------------------------------------------------------------------
+
 
 JUMPS = Semiparametric(
     np.eye(3), [0.3, 0.1, 0.0], baseline=baselines.switches((-2.0, 2.0), period=50), noise=0.5
@@ -69,13 +146,7 @@ class Peek(Last):
         return np.asarray(-0.4 * features[:, 1])
 
 
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stakes for short runs: any shares are valid, and these err more."""
-    shares = 1 / (1 + np.square(np.log10(bets.STAKES / 0.1) / 0.2))
-    monkeypatch.setattr(bets, "LOG_PRIOR", np.log(shares / shares.sum()))
-
-
-def test_forecasts_shorten_runs_where_the_baseline_can_be_foreseen() -> None:
+def test_forecasts_shorten_runs_where_the_baseline_can_be_predicted() -> None:
     """The baseline's deviation is four times the noise's: 8 runs each, told apart by far."""
     plain = simulate(RULE, JUMPS, runs=8, delta=0.1)
     forecasted = simulate(RULE, JUMPS, runs=8, delta=0.1, forecaster=Last())
@@ -88,7 +159,7 @@ def test_the_worst_forecasts_do_not_make_it_err(
     bounded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The lead is all but none: P(wrong and final) ≤ δ = 0.2, so over 23 in 60 but for 1e-4."""
-    short(monkeypatch)
+    made_for_short_runs(monkeypatch)
     options: dict[str, Any] = {"bounds": (0.0, 1.0)} if bounded else {"mean_bound": 0.5}
     rng = np.random.default_rng(2)
     table = (rng.random((4000, 2)) < [0.501, 0.5]).astype(float)
@@ -122,8 +193,7 @@ def test_forecasts_serve_every_policy(method: Method) -> None:
 def test_plans_say_where_forecasts_must_lie() -> None:
     problem = Problem(np.eye(2))
     policy = AnytimeBAI(problem, bounds=(0, 10), forecasts=True)
-    first = policy.plan()
-    assert first is not None
+    first = next_plan(policy)
     assert first.forecasts == (5.0, 5.0)
     assert first.center == 0.0
     half = first.pulls // 2
@@ -131,8 +201,7 @@ def test_plans_say_where_forecasts_must_lie() -> None:
     rng = np.random.default_rng(1)
     rewards = 2.0 + rng.random(first.pulls)
     policy.update(less(Summary.from_pulls(arms, rewards - 5.0, size=2), 5.0 * first.pulls))
-    second = policy.plan()
-    assert second is not None
+    second = next_plan(policy)
     assert second.forecasts is not None
     low, high = second.forecasts
     assert 0 <= low < 2.5 < high <= 10
@@ -181,12 +250,6 @@ def test_totals_are_of_rewards_less_forecasts() -> None:
     np.testing.assert_allclose(summary.squares, expected.squares)
     assert summary.forecast_sum == pytest.approx(forecasts.sum())
     assert (np.abs(raw[1:] - pulls.rewards[:-1]) == 0).all()  # it forecasts from the past alone
-
-
-def test_without_a_baseline_there_is_nothing_to_forecast() -> None:
-    with pytest.raises(InvalidInputError) as error:
-        AnytimeBAI(Problem(np.eye(2), baseline=0), forecasts=True)
-    assert error.value.field == "forecasts"
 
 
 def test_a_forecaster_must_be_one() -> None:

@@ -1,4 +1,4 @@
-"""Runs of the anytime rule that are followed on rewards known ahead."""
+"""Compiled runs of the anytime rule on rewards known ahead."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from bestarm import AnytimeBAI, Problem
 from bestarm.environments import Semiparametric, baselines
 from bestarm.errors import InvalidInputError, ProtocolError
-from bestarm.policies.anytime import running
+from bestarm.policies.anytime import compiled_run as compiled
 from bestarm.presampled import PresampledRewards
 from bestarm.records import Summary
 from bestarm.simulation import run
@@ -33,15 +33,15 @@ def rewards(rounds: int, baseline: object) -> PresampledRewards:
     return known
 
 
-def told(policy: AnytimeBAI, presampled: PresampledRewards, seed: int) -> int:
+def update_plan_by_plan(policy: AnytimeBAI, presampled: PresampledRewards, seed: int) -> int:
     """Carry out the plans of a policy on the pulls that it would draw itself; count them."""
     words = np.array(np.random.SFC64(seed).state["state"]["state"], dtype=np.uint64)
     start = plans = 0
     while (plan := policy.plan()) is not None and start + plan.pulls <= len(presampled.rows):
         assert policy._open is not None
         sampling = policy._open.frame.sampling
-        law = len(ARMS), sampling.parts[1], *running.guide_draws(sampling.weights)
-        sums, extremes = running.draw(presampled.parts, start, plan.pulls, law, words, plan.center)
+        law = len(ARMS), sampling.parts[1], *compiled.guide_draws(sampling.weights)
+        sums, extremes = compiled.draw(presampled.parts, start, plan.pulls, law, words, plan.center)
         least, largest, cubes = extremes
         counts, first, squares = sums
         known = {"least": least, "largest": largest, "cubes": cubes}
@@ -58,9 +58,9 @@ def test_a_run_that_is_followed_is_the_run_that_is_told(name: str, drifts: bool)
     known = rewards(2000, baselines.sinusoid(offset=0.0) if drifts else 0.0)
     followed, usual = RULES[name](problem), RULES[name](problem)
     pulls, plans = followed.follow(known)
-    assert plans == told(usual, known, 4) > 10
+    assert plans == update_plan_by_plan(usual, known, 4) > 10
     assert (followed.evidence() == usual.evidence()).all()
-    assert (followed._guesses.spread == usual._guesses.spread).all()
+    assert (followed._estimates.spread == usual._estimates.spread).all()
     one, other = followed.recommend(), usual.recommend()
     assert pulls == one.pulls == other.pulls
     assert (one.reason, one.active, one.target) == (other.reason, other.active, other.target)

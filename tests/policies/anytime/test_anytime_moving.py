@@ -12,12 +12,11 @@ from benchmarks.moving import DELTA, WORLDS, drops, play, rule
 from bestarm import AnytimeBAI, Problem, Summary, compiling, simulate
 from bestarm.environments import MovingMeans
 from bestarm.numerics.geometry import Array
-from bestarm.policies.anytime.assumptions import has_own_means
-from bestarm.policies.anytime.bets import BatchOutcome, Bets, Frame, Scale
+from bestarm.policies.anytime.assumptions import has_unrestricted_means
+from bestarm.policies.anytime.bets import BatchOutcome, Bets, Frame, Sampling, Scale
 from bestarm.policies.anytime.block_bets import BlockSampling
 from bestarm.policies.anytime.intervals import lower_ends
-from bestarm.policies.anytime.parts import coordinates
-from bestarm.policies.anytime.sampling import Sampling
+from bestarm.policies.anytime.sampler import coordinates
 from bestarm.records import BlockPlan
 
 STEADY = [name for name, world in WORLDS.items() if world.best is not None]
@@ -53,7 +52,7 @@ def pairs(options: int) -> Iterator[tuple[int, int]]:
     ],
 )
 def test_without_a_model_a_contrast_is_read_off_its_two_options(problem: Problem) -> None:
-    assert has_own_means(problem)
+    assert has_unrestricted_means(problem)
     rng, (_, _, targets) = np.random.default_rng(0), coordinates(problem)
     frame = frame_of(problem, rng, Scale(-1, 1))
     chances, unit = frame.sampling.probabilities, np.eye(problem.arms)
@@ -106,7 +105,7 @@ def test_wealth_less_the_lead_of_the_opponents_does_not_grow_on_average(
 def test_with_features_means_that_do_not_fit_break_it() -> None:
     """Three options on a line, the middle one the best: what is bet on is the fitted line."""
     problem, scale = Problem([[0.0], [1.0], [2.0]]), Scale(0.0, 1.0)
-    assert not has_own_means(problem)
+    assert not has_unrestricted_means(problem)
     rng, means = np.random.default_rng(0), np.array([0.3, 0.9, 0.5])
     _, _, targets = coordinates(problem)
     bets = frame_of(problem, rng, scale).bets((targets[2] - targets[1])[None])
@@ -199,10 +198,10 @@ def test_ends_of_intervals_are_about_weighted_averages() -> None:
 )
 def test_names_alone_need_no_model(options: dict[str, Any], words: str) -> None:
     policy = AnytimeBAI(Problem.named(["a", "b", "c"]), **{"bounds": (0, 1), **options})
-    said = " ".join(policy.recommend().assumptions)
-    assert words in said
-    assert "may move in any way" in said
-    assert "x·θ" not in said
+    text = " ".join(policy.recommend().assumptions)
+    assert words in text
+    assert "may move in any way" in text
+    assert "x·θ" not in text
 
 
 @pytest.mark.parametrize(
@@ -216,9 +215,9 @@ def test_names_alone_need_no_model(options: dict[str, Any], words: str) -> None:
 def test_features_that_say_something_are_assumed(
     source: object, target: object, baseline: float
 ) -> None:
-    said = AnytimeBAI(Problem(source, target, baseline=baseline), bounds=(0, 1)).recommend()
-    assert "x·θ" in said.assumptions[0]
-    assert not any("may move in any way" in each for each in said.assumptions)
+    answer = AnytimeBAI(Problem(source, target, baseline=baseline), bounds=(0, 1)).recommend()
+    assert "x·θ" in answer.assumptions[0]
+    assert not any("may move in any way" in each for each in answer.assumptions)
 
 
 def test_the_worlds_move_by_factors_and_cross() -> None:

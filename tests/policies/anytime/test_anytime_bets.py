@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from anytime_runs import make_frame
+from scipy.integrate import quad
 
+from bestarm import Summary
 from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.bets import (
     LOG_PRIOR,
@@ -15,11 +19,12 @@ from bestarm.policies.anytime.bets import (
     BatchOutcome,
     Bets,
     Frame,
+    Sampling,
     Scale,
     StakeGrid,
 )
-from bestarm.policies.anytime.sampling import Sampling
-from bestarm.records import Counts, Summary
+from bestarm.policies.anytime.intervals import lower_ends
+from bestarm.records import Counts
 
 
 def frame_of(
@@ -81,12 +86,12 @@ def test_wealth_does_not_grow_on_average_under_gaussian_noise(level: float, nois
     theta = np.array([1.0, 0.5]) / np.abs(coordinates @ [1.0, 0.5]).max()
     scale = Scale(-3.0, 3.0, noise)
     for pulls in (0, 10_000):
-        frame = Frame(
-            Sampling(coordinates, np.array([0.4, 0.3, 0.2, 0.1]), np.full(4, 1.0)),
+        frame = make_frame(
+            coordinates,
+            np.array([0.4, 0.3, 0.2, 0.1]),
             guess=np.full(4, -3.0 * np.sign(level)),
             spread=np.full(4, 1.0),
             scale=scale,
-            size=50,
             pulls=pulls,
         )
         bets = frame.bets(np.array([[0.5, -1.0], [-0.5, 1.0]]))  # both have y·θ = 0
@@ -134,13 +139,12 @@ def test_falls_that_totals_rule_out_cost_nothing() -> None:
     """Bounds far wider than the rewards: the largest stake pays for the squares that were seen."""
     rng = np.random.default_rng(3)
     even, unit = np.full(2, 0.5), np.full(2, 1.0)
-    frame = Frame(
-        Sampling(np.array([[-0.5], [0.5]]), even, unit),
+    frame = make_frame(
+        np.array([[-0.5], [0.5]]),
+        even,
         guess=np.zeros(2),
         spread=unit,
         scale=Scale(-300.0, 300.0),
-        size=50,
-        pulls=0,
     )
     arms, rewards = rng.integers(0, 2, 50), rng.normal(size=50)
     bets = frame.bets(np.array([[1.0]]))
@@ -157,13 +161,12 @@ NOISY = Scale(-0.5, 0.5, noise=0.1)
 
 def noisy_batch(lowest: float) -> tuple[Bets, Counts, Array]:
     """Bets on two arms with noise, and pulls: many rises, and one fall of the second arm."""
-    frame = Frame(
-        Sampling(np.array([[-0.5], [0.5]]), np.full(2, 0.5), np.full(2, 0.1)),
+    frame = make_frame(
+        np.array([[-0.5], [0.5]]),
+        np.full(2, 0.5),
         guess=np.zeros(2),
         spread=np.full(2, 0.1),
         scale=NOISY,
-        size=50,
-        pulls=0,
     )
     rng = np.random.default_rng(6)
     arms = np.repeat([0, 1], 25)
@@ -176,7 +179,7 @@ def forms(bets: Bets, arms: Counts, rewards: Array, stakes: Array) -> tuple[Arra
     """Log wealth of one contrast for each stake (docs/anytime.md): what is bet, with G of Lemma 3,
     and what either form of Lemma 2 shows of it."""
     frame, w = bets.frame, bets.w[0]
-    fall = max((w * frame.prior.below).max(), (-w * frame.prior.above).max())  # C
+    fall = max((w * frame.terms.below).max(), (-w * frame.terms.above).max())  # C
     residuals = rewards - frame.guess[arms]
     z = w[arms] * residuals
     deepest = min(-z.min(), fall)  # F
@@ -247,13 +250,12 @@ def test_a_missing_outcome_in_the_worst_case_is_no_better_than_any_it_could_have
 def test_digits_lost_to_a_huge_level_are_not_evidence() -> None:
     """A level whose square swallows the noise: rounding alone must not make anybody rich."""
     level = 1e9
-    frame = Frame(
-        Sampling(np.array([[-1.0], [1.0]]), np.array([0.5, 0.5]), np.full(2, 1e-12)),
+    frame = make_frame(
+        np.array([[-1.0], [1.0]]),
+        np.array([0.5, 0.5]),
         guess=np.full(2, level),
         spread=np.full(2, 1e-12),
         scale=Scale(0.0, 2 * level),
-        size=50,
-        pulls=0,
     )
     bets = frame.bets(np.array([[1.0], [-1.0]]))
     rng = np.random.default_rng(5)
@@ -284,8 +286,6 @@ def test_shares_add_up_to_one_at_most(gap: float | None) -> None:
     assert -1e-12 < value <= 0
 
 
-# --- many batches, and broken copies ---------------------------------------------------------
-
 RUNS, BATCHES, SIZE, DELTA = 400, 25, 40, 0.1
 FEW = 120  # runs: a broken copy shows in far fewer
 STAKE = 2  # 0.075: what counts within a thousand pulls
@@ -294,13 +294,12 @@ Growth = Callable[[Bets, Summary], Array]
 
 
 def two_arms(weights: Array) -> Frame:
-    return Frame(
-        Sampling(np.array([[-0.5], [0.5]]), weights, np.full(2, 0.25)),
+    return make_frame(
+        np.array([[-0.5], [0.5]]),
+        weights,
         guess=np.zeros(2),
         spread=np.full(2, 0.25),
         scale=Scale(-1.5, 1.5),
-        size=50,
-        pulls=0,
     )
 
 
@@ -371,3 +370,202 @@ def test_no_baseline_makes_wealth_cross_more_often_than_delta(name: str) -> None
 def test_broken_copies_are_caught(broken: Growth, name: str) -> None:
     """By the same measurement: even the lower end is above δ."""
     assert crossings(broken, BASELINES[name], FEW)[0] > DELTA
+
+
+# --- extremes ------------------------------------------------------------------------------------
+
+
+def random_bets(rng: np.random.Generator, noise: float) -> tuple[Bets, Array]:
+    """Bets on three contrasts of five arms in two dimensions, with any guesses."""
+    coordinates = rng.normal(size=(5, 2))
+    weights = rng.dirichlet(np.ones(5))
+    frame = Frame(
+        Sampling(coordinates, weights, rng.uniform(0.05, 0.3, 5)),
+        guess=rng.uniform(0, 1, 5),
+        spread=rng.uniform(0.05, 0.3, 5),
+        scale=Scale(0.0, 1.0, noise),
+        size=80,
+        pulls=100,
+    )
+    return frame.bets(rng.normal(size=(3, 2))), weights
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+@pytest.mark.parametrize("seed", range(40))
+def test_evidence_from_totals_is_at_most_that_of_single_pulls(seed: int, noise: float) -> None:
+    """Lemma 2, pull by pull: Σ log(1 + λz), which totals do not tell; z < −C as in Lemma 3."""
+    rng = np.random.default_rng(seed)
+    bets, weights = random_bets(rng, noise)
+    arms = rng.choice(5, 80, p=weights)
+    rewards = rng.beta(0.3, 0.3, 80) + noise * rng.normal(size=80)
+    summary = Summary.from_pulls(arms, rewards, size=5)
+    frame = bets.frame
+    stakes, growth = bets.settle(BatchOutcome(frame, summary))
+    z = bets.w[:, arms] * (rewards - frame.guess[arms])
+    fall = np.maximum(bets.w * frame.terms.below, -bets.w * frame.terms.above).max(axis=1)
+    offset = bets.w @ (frame.sampling.weights * frame.guess)
+    offset -= frame.tail * np.abs(bets.w) @ frame.sampling.weights
+    for i in range(3):
+        for s, stake in enumerate(stakes[i]):
+            cost = (-np.log1p(-stake * fall[i]) - stake * fall[i]) / fall[i] ** 2
+            inside = np.log1p(stake * np.maximum(z[i], -fall[i]))
+            exact = np.where(z[i] >= -fall[i], inside, stake * z[i] - cost * z[i] ** 2).sum()
+            assert growth[i, s] <= exact + 80 * stake * offset[i] + 1e-9
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_extremes_only_sharpen_evidence(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    bets, weights = random_bets(rng, 0.0)
+    arms = rng.choice(5, 80, p=weights)
+    summary = Summary.from_pulls(arms, rng.beta(2, 2, 80), size=5)
+    blunt = replace(summary, least=None, largest=None, cubes=None)
+    sharp, before = (bets.log_growth(BatchOutcome(bets.frame, s)) for s in (summary, blunt))
+    assert (sharp >= before - 1e-12).all()
+    assert (sharp > before).any()
+
+
+# --- noise beyond the reach ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("noise", [0.3, 2.0])
+@pytest.mark.parametrize("pulls", [0, 99, 10**6])
+def test_the_charge_bounds_what_noise_beyond_the_reach_adds(noise: float, pulls: int) -> None:
+    """E(η − k)₊ = ∫ P(η > t) dt from k on, and P(η > t) ≤ exp(−t²/2α²) for α-sub-Gaussian noise."""
+    reach, charge = Scale(-1.0, 1.0, noise).reach(pulls)
+    beyond, _ = quad(lambda t: math.exp(-((t / noise) ** 2) / 2), reach, math.inf, epsabs=0.0)
+    assert charge == pytest.approx(beyond, rel=1e-6)
+
+
+def test_bounded_rewards_are_charged_nothing() -> None:
+    assert Scale(-1.0, 1.0).reach(100) == (0.0, 0.0)
+
+
+def test_every_pull_is_charged_for_all_its_weights() -> None:
+    """Clipping moves E[z] by at most κ Σ p|w|: stake λ pays λκ Σ p|w| per pull, in logs."""
+    rng = np.random.default_rng(3)
+    weights, spread = np.array([0.5, 0.3, 0.2]), np.full(3, 0.25)
+    frame = make_frame(
+        rng.normal(size=(3, 1)),
+        weights,
+        guess=np.zeros(3),
+        spread=spread,
+        scale=Scale(-1.0, 1.0, 0.5),
+        pulls=100,
+    )
+    bets = frame.bets(np.array([[1.0], [-0.4]]))
+    summary = Summary.from_pulls(rng.integers(0, 3, 50), rng.normal(size=50), size=3)
+    stakes, charged = bets.settle(BatchOutcome(frame, summary))
+    charge, frame.tail = frame.tail, 0.0
+    free = bets.log_growth(BatchOutcome(frame, summary))
+    size = np.abs(bets.w) @ weights
+    np.testing.assert_allclose(free - charged, 50 * stakes * charge * size[:, None])
+    assert charge > 0
+
+
+@pytest.mark.parametrize("end", [-1.0, 1.0])
+def test_no_reward_within_the_reach_takes_all_of_a_stake(end: float) -> None:
+    """1 + λz > 0 for every reward that is not charged for, or the product is no wealth at all.
+
+    Guesses are at an end of the range, where all falls are falls of the noise, and hardly any
+    spread is foreseen, so that nothing but the reach keeps the largest stakes small.
+    """
+    weights, spread, scale = np.array([0.9, 0.1]), np.full(2, 1e-4), Scale(-1.0, 1.0, 0.5)
+    for pulls in (0, 10_000):
+        frame = make_frame(
+            np.array([[-0.5], [0.5]]),
+            weights,
+            guess=np.full(2, end),
+            spread=spread,
+            scale=scale,
+            pulls=pulls,
+        )
+        bets = frame.bets(np.array([[1.0], [-1.0]]))
+        stakes, _ = bets.settle(BatchOutcome(frame, Summary.from_pulls([0], [end], size=2)))
+        reach, _ = scale.reach(pulls)
+        for reward in (scale.low - reach, scale.high + reach):
+            left = 1 + stakes[:, :, None] * (bets.w * (reward - frame.guess))[:, None, :]
+            assert left.min() >= 0.1 - 1e-12  # a tenth is left of the largest
+
+
+# --- no baseline ---------------------------------------------------------------------------------
+
+
+def test_weights_read_contrasts_off_rewards_without_a_baseline() -> None:
+    """Σ p w x = y on the linear span; Σ p w may be anything (Lemma 1)."""
+    rng = np.random.default_rng(3)
+    arms, p = rng.normal(size=(7, 3)), rng.dirichlet(np.ones(7))
+    sampling = Sampling(arms, p, rng.uniform(0.5, 2.0, 7), intercept=False)
+    contrasts = rng.normal(size=(4, 3))
+    w = contrasts @ sampling.readout
+    np.testing.assert_allclose((w * p) @ arms, contrasts, atol=1e-9)
+    assert np.abs((w * p).sum(axis=1)).max() > 1e-3
+    centered = contrasts @ Sampling(arms, p, np.ones(7)).readout
+    np.testing.assert_allclose((centered * p).sum(axis=1), 0.0, atol=1e-9)
+
+
+# --- pending, then lost --------------------------------------------------------------------------
+
+
+def pages_frame(rng: np.random.Generator) -> Frame:
+    weights = rng.dirichlet(np.ones(4))
+    coordinates = np.vstack([np.zeros(3), np.eye(3)])
+    sampling = Sampling(coordinates, weights, np.full(4, 0.1))
+    guess, spread = rng.uniform(0, 1, 4), np.full(4, 0.1)
+    return Frame(sampling, guess=guess, spread=spread, scale=Scale(0.0, 1.0), size=50, pulls=0)
+
+
+def one_more(known: Summary, **where: Counts) -> Summary:
+    """With further pulls that are pending or missing."""
+    return replace(known, **where)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_pending_outcome_counts_no_more_than_whatever_becomes_of_it(seed: int) -> None:
+    """So all looks are bounded by one supermartingale, in which what is lost has the factor 1.
+
+    Where w(a) is about 0 and Σ p w c above it, the least factor of an outcome exceeds 1: it was
+    counted while the outcome was pending, and taken back when it was lost.
+    """
+    rng = np.random.default_rng(seed)
+    frame, exceeded = pages_frame(rng), False
+    contrasts = np.vstack([np.eye(3), -np.eye(3)])
+    bets = frame.bets(contrasts)
+    arms = rng.choice(4, size=60, p=frame.sampling.probabilities)
+    known = Summary.from_pulls(arms, (rng.random(60) < 0.3).astype(float), size=4)
+    offset = bets.w @ (frame.sampling.weights * frame.guess)
+    for arm in range(4):
+        one = (np.arange(4) == arm).astype(np.int64)
+        pending = BatchOutcome(frame, one_more(known, pending=one))
+        lost = BatchOutcome(frame, one_more(known, missing=one))
+        stakes, growth = bets.settle(pending)
+        base = bets.log_growth(lost)
+        assert (growth <= base + 1e-12).all()
+        for reward in (0.0, 1.0):
+            z = bets.w[:, [arm]] * (reward - frame.guess[arm])
+            factor = np.log1p(stakes * z) + stakes * offset[:, None]
+            assert (growth <= base + factor + 1e-9).all()
+        low, high = np.minimum(*(np.log1p(stakes * bets.w[:, [arm]] * (r - frame.guess[arm]))
+                                 for r in (0.0, 1.0))), stakes * offset[:, None]  # fmt: skip
+        exceeded |= bool((low + high > 1e-9).any())
+        # Under "worst-case" it is never passed over, and the least factor is what it is.
+        worst = BatchOutcome(frame, pending.summary, worst_case=True)
+        np.testing.assert_allclose(bets.log_growth(worst), base + low + high, atol=1e-9)
+    assert exceeded  # the case is there
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_lower_end_of_an_interval_allows_for_a_loss_too(seed: int) -> None:
+    """At every v, above zero and below it: the end is no higher than after the loss."""
+    rng = np.random.default_rng(seed)
+    frame, grid = pages_frame(rng), StakeGrid.make()
+    arms = rng.choice(4, size=80, p=frame.sampling.probabilities)
+    known = Summary.from_pulls(arms, (rng.random(80) < 0.3).astype(float), size=4)
+    contrasts = np.vstack([np.eye(3), -np.eye(3)])
+    for level in (0.1, 3.0):
+        lost = lower_ends(contrasts, [BatchOutcome(frame, known)], level=level, grid=grid)
+        for arm in range(4):
+            many = 40 * (np.arange(4) == arm)
+            pending = BatchOutcome(frame, one_more(known, pending=many))
+            ends = lower_ends(contrasts, [pending], level=level, grid=grid)
+            assert (ends <= lost + 1e-9).all()
