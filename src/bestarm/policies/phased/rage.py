@@ -93,7 +93,7 @@ def _design_phase(
         slack=_SLACK,
         least=math.ceil((dimension * (dimension + 1) / 2 + 1) / _SLACK),
     )
-    # An interior-point design leaves dust on arms that do not matter; dust is not worth a pull.
+    # An interior-point design leaves a little on arms that do not matter: not worth a pull.
     weights = np.where(design.weights > tol / (10 * problem.arms), design.weights, 0.0)
     weights /= weights.sum()
     weights.flags.writeable = False
