@@ -30,6 +30,7 @@ __all__ = [
     "first_largest",
     "lift",
     "linear_diameter",
+    "linear_norms",
     "linear_span",
     "ranked",
     "stability",
@@ -245,17 +246,23 @@ def diameter_and_stability(source: Array, weights: Array, target: Array) -> tupl
     return _diameter(span, factor, target), float(np.max(norms))
 
 
-def linear_diameter(source: Array, weights: Array, target: Array) -> float:
-    """The largest ‖u − u′‖² under (Σ p_i x_i x_iᵀ)⁻¹ over pairs of targets (rows); may be +∞."""
+def _linear_factor(source: Array, weights: Array) -> tuple[Span, Array]:
+    """The linear span of the pulled arms, and U with U Uᵀ = (Σ w_i x_i x_iᵀ)⁻¹ in coordinates."""
     pulled = weights > 0
     span = linear_span(source[pulled])
-    contrasts = target - target[0]
-    if not span.contains(contrasts).all():
-        return float("inf")
     regressors = span.coordinates(source[pulled]) * np.sqrt(weights[pulled])[:, None]
     values, vectors = np.linalg.eigh(regressors.T @ regressors)
-    factor = vectors / np.sqrt(np.maximum(values, np.finfo(float).tiny))
-    return diameter(span.contrast_coordinates(contrasts) @ factor)
+    return span, vectors / np.sqrt(np.maximum(values, np.finfo(float).tiny))
+
+
+def linear_norms(source: Array, weights: Array, contrasts: Array) -> Array:
+    """‖y‖² under (Σ w_i x_i x_iᵀ)⁻¹ for each contrast (row); +∞ off its column space."""
+    return _norms(*_linear_factor(source, weights), contrasts)
+
+
+def linear_diameter(source: Array, weights: Array, target: Array) -> float:
+    """The largest ‖u − u′‖² under (Σ w_i x_i x_iᵀ)⁻¹ over pairs of targets (rows); may be +∞."""
+    return _diameter(*_linear_factor(source, weights), target)
 
 
 def stability(source: Array, weights: Array) -> float:
