@@ -444,8 +444,8 @@ def round_robin(counts: Counts) -> NDArray[np.int64]:
 class BlockPlan(Plan):
     """What to pull next, in rounds: each round draws a block of different arms and pulls them all.
 
-    The arms of a block share one baseline. Make one with `BlockPlan.drawn`. Whatever is said of a
-    randomised plan holds of it: its `weights` are the shares of the arms among the pulls, and
+    The arms of a block share one baseline. Make one with `BlockPlan.drawn`. What holds of a
+    randomised plan holds of it too: its `weights` are the shares of the arms among the pulls, and
     `pulls` is `rounds` times `size`. A block is drawn with `block_weights`, not by these shares.
 
     Attributes:
