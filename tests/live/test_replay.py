@@ -115,7 +115,7 @@ def test_the_open_plan_is_adopted_where_no_summary_is_new(
         one.ask(1)
         plan_otherwise(monkeypatch)
         plan = other.inspect(lambda policy, _: policy.plan())
-        recorded = other.inspect(lambda _, books: books.plan(1).plan)
+        recorded = other.inspect(lambda _, snapshot: snapshot.plan(1).plan)
         assert isinstance(plan, Plan)
         assert plan.pulls == recorded.pulls == 12
         assert np.array_equal(plan.weights, recorded.weights)  # type: ignore[arg-type]

@@ -210,7 +210,7 @@ class _DelayedRun:
             self._waited.append(waited)
         rounds = range(self.round, self.round + plan.pulls + self._delay + 1)
         found = bisect_left(
-            rounds, True, key=lambda at: self._report_due(*self._counts(at, capacity))
+            rounds, True, key=lambda at: self._has_pending_report(*self._counts(at, capacity))
         )
         if found == len(rounds):
             message = f"The plan of phase {plan.phase} can never be carried out."
@@ -234,8 +234,8 @@ class _DelayedRun:
             return pulls, min(known, pulls_then)
         return pulls, min(known, pulls)
 
-    def _report_due(self, pulls: int, known: int) -> bool:
-        """Whether a report to the policy is due: the rule of `Head` in live experiments."""
+    def _has_pending_report(self, pulls: int, known: int) -> bool:
+        """Whether the policy is to be told something: as `Head.has_pending_step`."""
         phase = self._phases[-1]
         wanted, before = phase.plan.pulls, max(phase.first - known, 0)
         if phase.plan.provisional:
