@@ -16,13 +16,12 @@ from bestarm.environments import (
     small_gap,
     uniform_sphere,
 )
-from bestarm.environments.environment import FixedWorld
 from bestarm.environments.two_point import TwoPoint
 from bestarm.errors import InvalidInputError
 from bestarm.records import Plan
 
 RATINGS = np.random.default_rng(12).integers(-5, 6, size=(1000, 4)) + np.arange(4)
-FIXED: dict[str, FixedWorld] = {
+FIXED: dict[str, Semiparametric | MicroRandomised | MovingMeans | Ratings] = {
     "semiparametric": small_gap(),
     "two-point": TwoPoint(np.eye(2), [0.1, 0.2], baseline=0.5, bounds=(0, 1)),
     "people": MicroRandomised([0.3, 0.0]),
@@ -30,7 +29,7 @@ FIXED: dict[str, FixedWorld] = {
     "users": Ratings(RATINGS),
     "users once": Ratings(RATINGS, replacement=False),
 }
-WORLDS: dict[str, Environment] = {**FIXED, "drawn": uniform_sphere(20, 3)}  # type: ignore[dict-item]
+WORLDS: dict[str, Environment] = {**FIXED, "drawn": uniform_sphere(20, 3)}
 
 
 @pytest.mark.parametrize("name", FIXED)
