@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from bestarm import cli, compiling
 from bestarm.cli.app import app
 from bestarm.design import kernels as design
-from bestarm.forecasting import kernels as forecasting
+from bestarm.forecasting import mixture as forecasting
 from bestarm.policies.anytime import allocating, block_kernels, kernels, learning
 
 NEEDED: tuple[Any, ...] = (
@@ -22,7 +22,7 @@ NEEDED: tuple[Any, ...] = (
     allocating.weigh, allocating.fix, learning.learn, learning.correct,
     learning.expect, design.interior_point,
     block_kernels.take_in, block_kernels.settle, block_kernels.learn,
-    forecasting.foresee, forecasting.learn, forecasting.follow,
+    forecasting.predict, forecasting.update, forecasting.run_draws,
 )  # fmt: skip
 
 

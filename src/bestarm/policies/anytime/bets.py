@@ -358,7 +358,7 @@ class BatchOutcome:
         shift = summary.center - frame.scale.center
         arms, totals = frame.sampling.arms, tuple(self.totals)
         add_up(arms, frame.guess, shift, lost, *summary.totals, totals)
-        self.pending = summary.awaited_pulls > 0
+        self.pending = summary.pending_pulls > 0
         self.may_be_lost = not worst_case
 
     @property
@@ -374,7 +374,7 @@ class BatchOutcome:
     @property
     def capped_exposure(self) -> float:
         """See `AnyBatch.capped_exposure`."""
-        return self.summary.awaited_pulls if self.may_be_lost else 0
+        return self.summary.pending_pulls if self.may_be_lost else 0
 
 
 def folded(past: Sequence[AnyBatch]) -> int:

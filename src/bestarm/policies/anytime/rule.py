@@ -258,7 +258,7 @@ class AnytimeBAI(Policy):
         self._plans += 1
         self._way.keep(drawn.stage)
         self._before, self._open = drawn, None
-        if summary.awaited_pulls:
+        if summary.pending_pulls:
             self._outstanding[drawn.plan.phase] = drawn
         self._decide()
 
@@ -326,8 +326,8 @@ class AnytimeBAI(Policy):
     def _count(self, summary: Summary, sign: int) -> None:
         self._binary = self._binary and summary.is_binary
         self._outcomes += sign * summary.pulls
-        self._missing += sign * summary.lost_pulls
-        self._pending += sign * summary.awaited_pulls
+        self._missing += sign * summary.missing_pulls
+        self._pending += sign * summary.pending_pulls
 
     def _enter(self, drawn: OpenPlan, summary: Summary) -> None:
         """Take in a summary; raise, or withdraw the claim, if it contradicts itself or A3."""
@@ -335,7 +335,7 @@ class AnytimeBAI(Policy):
         batch = self._way.outcome(drawn.frame, summary)
         self._contest.settle(drawn.stakes, batch)
         self._past.append(batch)
-        self._pulls += summary.pulls + summary.lost_pulls + summary.awaited_pulls
+        self._pulls += summary.pulls + summary.missing_pulls + summary.pending_pulls
         self._rounds += summary.rounds
         self._way.note(None, batch)
         self._learn()
@@ -352,7 +352,7 @@ class AnytimeBAI(Policy):
         settled, waiting, ready = 0, 0, self._learned
         for place, batch in enumerate(self._past[self._learned :], start=self._learned):
             summary = batch.summary
-            pending, pulls = summary.awaited_pulls, summary.pulls + summary.lost_pulls
+            pending, pulls = summary.pending_pulls, summary.pulls + summary.missing_pulls
             settled, waiting, drawn = settled + pulls, waiting + pending, drawn + pulls + pending
             allowed = _LATE if 2 * drawn > self._pulls else _FORGOTTEN
             if pending <= allowed * (pulls + pending) and waiting <= allowed * (settled + waiting):
