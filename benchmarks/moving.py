@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bestarm import AnytimeBAI, Problem, Summary
-from bestarm.compiling import at_once
+from bestarm.compiling import compile_eagerly
 from bestarm.numerics.geometry import Array
 from bestarm.presampled import PresampledRewards
 from bestarm.simulation.results import wilson
@@ -134,7 +134,7 @@ def drops(world: MovingRates, seed: int) -> list[Drop]:
 
 def _examine(world: MovingRates, seed: int) -> tuple[int, int, int]:
     """Whether a run dropped an option, and one that it should not; and by equal weights."""
-    at_once()
+    compile_eagerly()
     if world.best is not None:
         left = play(world, seed)
         return len(left) < world.rates.shape[1], world.best not in left, 0

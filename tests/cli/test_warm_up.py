@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from bestarm import cli, compiling
 from bestarm.cli.app import app
 from bestarm.design import kernels as design
-from bestarm.forecasting import kernels as forecasting
+from bestarm.forecasting import mixture as forecasting
 from bestarm.policies.anytime import (
     assumptions,
     bets,
@@ -31,7 +31,7 @@ NEEDED: tuple[Any, ...] = (
     sampler.solve_design, sampler.mix_designs, sampler.keeps_design, estimates.learn_batch,
     estimates.correct_batch, estimates.predict_rewards, estimates.batch_size, design.interior_point,
     block_bets.block_residuals, block_bets.settle_block_bets, blocks._add_rounds,
-    forecasting.foresee, forecasting.learn, forecasting.follow,
+    forecasting.predict, forecasting.update, forecasting.run_draws,
 )  # fmt: skip
 
 

@@ -58,7 +58,7 @@ def warm_up(*, simulations: bool = False, json: AsJson = False) -> None:
             remedy="Set NUMBA_CACHE_DIR to a folder that can be.",
         )
     began = time.monotonic()
-    compiling.at_once()
+    compiling.compile_eagerly()
     with event.install_recorder("numba:compile") as recorder:
         _experiment()
         if simulations:

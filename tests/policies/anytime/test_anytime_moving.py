@@ -25,7 +25,7 @@ CHANGING = [name for name, world in WORLDS.items() if world.best is None]
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiling._Tiered, "patience", 0.0)
+    monkeypatch.setattr(compiling._Tiered, "python_seconds", 0.0)
 
 
 def frame_of(problem: Problem, rng: np.random.Generator, scale: Scale) -> Frame:

@@ -520,7 +520,7 @@ class BatchOutcome:
         shift = summary.center - frame.scale.center
         arms, totals = frame.sampling.arms, tuple(self.totals)
         batch_totals(arms, frame.guess, shift, lost, *summary.totals, totals)
-        self.pending = summary.awaited_pulls > 0
+        self.pending = summary.pending_pulls > 0
         self.may_be_lost = not worst_case
 
     @property
@@ -536,7 +536,7 @@ class BatchOutcome:
     @property
     def capped_exposure(self) -> float:
         """See `evidence.AnyBatch.capped_exposure`."""
-        return self.summary.awaited_pulls if self.may_be_lost else 0
+        return self.summary.pending_pulls if self.may_be_lost else 0
 
 
 # --- Lemmas 2 to 4: what a bet gains from a batch ------------------------------------------------

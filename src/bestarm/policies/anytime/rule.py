@@ -290,7 +290,7 @@ class AnytimeBAI(Policy):
         self._plans += 1
         self._sampler.keep(drawn.stage)
         self._before, self._open = drawn, None
-        if summary.awaited_pulls:
+        if summary.pending_pulls:
             self._outstanding[drawn.plan.phase] = drawn
         self._decide()
 
@@ -359,8 +359,8 @@ class AnytimeBAI(Policy):
     def _count(self, summary: Summary, sign: int) -> None:
         self._binary = self._binary and summary.is_binary
         self._outcomes += sign * summary.pulls
-        self._missing += sign * summary.lost_pulls
-        self._pending += sign * summary.awaited_pulls
+        self._missing += sign * summary.missing_pulls
+        self._pending += sign * summary.pending_pulls
 
     def _take_in(self, drawn: OpenPlan, summary: Summary) -> None:
         """Take in a summary; raise, or withdraw the claim, if it contradicts itself or A3."""
@@ -368,7 +368,7 @@ class AnytimeBAI(Policy):
         batch = self._sampler.outcome(drawn.frame, summary)
         self._evidence.settle(drawn.bets, batch)
         self._past.append(batch)
-        self._pulls += summary.pulls + summary.lost_pulls + summary.awaited_pulls
+        self._pulls += summary.pulls + summary.missing_pulls + summary.pending_pulls
         self._rounds += summary.rounds
         self._sampler.record(None, batch)
         self._learn()
@@ -385,7 +385,7 @@ class AnytimeBAI(Policy):
         settled, waiting, ready = 0, 0, self._learned
         for place, batch in enumerate(self._past[self._learned :], start=self._learned):
             summary = batch.summary
-            pending, pulls = summary.awaited_pulls, summary.pulls + summary.lost_pulls
+            pending, pulls = summary.pending_pulls, summary.pulls + summary.missing_pulls
             settled, waiting, drawn = settled + pulls, waiting + pending, drawn + pulls + pending
             allowed = _LATE_SHARE if 2 * drawn > self._pulls else _OLD_LATE_SHARE
             if pending <= allowed * (pulls + pending) and waiting <= allowed * (settled + waiting):

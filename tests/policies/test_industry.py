@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from plans import next_plan, next_weights
 
 from bestarm import Problem, simulate
 from bestarm.environments import Semiparametric
@@ -28,18 +29,16 @@ def test_periods_weigh_by_all_their_pulls(method: type[PeriodRule]) -> None:
     rng = np.random.default_rng(0)
     parts = []
     for _ in range(3):
-        plan = policy.plan()
-        assert plan is not None
-        assert plan.weights is not None
-        first = int(plan.pulls * plan.weights[0])
-        parts.append([rng.normal(size=first).tolist(), rng.normal(size=plan.pulls - first)])
+        pulls, weights = next_plan(policy).pulls, next_weights(policy)
+        first = int(pulls * weights[0])
+        parts.append([rng.normal(size=first).tolist(), rng.normal(size=pulls - first)])
         policy.update(summary([list(each) for each in parts[-1]]))
-    pulls = np.array([sum(map(len, part)) for part in parts])
+    lengths = np.array([sum(map(len, part)) for part in parts])
     for arm in (0, 1):
         means = np.array([np.mean(part[arm]) for part in parts])
         errors = np.array([np.var(part[arm], ddof=1) / len(part[arm]) for part in parts])
-        assert policy._means[arm] == pytest.approx(pulls @ means / pulls.sum())
-        assert policy._variances[arm] == pytest.approx(pulls**2 @ errors / pulls.sum() ** 2)
+        assert policy._means[arm] == pytest.approx(lengths @ means / lengths.sum())
+        assert policy._variances[arm] == pytest.approx(lengths**2 @ errors / lengths.sum() ** 2)
 
 
 def test_a_level_that_moves_between_periods_cancels() -> None:
@@ -47,8 +46,7 @@ def test_a_level_that_moves_between_periods_cancels() -> None:
     still, moved = EpochStratified(problem), EpochStratified(problem)
     rng = np.random.default_rng(1)
     for level in (0.0, 50.0, -20.0, 7.0):
-        plan = still.plan()
-        assert plan is not None
+        plan = next_plan(still)
         parts = [rng.normal(0.02 * arm, 1.0, plan.pulls // 3).tolist() for arm in range(3)]
         still.update(summary(parts))
         moved.update(summary([[r + level for r in part] for part in parts]))
@@ -89,11 +87,8 @@ def test_thompson_goes_by_chances_to_be_first_or_second() -> None:
         policy.update(summary([(unit + mean).tolist() for mean in means]))
         assert policy.recommend().final is sure
         if not sure:
-            plan = policy.plan()
-            assert plan is not None
-            assert plan.weights is not None
             # The third is hardly ever among the first two: the others have half of the rest each.
-            assert plan.weights.tolist() == pytest.approx([0.495, 0.495, 0.01], abs=0.01)
+            assert next_weights(policy).tolist() == pytest.approx([0.495, 0.495, 0.01], abs=0.01)
 
 
 def test_epochs_keep_their_level_under_a_drift_that_misleads_pooled_means() -> None:

@@ -6,11 +6,11 @@ from functools import partial
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
-from told import told
+from plans import equal_rewards, next_plan, next_weights
 
 from bestarm import Problem, simulate
 from bestarm.environments import malicious, small_gap
+from bestarm.numerics.geometry import Array
 from bestarm.policies.budget.odlinbai import ODLinBAI
 from bestarm.policies.budget.p1_rage import P1RAGE, P1Peace
 
@@ -19,18 +19,11 @@ from bestarm.policies.budget.p1_rage import P1RAGE, P1Peace
 PROBLEM = Problem(np.eye(4))
 
 
-def run(policy: P1RAGE, sums: list[float]) -> NDArray[np.float64]:
+def run(policy: P1RAGE, sums: list[float]) -> Array:
     """Tell a policy its first two plans, with all rewards in the second; the weights of a third."""
     for plan_sums in ([0.0] * 4, sums):
-        plan = policy.plan()
-        assert plan is not None
-        counts = np.zeros(4, dtype=np.int64)
-        counts[0] = plan.pulls
-        policy.update(told(counts, plan_sums))
-    plan = policy.plan()
-    assert plan is not None
-    assert plan.weights is not None
-    return np.asarray(plan.weights)
+        policy.update(equal_rewards([next_plan(policy).pulls, 0, 0, 0], plan_sums))
+    return next_weights(policy)
 
 
 @pytest.mark.parametrize("method", [P1RAGE, P1Peace])
@@ -38,12 +31,12 @@ def test_one_pull_then_epochs_of_equal_length(method: type[P1RAGE]) -> None:
     policy, lengths = method(PROBLEM, budget=32), []
     while (plan := policy.plan()) is not None:
         lengths.append(plan.pulls)
-        policy.update(told([plan.pulls, 0, 0, 0], [0.0] * 4))
+        policy.update(equal_rewards([plan.pulls, 0, 0, 0], [0.0] * 4))
     assert lengths == [1, 10, 10, 10, 1]  # ⌊32/3⌋ = 10
     assert policy.recommend().reason == "budget"
 
 
-def test_p1_rage_imagines_rage_on_its_estimate() -> None:
+def test_p1_rage_plays_rage_through_on_its_estimate() -> None:
     policy = P1RAGE(PROBLEM, budget=32)
     # After the first pull all scores tie: every phase has all arms, and the second plan is uniform.
     # θ̂ = s/(p·11) with p = 1/4: gaps to the leader 0, 0.3, 0.6 and 10.

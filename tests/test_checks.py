@@ -26,6 +26,6 @@ def test_a_lease_in_any_unit(text: str, meant: timedelta) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "h", "0", "0d", "-1h", "2 hours", "1y", "1h30m", "nan"])
-def test_what_is_no_time_is_refused(text: str) -> None:
+def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(InvalidInputError, match="`lease` must be a time like 90s"):
         duration(text, "lease")

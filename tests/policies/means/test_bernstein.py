@@ -11,9 +11,10 @@ from functools import partial
 import numpy as np
 import pytest
 from first_runs import enough
+from plans import next_counts
 from scipy.integrate import quad
 
-from bestarm import BernsteinElimination, Plan, Problem, Summary, bounds, simulate
+from bestarm import BernsteinElimination, Problem, Summary, bounds, simulate
 from bestarm.environments import Ratings, Semiparametric, baselines
 from bestarm.errors import InvalidInputError
 
@@ -96,6 +97,59 @@ def test_the_evidence_rarely_reaches_one_over_delta_at_any_look(
     assert 0 < crossed.mean() <= 0.1 + 2.4 * math.sqrt(0.09 / runs)  # 2.4 standard errors
 
 
+# --- the rule, written out reward by reward -------------------------------------------------------
+
+ARMS, DELTA = 5, 0.08
+MEANS = np.array([0.8, 0.7, 0.45, 0.3, 0.1])
+
+
+def beaten(rewards: list[list[float]], guesses: list[list[float]], active: list[int]) -> list[int]:
+    """Those whom the leader is shown to exceed, at log((K − 1)/δ) of all K arms there ever were."""
+    sums = {arm: sum(rewards[arm]) for arm in active}
+    spread = {
+        arm: sum((r - g) ** 2 for r, g in zip(rewards[arm], guesses[arm], strict=True))
+        for arm in active
+    }
+    leader = max(active, key=lambda arm: sums[arm])
+    lost = []
+    for arm in active:
+        evidence = bounds.bernstein_evidence(
+            np.asarray(sums[leader] - sums[arm]),
+            np.asarray(spread[leader] + spread[arm]),
+            reach=1.0,
+            reference=30.0,
+        )
+        if arm != leader and evidence >= math.log((ARMS - 1) / DELTA):
+            lost.append(arm)
+    return lost
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_arms_are_dropped_when_the_rule_says_so(seed: int) -> None:
+    """A guess is the mean before the batch: one that has seen the batch would fit too well."""
+    rng = np.random.default_rng(seed)
+    policy = BernsteinElimination(Problem(np.eye(ARMS), delta=DELTA), bounds=(0, 1))
+    rewards: list[list[float]] = [[] for _ in range(ARMS)]
+    guesses: list[list[float]] = [[] for _ in range(ARMS)]
+    active, sizes = list(range(ARMS)), set()
+    while (plan := policy.plan()) is not None:
+        assert plan.counts is not None
+        arms = np.repeat(np.arange(ARMS), plan.counts)
+        paid = rng.binomial(1, MEANS[arms]).astype(float)
+        for arm in active:
+            seen = rewards[arm]
+            guess = sum(seen) / len(seen) if seen else 0.5
+            guesses[arm] += [guess] * int(plan.counts[arm])
+            rewards[arm] = seen + paid[arms == arm].tolist()
+        policy.update(Summary.from_pulls(arms, paid, size=ARMS))
+        lost = beaten(rewards, guesses, active)
+        active = [arm for arm in active if arm not in lost]
+        assert list(policy.recommend().active) == active
+        sizes.add(len(active))
+    assert active == [0]
+    assert len(sizes) >= 4  # they go one by one, so that a union over those left would show
+
+
 # --- the policy ------------------------------------------------------------------------------
 
 
@@ -163,7 +217,7 @@ def test_bounds_far_wider_than_the_spread_cost_little() -> None:
     assert narrow.mean_pulls < 8000
 
 
-def _pull(plan: Plan, rewards: list[list[float]]) -> Summary:
+def _pull(rewards: list[list[float]]) -> Summary:
     arms = np.repeat(np.arange(len(rewards)), [len(r) for r in rewards])
     return Summary.from_pulls(arms, np.concatenate(rewards), size=len(rewards))
 
@@ -172,14 +226,12 @@ def test_a_reward_outside_the_bounds_is_refused_and_changes_nothing() -> None:
     policy = BernsteinElimination(
         Problem(np.eye(2), source_labels=["tea", "coffee"]), bounds=(1, 5)
     )
-    plan = policy.plan()
-    assert plan is not None
     with pytest.raises(InvalidInputError, match=r"'coffee' paid a reward outside .*1, 5"):
-        policy.update(_pull(plan, [[1.0], [5.2]]))
+        policy.update(_pull([[1.0], [5.2]]))
     with pytest.raises(InvalidInputError, match="'tea'"):
-        policy.update(_pull(plan, [[0.9], [5.0]]))
+        policy.update(_pull([[0.9], [5.0]]))
     assert policy.recommend().pulls == 0
-    policy.update(_pull(plan, [[1.0], [5.0]]))
+    policy.update(_pull([[1.0], [5.0]]))
     assert policy.recommend().pulls == 2
 
 
@@ -187,15 +239,13 @@ def test_batches_grow_and_pull_active_arms_alike() -> None:
     policy = BernsteinElimination(Problem(np.eye(3)), bounds=(0, 1), growth=0.5)
     sizes = []
     for _ in range(12):
-        plan = policy.plan()
-        assert plan is not None
-        assert plan.counts is not None
+        counts = next_counts(policy)
         active = list(policy.recommend().active)
-        assert len(set(plan.counts[active])) == 1
-        assert plan.counts.sum() == plan.counts[active].sum()
-        sizes.append(int(plan.counts[active[0]]))
-        rewards = plan.counts * np.array([0.9, 0.8, 0.1])
-        policy.update(Summary(plan.counts, rewards, rewards * [0.9, 0.8, 0.1]))
+        assert len(set(counts[active])) == 1
+        assert counts.sum() == counts[active].sum()
+        sizes.append(int(counts[active[0]]))
+        rewards = counts * np.array([0.9, 0.8, 0.1])
+        policy.update(Summary(counts, rewards, rewards * [0.9, 0.8, 0.1]))
     assert any("between 0 and 1" in sentence for sentence in policy.recommend().assumptions)
     assert policy.traits.bounds == (0.0, 1.0)
     assert sizes == [1, 1, 1, 1, 2, 3, 4, 6, 9, 14, 21, 31]
