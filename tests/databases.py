@@ -26,7 +26,7 @@ __all__ = [
     "watch_statements",
 ]
 
-_PATIENCE = 60  # seconds
+_TIMEOUT = 60  # seconds
 
 
 def run_sql(url: str, *statements: str) -> list[Any]:
@@ -131,7 +131,7 @@ def _announced(method: Callable[..., Any], before: Callable[[], object]) -> Call
 
 def wait_until(happened: Callable[[], bool]) -> None:
     """Come back once something has happened; raise if it never does."""
-    latest = time.monotonic() + _PATIENCE
+    latest = time.monotonic() + _TIMEOUT
     while not happened():
         assert time.monotonic() < latest, "it did not happen"
         time.sleep(0.01)

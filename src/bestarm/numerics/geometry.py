@@ -347,14 +347,14 @@ def identical_rows(table: Array) -> tuple[int, int] | None:
     return first, second
 
 
-def rounding_twins(span: Span, target: Array) -> tuple[int, int] | None:
+def nearly_identical_rows(span: Span, target: Array) -> tuple[int, int] | None:
     """Two rows that differ only by rounding in every feature, or None."""
     shifted = target - target[0]
     size = np.maximum(np.max(np.abs(target), axis=0), np.max(np.abs(shifted), axis=0))
     rounding = np.where(span.constant, 1.0, span.rounding)
     limit = np.maximum(span.scale * rounding, _ROW_ROUNDING * size)
     units = shifted / limit
-    # Twins are neighbours along every line. Along a random line, few other points are.
+    # Such rows are neighbours along every line. Along a random line, few other points are.
     line = np.random.default_rng(0).uniform(0.5, 1.0, units.shape[1])
     places = units @ line
     order = np.argsort(places, kind="stable")

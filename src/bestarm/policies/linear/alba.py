@@ -111,7 +111,7 @@ class ALBA(StepwisePolicy):
         pulls = wanted if left is None else min(wanted, left)
         return Plan.randomised(pool.weights, pulls, phase=self._plans + 1)
 
-    def _take(self, plan: Plan, summary: Summary) -> str | None:
+    def _observe(self, plan: Plan, summary: Summary) -> str | None:
         """Estimate, drop, and begin the next round if enough arms are gone."""
         assert plan.weights is not None
         arms, step = self._arms, self._current_step()

@@ -92,13 +92,13 @@ class FrankWolfeSampling(LinearRule):
         self._allocation = (np.ones(problem.arms), np.zeros((rank, rank)), np.array([-np.inf]))
 
     def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
-        pulls, self._due, stopped = advance(
+        pulls, self._next_arm, stopped = advance(
             presampled.parts,
             self._model,
             self._state,
             self._rule,
             self._allocation,
-            self._due,
+            self._next_arm,
             most,
         )
         self._leader = int(self._state[8][LEADER])

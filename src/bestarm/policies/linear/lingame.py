@@ -108,8 +108,8 @@ class LinGame(LinearRule):
         )
 
     def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
-        pulls, self._due, stopped = advance(
-            presampled.parts, self._model, self._state, self._rule, self._game, self._due, most
+        pulls, self._next_arm, stopped = advance(
+            presampled.parts, self._model, self._state, self._rule, self._game, self._next_arm, most
         )
         self._leader = int(self._state[8][LEADER])
         return pulls, stopped

@@ -74,7 +74,7 @@ class XYAdaptive(StepwisePolicy):
         counts = _allocate(self.problem, self._active.tobytes(), self._level, self._left() or 2**62)
         return Plan.fixed(counts, phase=self._plans + 1)
 
-    def _take(self, plan: Plan, summary: Summary) -> str | None:
+    def _observe(self, plan: Plan, summary: Summary) -> str | None:
         """Drop what is shown to be worse; keep the trace."""
         assert plan.counts is not None
         targets = self.problem.target[self._active]
