@@ -257,7 +257,9 @@ def _linear_factor(source: Array, weights: Array) -> tuple[Span, Array]:
 
 def linear_norms(source: Array, weights: Array, contrasts: Array) -> Array:
     """‖y‖² under (Σ w_i x_i x_iᵀ)⁻¹ for each contrast (row); +∞ off its column space."""
-    return _norms(*_linear_factor(source, weights), contrasts)
+    span, factor = _linear_factor(source, weights)
+    norms = np.sum((span.contrast_coordinates(contrasts) @ factor) ** 2, axis=1)
+    return np.where(span.contains(contrasts), norms, np.inf)
 
 
 def linear_diameter(source: Array, weights: Array, target: Array) -> float:
