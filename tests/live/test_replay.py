@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +15,11 @@ from typer.testing import CliRunner
 from bestarm import Plan, Problem
 from bestarm.cli.app import app
 from bestarm.design import solver
+from bestarm.errors import ReplayError
 from bestarm.live import Experiment
+from bestarm.live.store.contract import Reading
 from bestarm.live.watch.follower import Follower
-from bestarm.policies import designs
+from bestarm.policies import Policy, designs
 from bestarm.policies.anytime import allocation, drawing
 from bestarm.policies.phased import mixture, spbai
 
@@ -147,3 +151,39 @@ def test_remarks_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     found = json.loads(data.stdout)
     assert found["agrees"] is True
     assert found["remarks"][0]["phase"] == 1
+
+
+def both(policy: Policy, snapshot: Reading) -> tuple[Plan | None, Plan]:
+    """The plan of the policy, and the one on record."""
+    return policy.plan(), snapshot.plan(snapshot.head.phase).plan
+
+
+def test_nobody_goes_on_under_another_plan_than_the_one_on_record(tmp_path: Path) -> None:
+    """Arms are drawn with the weights on record, so bets with others would prove nothing.
+
+    A policy that would plan otherwise takes the plan on record, or refuses to go on.
+    """
+    path = tmp_path / "store.db"
+    url, problem = f"sqlite:///{path}", Problem([[0.0], [0.4], [1.0]])
+    with Experiment.create(url, "offer", problem, options={"bounds": [0, 1]}, seed=1) as experiment:
+        batch = experiment.ask(100)
+        experiment.tell_many({number: 0.5 * number % 1 for number in batch.ids})
+        planned, recorded = experiment.inspect(both)
+    assert planned is not None
+    assert planned.weights is not None
+    assert recorded.phase == planned.phase == 2
+    np.testing.assert_array_equal(planned.weights, recorded.weights)
+    other = [0.2, 0.5, 0.3]
+    assert not np.allclose(planned.weights, other)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        (text,) = connection.execute("SELECT plan FROM bestarm_plans WHERE phase = 2").fetchone()
+        changed = json.dumps(json.loads(text) | {"weights": other})
+        connection.execute("UPDATE bestarm_plans SET plan = ? WHERE phase = 2", (changed,))
+    with Experiment.open(url, "offer") as experiment:
+        try:
+            planned, _ = experiment.inspect(both)
+        except ReplayError:
+            return
+    assert planned is not None
+    assert planned.weights is not None
+    assert planned.weights.tolist() == other
