@@ -147,14 +147,11 @@ def test_acknowledged_reports_survive_kills(store_url: str, tmp_path: Path) -> N
     files = [tmp_path / f"{n}.txt" for n in range(REPORTING)]
     for kill in range(WINDOW_KILLS):
         before = [len(acknowledged_in(file)) for file in files]
-        workers = [
-            processes.Process(
-                target=workers_killed.report, args=(store_url, file, f"{kill} {file.name}")
-            )
-            for file in files
-        ]
-        for worker in workers:
-            worker.start()
+        workers = list[BaseProcess]()
+        for file in files:
+            arguments = (store_url, file, f"{kill} {file.name}")
+            workers.append(processes.Process(target=workers_killed.report, args=arguments))
+            workers[-1].start()
         while any(len(acknowledged_in(f)) < n + CALLS for f, n in zip(files, before, strict=True)):
             assert all(worker.is_alive() for worker in workers)
             time.sleep(0.01)
@@ -176,8 +173,8 @@ def test_acknowledged_reports_survive_kills(store_url: str, tmp_path: Path) -> N
     assert (known - acknowledged).total() <= WINDOW_KILLS * REPORTING
     in_order = reports[["id", "reward", "late"]].to_numpy().tolist()
     last = {number: to for number, to, late in in_order if not late}
-    for number, reward in zip(outcomes["id"], outcomes["reward"], strict=True):
-        assert reward == last.get(number, 0.25)
+    for number, counted in zip(outcomes["id"], outcomes["reward"], strict=True):
+        assert counted == last.get(number, 0.25)
     assert len(outcomes) > len(last) > 0
 
 

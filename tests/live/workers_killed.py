@@ -51,7 +51,7 @@ LEAST = 4  # experiments
 _POLICIES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("ae", {"sigma": 0.3, "max_pulls": 40}),
     ("anytime", {"bounds": [-2, 3]}),
-    ("sp-bai", {}),
+    ("sp-bai", {"r1": 0.1, "r2": 0.1}),
 )
 
 
