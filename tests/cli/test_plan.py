@@ -7,17 +7,20 @@ import re
 import threading
 import time
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
+import commands
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from bestarm import Problem
-from bestarm.cli.app import app
 from bestarm.cli.output import counted
 from bestarm.planning import Effort, JobEffort, PlanRequest, plan_experiment
 from bestarm.planning import plan as planning_module
+
+run = partial(commands.invoke, "plan")
+
 
 ARMS = "name,a,b,c\nold,1,0,0\nnew,0,1,0\nbold,0,0,1\n"
 QUICK = ["--gap", "0.5", "--policy", "sp-bai-sharp", "--runs", "20"]
@@ -28,12 +31,6 @@ def arms(tmp_path: Path) -> str:
     path = tmp_path / "arms.csv"
     path.write_text(ARMS, encoding="utf-8")
     return str(path)
-
-
-def run(*arguments: str) -> tuple[int, str, str]:
-    result = CliRunner().invoke(app, ["plan", *arguments])
-    assert result.exception is None or isinstance(result.exception, SystemExit)
-    return result.exit_code, result.stdout, result.stderr
 
 
 def test_json_is_the_library_s_plan(arms: str) -> None:
@@ -257,20 +254,20 @@ def test_what_is_out_of_reach_is_refused_before_it_begins(
 
 
 def test_lines_go_on_while_no_run_ends(capsys: pytest.CaptureFixture[str]) -> None:
-    said = ""
+    message = ""
     with counted("planning", 600, every=0.01) as told:
         told(0, 600)
         latest = time.monotonic() + 60
-        while said.count("\n") < 4:
+        while message.count("\n") < 4:
             assert time.monotonic() < latest
             time.sleep(0.01)
-            said += capsys.readouterr().err
+            message += capsys.readouterr().err
         told(41, 600)
-        while "bestarm: 41 of 600 runs after " not in said:
+        while "bestarm: 41 of 600 runs after " not in message:
             assert time.monotonic() < latest
             time.sleep(0.01)
-            said += capsys.readouterr().err
-    assert said.startswith("bestarm: 0 of 600 runs after ")
+            message += capsys.readouterr().err
+    assert message.startswith("bestarm: 0 of 600 runs after ")
     capsys.readouterr()
     assert not [thread for thread in threading.enumerate() if thread.name == "lines"]
 

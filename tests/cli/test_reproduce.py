@@ -73,10 +73,10 @@ def test_an_interruption_says_how_to_go_on_and_going_on_ends_in_the_same_bytes(
         assert time.monotonic() < deadline
         time.sleep(0.005)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=120)
+    _, message = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert "Traceback" not in said
-    assert f"--out {out} --resume" in said
+    assert "Traceback" not in message
+    assert f"--out {out} --resume" in message
     assert not (out / "report.html").exists()
     again = reproduce("jester-ranking", "--runs", 60, "--workers", 1, "--out", out)
     assert again.exit_code == 2
@@ -138,10 +138,10 @@ def test_an_interrupted_command_says_so_once_its_workers_have_ended(tmp_path: Pa
             if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
         ]
         process.send_signal(signal.SIGINT)
-        said = next((line for line in process.stderr if "interrupted;" in line), "")
+        message = next((line for line in process.stderr if "interrupted;" in line), "")
         left = [pid for pid in workers if alive(pid)]
         process.communicate()
-    assert said
+    assert message
     assert len(workers) == 2
     assert not left
     assert process.returncode == 130
@@ -158,10 +158,10 @@ def test_a_full_disk_is_a_sentence_and_what_fitted_is_kept(tmp_path: Path) -> No
     out = tmp_path / "out"
     options = ("--runs", "100", "--workers", "1", "--out", str(out))
     full = ForkedCommand("reproduce", "jester-ranking", *options, first=fill_disk)
-    _, said = full.communicate()
-    assert full.returncode == 2, said
-    assert "Traceback" not in said
-    assert "jester-ranking.deo-3000.csv" in said.splitlines()[-1]
+    _, message = full.communicate()
+    assert full.returncode == 2, message
+    assert "Traceback" not in message
+    assert "jester-ranking.deo-3000.csv" in message.splitlines()[-1]
     again = reproduce("jester-ranking", "--runs", 100, "--workers", 1, "--out", out, "--resume")
     assert again.exit_code == 0, again.output
 
@@ -173,7 +173,7 @@ def unanswered() -> str:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("small",), "Did you mean small-gap?"),
         (("jester", "--runs", "0"), "`runs` must"),
@@ -191,7 +191,7 @@ def unanswered() -> str:
     ],
 )
 def test_bad_input_is_one_sentence_and_leaves_nothing_behind(
-    arguments: tuple[str, ...], said: str, tmp_path: Path
+    arguments: tuple[str, ...], message: str, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("mine")
     ratings = np.random.default_rng(0).integers(-9000, 9000, (50, 8)).astype(np.int16)
@@ -216,7 +216,7 @@ def test_bad_input_is_one_sentence_and_leaves_nothing_behind(
         filled += ["--out", str(tmp_path / "out")]
     result = reproduce(*filled)
     assert result.exit_code == 2, result.output
-    assert said in result.stderr
+    assert message in result.stderr
     assert result.stderr.startswith("bestarm: ")
     assert result.stderr.count("\n") == 1
     assert "Traceback" not in result.output

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Literal
 
 from bestarm.leaderboard.column import Column, Instance
-from bestarm.policies.info import Model, PolicyInfo
+from bestarm.policies.catalog import Model, PolicyInfo
 from bestarm.policies.policy import Method, Policy
 from bestarm.policies.registry import accepted, options_of, policies
 from bestarm.problem import Problem

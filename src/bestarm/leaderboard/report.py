@@ -16,7 +16,7 @@ from bestarm.leaderboard.column import DRIFTS, INSTANCES
 from bestarm.leaderboard.contestant import Goal
 from bestarm.leaderboard.runner import Leaderboard
 from bestarm.leaderboard.standing import Standing, geometric_mean, relative_to_best
-from bestarm.policies.info import MODEL_WORDS
+from bestarm.policies.catalog import MODEL_WORDS
 
 PAGE = "leaderboard.html"
 _GOALS: tuple[tuple[Goal, str], ...] = (

@@ -153,7 +153,7 @@ class Experiment:
         ledger = MemoryLedger()
         forecasts = make_forecasts(kind_of(forecaster), forecaster, policy.problem.source, None)
         self._set_up(ledger, policy, seed=read_seed(seed), clock=clock, forecasts=forecasts)
-        with ledger.writing() as tx:
+        with ledger.transaction() as tx:
             tx.head, created = transitions.begin(self._now(tx), limits, seed=self.seed)
             tx.add_event(created)
         self.advance()
@@ -519,7 +519,7 @@ class Experiment:
 
     def read(self) -> AbstractContextManager[Reading]:
         """A transaction that reads one state of the ledger, for programs that watch it."""
-        return self._ledger.reading()
+        return self._ledger.snapshot()
 
     def now(self) -> float:
         """The time in seconds: by the clock of the experiment, or else of the ledger."""
@@ -670,7 +670,7 @@ class Experiment:
 
     def _commit_asks(self, calls: Sequence[_Ask]) -> Sequence[Answer | Exception]:
         """Make the assignments of several calls in one transaction, unless a step is pending."""
-        with self._ledger.writing() as tx:
+        with self._ledger.transaction() as tx:
             now = self._stamp(tx)
             return _answers(tx, calls, lambda call: self._assign(tx, call, now))
 
@@ -693,7 +693,7 @@ class Experiment:
 
         No step is taken: `advance` is called for the answer with a step pending.
         """
-        with self._ledger.writing() as tx:
+        with self._ledger.transaction() as tx:
             record = partial(
                 transitions.record_outcomes, tx, bounds=self.traits.bounds, now=self._stamp(tx)
             )
@@ -723,7 +723,7 @@ class Experiment:
         self, precondition: Precondition | None = None, *, leaps: bool = False
     ) -> Iterator[tuple[Writing, float]]:
         """A transaction and its time; afterwards the experiment advances."""
-        with self._ledger.writing() as tx:
+        with self._ledger.transaction() as tx:
             if precondition is not None:
                 precondition(tx)
             yield tx, self._stamp(tx, leaps=leaps)
@@ -759,7 +759,7 @@ class Experiment:
         """
         labels = self.problem.target_labels
         if self.spec is None:
-            with self._ledger.writing() as tx:
+            with self._ledger.transaction() as tx:
                 if not tx.head.due:
                     return False
                 now = self._stamp(tx)  # first: a clock may raise
@@ -770,7 +770,7 @@ class Experiment:
             if not snapshot.head.due:
                 return False
             step = transitions.prepare(snapshot, self._replayer)
-        with self._ledger.writing() as tx:
+        with self._ledger.transaction() as tx:
             fits = step.fits(tx.head)
             if fits:
                 transitions.apply(tx, step, labels, self._stamp(tx))

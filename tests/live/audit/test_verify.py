@@ -23,7 +23,7 @@ from bestarm.errors import DamagedStoreError, InvalidInputError, ReplayError
 from bestarm.live import draw, summaries
 from bestarm.live.audit.verify import SHOWN
 from bestarm.live.events import as_data, canonical, digest, event_hash, ids_in, ranges
-from bestarm.live.store.sql import transactions
+from bestarm.live.store.sql import ledger as sql_ledger
 
 DRINKS = Problem(np.eye(3), source_labels=["tea", "coffee", "water"], delta=0.1)
 BOUNDS = {"bounds": [0, 1]}
@@ -156,7 +156,7 @@ def test_a_record_that_nobody_touched_is_sound(running: dict[str, Path], kind: s
 def test_what_is_found_does_not_depend_on_the_pieces_read(
     running: dict[str, Path], tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transactions, "_PIECE", size)
+    monkeypatch.setattr(sql_ledger, "_PIECE", size)
     assert findings(running["open"]) == ()
     reward = "UPDATE bestarm_outcomes SET reward = 1 - reward WHERE number = 40"
     (one, two) = findings(changed_copy(running["open"], tmp_path, reward))
@@ -670,7 +670,7 @@ def test_late_outcomes_of_one_call_are_one_event_that_names_them() -> None:
 
 def test_memory_stays_flat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten times the rows, not ten times the memory: pieces are read one after the other."""
-    monkeypatch.setattr(transactions, "_PIECE", 250)
+    monkeypatch.setattr(sql_ledger, "_PIECE", 250)
 
     def peak(rows: int) -> int:
         options = {"max_pulls": 10**6, **BOUNDS}
