@@ -133,8 +133,8 @@ def test_an_experiment_with_late_and_lost_answers_ends_with_the_best() -> None:
                 late.append((assignment.id, reward))
             else:
                 experiment.tell(assignment.id, reward)
-        due, late = late[:-30], late[-30:]
-        experiment.tell_many(due)
+        ready, late = late[:-30], late[-30:]
+        experiment.tell_many(ready)
     answer = experiment.recommendation()
     assert answer.final
     assert answer.label == "tea"

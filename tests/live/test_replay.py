@@ -58,7 +58,7 @@ def test_an_experiment_goes_on_where_it_would_be_planned_otherwise(
     begin(store_url)
     with Experiment.open(store_url, "offer") as experiment:
         assert experiment.replay().remarks == ()
-        said, phase = experiment.recommendation(), experiment.phase
+        recommendation, phase = experiment.recommendation(), experiment.phase
     plan_otherwise(monkeypatch)
     with Experiment.open(store_url, "offer") as experiment:
         replayed = experiment.replay()
@@ -66,7 +66,9 @@ def test_an_experiment_goes_on_where_it_would_be_planned_otherwise(
         assert replayed.remarks[0].planned == 33
         assert replayed.remarks[0].pulls == 12
         assert max(remark.difference for remark in replayed.remarks) > 0.01
-        assert str(replayed.recommendation) == str(said) == str(experiment.recommendation())
+        assert (
+            str(replayed.recommendation) == str(recommendation) == str(experiment.recommendation())
+        )
         go_on(experiment, 2)
         assert experiment.phase == phase + 2
         assert experiment.verify().sound
@@ -85,7 +87,7 @@ def test_opening_and_following_solve_no_design(
 ) -> None:
     begin(sqlite_url, policy, phases=2)
     with Experiment.open(sqlite_url, "offer") as experiment:
-        said = experiment.recommendation()
+        recommendation = experiment.recommendation()
 
     def refuse(*_: object) -> None:
         raise AssertionError("a design was solved")
@@ -100,10 +102,10 @@ def test_opening_and_following_solve_no_design(
     for module in remembered:
         module.cache_clear()
     with Experiment.open(sqlite_url, "offer") as experiment:
-        assert str(experiment.recommendation()) == str(said)
+        assert str(experiment.recommendation()) == str(recommendation)
         follower = Follower(experiment.stored_spec("watched"))
         follower.update(experiment)
-        assert str(follower.recommendation) == str(said)
+        assert str(follower.recommendation) == str(recommendation)
         if not experiment.finished:
             experiment.tell_many({each.id: 0.5 for each in experiment.ask(3)})
 

@@ -132,7 +132,7 @@ def test_another_version_does_not_go_on_and_says_which_one_does(
 ) -> None:
     url = begin(tmp_path / "store.db")
     with Experiment.open(url, "drinks") as experiment:
-        said = experiment.recommendation()
+        recommendation = experiment.recommendation()
     monkeypatch.setattr(AnytimeBAI, "version", AnytimeBAI.version + 1)
     with Experiment.open(url, "drinks") as experiment:
         told, events = experiment.status().pulls, len(experiment.events())
@@ -152,7 +152,7 @@ def test_another_version_does_not_go_on_and_says_which_one_does(
         assert experiment.verify().sound
     monkeypatch.undo()
     with Experiment.open(url, "drinks") as experiment:
-        assert ended(experiment).pulls > said.pulls
+        assert ended(experiment).pulls > recommendation.pulls
         assert experiment.verify().sound
 
 

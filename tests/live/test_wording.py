@@ -104,8 +104,12 @@ def test_what_will_be_claimed_is_known_before_the_first_outcome(
     with Experiment.create(
         sqlite_url, "offer", problem, policy=policy, options=options
     ) as experiment:
-        said = experiment.recommendation()
-        assert (said.claims, said.error_bound, said.contradicted) == (claims, None, False)
+        recommendation = experiment.recommendation()
+        assert (recommendation.claims, recommendation.error_bound, recommendation.contradicted) == (
+            claims,
+            None,
+            False,
+        )
         assert overview(experiment).proven is (claims is not None)
 
 
@@ -171,19 +175,26 @@ def points(share: float) -> str:
 
 def test_the_verdict_says_by_how_much_the_winner_is_better(sqlite_url: str) -> None:
     with finished(sqlite_url, MEANS) as made:
-        seen, said, headline = overview(made), made.recommendation(), Watch(made).headline()
-    effect = said.effect
+        seen, recommendation, headline = (
+            overview(made),
+            made.recommendation(),
+            Watch(made).headline(),
+        )
+    effect = recommendation.effect
     assert effect is not None
     assert effect.relative is not None
     assert seen.verdict == (
         "‘new’ is the best of 3 options. Its lead over the control ‘old’ is "
         f"+{100 * effect.estimate:.1f} points ({points(effect.lower)} to {points(effect.upper)}), "
         f"+{100 * effect.relative:.0f} % relative. Both hold together, at 95 % after "
-        f"{said.pulls:,} assignments."
+        f"{recommendation.pulls:,} assignments."
     )
-    assert headline == f"‘new’ is the best of 3 options, at 95 % after {said.pulls:,} assignments."
+    assert (
+        headline
+        == f"‘new’ is the best of 3 options, at 95 % after {recommendation.pulls:,} assignments."
+    )
     lead = f"its lead over 'old', the control, is +{100 * effect.estimate:.1f} points ("
-    assert lead in said.statement
+    assert lead in recommendation.statement
     assert 0 <= effect.lower <= MEANS[0] - MEANS[1] <= effect.upper
     row = next(each for each in seen.leaderboard if each.label == "old")
     assert (row.behind, row.low, row.high) == (effect.estimate, effect.lower, effect.upper)
@@ -201,23 +212,33 @@ def test_a_control_that_wins_leads_nobody(sqlite_url: str) -> None:
 
 def test_equivalent_is_an_end_like_others(sqlite_url: str) -> None:
     with finished(sqlite_url, NEAR, tolerance=0.25) as made:
-        seen, said, headline = overview(made), made.recommendation(), Watch(made).headline()
+        seen, recommendation, headline = (
+            overview(made),
+            made.recommendation(),
+            Watch(made).headline(),
+        )
         made.replay()
         assert made.verify().sound
-    assert (said.reason, said.label, said.final) == ("equivalent", "old", True)
+    assert (recommendation.reason, recommendation.label, recommendation.final) == (
+        "equivalent",
+        "old",
+        True,
+    )
     assert (
         seen.verdict
         == headline
         == (
             "No option is better than the control ‘old’ by more than 25 points, at "
-            f"{percent(0.05)} after {said.pulls:,} assignments."
+            f"{percent(0.05)} after {recommendation.pulls:,} assignments."
         )
     )
     assert seen.events[0].words == "Finished: no option is much better than the control ‘old’."
     assert (seen.leaderboard[0].label, seen.leaderboard[0].status) == ("old", "best")
     assert seen.leaderboard[0].behind == 0
     assert all(each.low is not None and each.low >= -0.25 for each in seen.leaderboard)
-    assert str(said).startswith("old: equivalent to the best, within the tolerance, after ")
+    assert str(recommendation).startswith(
+        "old: equivalent to the best, within the tolerance, after "
+    )
     assert "<dt>Named</dt>" in report(seen)
 
 

@@ -242,13 +242,9 @@ def record_outcomes(
     if new:
         _add_outcomes(tx, new, now, late=late, lost=lost)
     if late:
-        numbers = np.array(sorted(late))
-        log(
-            tx,
-            "late",
-            now,
-            **events.late_data(numbers, np.array([new[each] for each in sorted(late)])),
-        )
+        numbers = sorted(late)
+        rewards_late = np.array([new[each] for each in numbers])
+        log(tx, "late", now, **events.late_data(np.array(numbers), rewards_late))
     return receipt
 
 
