@@ -65,9 +65,13 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("now", "words"), WRONG.values(), ids=WRONG)
-def test_a_stored_experiment_takes_real_times_alone(
-    store_url: str, now: object, words: str
-) -> None:
+def test_real_times_alone_are_times(now: object, words: str) -> None:
+    with pytest.raises(ClockError, match=words):
+        inputs.read_time(now, stored=True)
+
+
+def test_a_stored_experiment_takes_real_times_alone(store_url: str) -> None:
+    now, words = WRONG["milliseconds"]
     with pytest.raises(ClockError, match="clock"):
         create(store_url, Clock(now))
     assert Experiment.list(store_url) == []
@@ -105,13 +109,18 @@ def test_an_experiment_in_memory_may_run_in_simulated_time(now: float) -> None:
 @pytest.mark.parametrize(
     "now", [TODAY * 1e3, TODAY * 1e6, float("nan"), float("inf"), None, "noon", True, -1e12]
 )
-def test_milliseconds_are_refused_in_memory_too(now: object) -> None:
+def test_simulated_times_are_numbers_in_seconds(now: object) -> None:
     with pytest.raises(ClockError, match="clock"):
-        in_memory(Clock(now))
+        inputs.read_time(now, stored=False)
+
+
+def test_a_wrong_time_changes_nothing_in_memory() -> None:
+    with pytest.raises(ClockError, match="clock"):
+        in_memory(Clock(TODAY * 1e3))
     clock = Clock(TODAY)
     experiment = in_memory(clock)
     experiment.ask(3)
-    clock.now = now
+    clock.now = TODAY * 1e3
     for call in calls(experiment):
         with pytest.raises(ClockError, match="clock"):
             call()

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from bestarm import Experiment, Problem
-from bestarm.cli.app import app
 from bestarm.errors import InvalidInputError
 from bestarm.live.draws import _BLOCK, choose, draw, uniforms
 from bestarm.policies import AnytimeBAI
@@ -126,21 +121,6 @@ def test_a_random_seed_survives_json_as_browsers_read_it() -> None:
     seeds = [in_memory().seed for _ in range(50)]
     assert all(seed == int(float(seed)) < 2**53 for seed in seeds)
     assert len(set(seeds)) == len(seeds)  # two alike: once in 7·10^12
-
-
-def test_the_command_line_draws_a_seed_that_survives_json(tmp_path: Path) -> None:
-    source = tmp_path / "arms.csv"
-    source.write_text("tea,1,0\ncoffee,0,1\n", encoding="utf-8")
-    seeds = set()
-    for number in range(20):
-        arguments = ["create", f"offer {number}", str(source), "--json"]
-        made = CliRunner().invoke(
-            app, ["experiment", *arguments, "--store", f"sqlite:///{tmp_path}/store.db"]
-        )
-        assert made.exit_code == 0, made.output
-        seeds.add(json.loads(made.output)["seed"])
-    assert len(seeds) == 20
-    assert max(seeds) < 2**53
 
 
 @pytest.mark.parametrize("seed", [-1, 1.5, "7", True])
