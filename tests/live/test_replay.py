@@ -17,11 +17,11 @@ from bestarm.cli.app import app
 from bestarm.design import solver
 from bestarm.errors import ReplayError
 from bestarm.live import Experiment
-from bestarm.live.store.contract import Reading
+from bestarm.live.store.contract import Snapshot
 from bestarm.live.watch.follower import Follower
 from bestarm.policies import Policy, designs
 from bestarm.policies.anytime import allocation, drawing
-from bestarm.policies.phased import mixture, spbai
+from bestarm.policies.phased import spbai
 
 PROBLEM = Problem([[1, 0], [0, 1], [0.6, 0.8], [-0.3, 0.5]], delta=0.05)
 OPTIONS: dict[str, dict[str, object]] = {
@@ -48,7 +48,7 @@ def plan_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if designs, shares and lengths came out otherwise here than where it was begun."""
     monkeypatch.setattr(allocation, "SHARE", 0.7)
     monkeypatch.setattr(drawing, "LEAST", 11)
-    monkeypatch.setattr(mixture, "_LEAST_MIXTURE", 0.5)
+    monkeypatch.setattr(spbai, "_LEAST_MIXTURE", 0.5)
     allocation.spread_out.cache_clear()
 
 
@@ -155,7 +155,7 @@ def test_remarks_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert found["remarks"][0]["phase"] == 1
 
 
-def both(policy: Policy, snapshot: Reading) -> tuple[Plan | None, Plan]:
+def both(policy: Policy, snapshot: Snapshot) -> tuple[Plan | None, Plan]:
     """The plan of the policy, and the one on record."""
     return policy.plan(), snapshot.plan(snapshot.head.phase).plan
 

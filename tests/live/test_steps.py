@@ -18,7 +18,7 @@ from bestarm.errors import DamagedStoreError, InvalidInputError
 from bestarm.live.events import as_data
 from bestarm.live.experiment import Answer, Tell, _Ask
 from bestarm.live.replay import PolicyReplayer
-from bestarm.live.store.contract import Reading
+from bestarm.live.store.contract import Snapshot
 from bestarm.live.transitions import Step, apply, pending_step
 from bestarm.policies import Policy
 from bestarm.records import Plan, Summary
@@ -128,7 +128,7 @@ def test_an_ask_waits_only_for_steps_that_must_come_first(experiment: Experiment
     experiment.advance()
     experiment._tells(_told({late: 1.0}))
     with experiment.read() as snapshot:
-        assert snapshot.head.due
+        assert snapshot.head.has_pending_step
         assert not snapshot.head.closing
     assert not is_assigned(first)
     assert is_assigned(later)
@@ -157,7 +157,7 @@ def test_a_step_that_another_process_took_is_not_taken_again(
 def state_of(experiment: Experiment) -> tuple[object, ...]:
     """What the policy knows, to the bit."""
 
-    def read(policy: Policy, _: Reading) -> tuple[object, ...]:
+    def read(policy: Policy, _: Snapshot) -> tuple[object, ...]:
         look, plan = policy.look(), policy.plan()
         assert plan is not None
         parts = () if look is None else (look.estimate, look.low, look.high, look.log_evidence)
@@ -303,7 +303,7 @@ def test_no_other_thread_waits_for_a_step(
     experiment.tell_many(dict.fromkeys(ids[1:], 0.5))
     assert ended == [True]
     with experiment.read() as snapshot:
-        assert not snapshot.head.due
+        assert not snapshot.head.has_pending_step
     assert sound(experiment)
 
 
@@ -326,7 +326,7 @@ def test_a_step_that_fails_is_taken_by_the_next_call(
 
 @pytest.mark.parametrize("call", ["ask", "tell_many", "fail_many", "pause", "stop"])
 def test_a_precondition_that_fails_leaves_nothing(experiment: Experiment, call: str) -> None:
-    def refuse(snapshot: Reading) -> None:
+    def refuse(snapshot: Snapshot) -> None:
         seen.append(snapshot.head.assigned)
         raise InvalidInputError("No.", field="caller")
 

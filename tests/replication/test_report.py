@@ -20,7 +20,7 @@ from bestarm.replication import Cell, write_report
 from bestarm.replication.cell import succeeded
 from bestarm.replication.comparisons import comparisons
 from bestarm.replication.texts import counted, number, p_value, prose, signed
-from bestarm.simulation.folder import alone
+from bestarm.simulation.folder import exclusive
 
 VOID = {"meta", "br", "img", "input", "hr", "link"}
 
@@ -374,5 +374,5 @@ def test_an_earlier_report_s_files_go_and_those_of_others_stay(
 
 def test_a_folder_that_is_being_written_to_is_left_alone(tmp_path: Path) -> None:
     pytest.importorskip("fcntl", reason="this system has no file locks of this kind")
-    with alone(tmp_path), pytest.raises(InvalidInputError, match="Another process"):
+    with exclusive(tmp_path), pytest.raises(InvalidInputError, match="Another process"):
         write_report(replication(), tmp_path)

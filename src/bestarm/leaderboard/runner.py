@@ -14,7 +14,7 @@ from bestarm.leaderboard.column import Column
 from bestarm.leaderboard.contestant import NO_BASELINE, Contestant
 from bestarm.leaderboard.standing import Standing, standings
 from bestarm.simulation import Results
-from bestarm.simulation.executors import installed
+from bestarm.simulation.executors import installed_versions
 from bestarm.simulation.folder import journal_of, open_folder, simulate_into
 from bestarm.simulation.results import run_count
 
@@ -101,7 +101,7 @@ def run_leaderboard(
                 remedy="Enter a method once, and give every method its own name.",
             )
     settings: dict[str, object] = {
-        "code": ", ".join(installed()),
+        "code": ", ".join(installed_versions()),
         "seed": whole(seed, "seed", least=0),
         "delta": probability(delta),
     }

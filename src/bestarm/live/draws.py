@@ -16,7 +16,7 @@ import numpy as np
 from bestarm.checks import whole
 from bestarm.errors import ConflictingRequestError
 from bestarm.live.events import chain_hash
-from bestarm.live.store.contract import Head, Ids, PlanRecord, Reading, Request, Writing
+from bestarm.live.store.contract import Head, Ids, PlanRecord, Request, Snapshot, Transaction
 from bestarm.live.store.records import damaged
 from bestarm.live.values import Batch
 from bestarm.numerics.geometry import Array
@@ -24,7 +24,7 @@ from bestarm.problem import as_weights
 from bestarm.records import BlockPlan, Blocks, Plan, round_robin
 
 ForecastColumns = dict[str, Any]  # what is known before the draw
-ForecastMaker = Callable[[Reading, Plan, int, float], ForecastColumns]
+ForecastMaker = Callable[[Snapshot, Plan, int, float], ForecastColumns]
 
 MOST = 10_000_000  # assignments at a time: more would keep others waiting for minutes
 _BLOCK = 2**16  # counters drawn at a time: bounds the memory of a very large request
@@ -120,7 +120,7 @@ class PlanDraws:
         if (counts := record.plan.counts) is not None:
             self._order = round_robin(counts if most is None else np.minimum(counts, most))[:most]
 
-    def arms(self, snapshot: Reading, start: int, size: int) -> tuple[Ids, Array]:
+    def arms(self, snapshot: Snapshot, start: int, size: int) -> tuple[Ids, Array]:
         """The arms of `size` assignments from id `start` on, and their probabilities.
 
         The arrays are shorter where a fixed plan has no more.
@@ -158,7 +158,7 @@ class Assigner:
 
     def assign(
         self,
-        tx: Writing,
+        tx: Transaction,
         count: int,
         name: str | None,
         now: float,
@@ -192,7 +192,7 @@ class Assigner:
         parts = arms, probabilities, first + np.arange(size) // head.size
         return self._batch(head, head.phase, start, parts, head.outstanding if fewer else 0)
 
-    def repeat(self, snapshot: Reading, request: Request, count: int) -> Batch:
+    def repeat(self, snapshot: Snapshot, request: Request, count: int) -> Batch:
         """The assignments that a request was given before.
 
         Raises:

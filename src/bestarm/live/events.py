@@ -20,10 +20,10 @@ from bestarm.live.store.contract import (
     Head,
     Ids,
     PlanRecord,
-    Reading,
     Rows,
+    Snapshot,
     SummaryRecord,
-    Writing,
+    Transaction,
     answers_of,
 )
 from bestarm.numerics.geometry import Array
@@ -62,7 +62,7 @@ def next_event(head: Head, kind: str, at: float, **data: Any) -> Event:
     return event
 
 
-def log(tx: Writing, kind: str, at: float, **data: Any) -> None:
+def log(tx: Transaction, kind: str, at: float, **data: Any) -> None:
     """Add an event to the log."""
     tx.add_event(next_event(tx.head, kind, at, **data))
 
@@ -111,7 +111,7 @@ def digest_of(pieces: Iterable[Rows]) -> str:
     return running.hexdigest()
 
 
-def rest_data(snapshot: Reading) -> dict[str, Any]:
+def rest_data(snapshot: Snapshot) -> dict[str, Any]:
     """What the last event says of all that no event before it covers."""
     first, end = snapshot.head.summary_end, snapshot.head.assigned
     waiting = snapshot.rows_of(snapshot.deferrals(waiting=True)[0])

@@ -22,7 +22,7 @@ from bestarm.live.forecasts import Covariates, Forecasts, kind_of, make_forecast
 from bestarm.live.group_commit import GroupCommit
 from bestarm.live.replay import PolicyReplayer, ReplayResult, recommend, replay
 from bestarm.live.spec import Spec, check_first, make_spec
-from bestarm.live.store.contract import Event, Head, Ledger, Reading, Writing
+from bestarm.live.store.contract import Event, Head, Ledger, Snapshot, Transaction
 from bestarm.live.store.memory import MemoryLedger
 from bestarm.live.values import Assignment, Batch, Check, ExperimentListing, Receipt, Status
 from bestarm.policies.policy import Policy
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _STEP_WAIT = 0.05  # seconds until an `ask` that waits for another thread's step looks again
-Precondition = Callable[[Reading], object]
+Precondition = Callable[[Snapshot], object]
 
 
 class _Ask(NamedTuple):
@@ -425,7 +425,7 @@ class Experiment:
         `ask` and `tell` do it too. As long as no time is up it only reads.
         """
         with self.read() as snapshot:
-            if not snapshot.head.due and not transitions.overdue(
+            if not snapshot.head.has_pending_step and not transitions.overdue(
                 snapshot.head, self._now(snapshot)
             ):
                 return False
@@ -515,7 +515,7 @@ class Experiment:
         """The outcome where nothing is told within the window, or None without one."""
         return self._head().otherwise
 
-    def read(self) -> AbstractContextManager[Reading]:
+    def read(self) -> AbstractContextManager[Snapshot]:
         """A transaction that reads one state of the ledger, for programs that watch it."""
         return self._ledger.snapshot()
 
@@ -528,7 +528,7 @@ class Experiment:
         """The target the policy would name now, from the phases closed so far."""
         return self.inspect(lambda policy, snapshot: recommend(policy, snapshot.head.state))
 
-    def inspect(self, function: Callable[[Policy, Reading], T]) -> T:
+    def inspect(self, function: Callable[[Policy, Snapshot], T]) -> T:
         """The result of a function of the policy and the ledger, while nobody else uses the policy.
 
         It must change neither. It is for programs that watch an experiment.
@@ -660,7 +660,7 @@ class Experiment:
         with self.read() as snapshot:
             return snapshot.head.copy()
 
-    def _now(self, snapshot: Reading) -> float:
+    def _now(self, snapshot: Snapshot) -> float:
         now = snapshot.now() if self._clock is None else self._clock()
         return inputs.read_time(now, stored=self.spec is not None)
 
@@ -672,13 +672,15 @@ class Experiment:
             now = self._stamp(tx)
             return _answers(tx, calls, lambda call: self._assign(tx, call, now))
 
-    def _assign(self, tx: Writing, call: _Ask, now: float) -> Batch | None:
+    def _assign(self, tx: Transaction, call: _Ask, now: float) -> Batch | None:
         before = None if call.name is None else tx.request(call.name)
         if before is not None:
             return self._assigner.repeat(tx, before, call.rounds)
         transitions.expire(tx, now)
         head = tx.head
-        if head.due and (call.after_steps or head.closing or not head.available(head.size)):
+        if head.has_pending_step and (
+            call.after_steps or head.closing or not head.available(head.size)
+        ):
             return None
         whole(call.rounds, "count", least=1, below=MOST // tx.head.size + 1)
         batch = self._assigner.assign(tx, call.rounds, call.name, now, call.make_forecasts)
@@ -708,7 +710,7 @@ class Experiment:
                     answers[place] = error
         return answers
 
-    def _stamp(self, tx: Writing, *, leaps: bool = False) -> float:
+    def _stamp(self, tx: Transaction, *, leaps: bool = False) -> float:
         """The time of a transaction, noted in it.
 
         Years may have passed since the last (`leaps`) only where somebody decides whether the
@@ -719,7 +721,7 @@ class Experiment:
     @contextmanager
     def _changing(
         self, precondition: Precondition | None = None, *, leaps: bool = False
-    ) -> Iterator[tuple[Writing, float]]:
+    ) -> Iterator[tuple[Transaction, float]]:
         """A transaction and its time; afterwards the experiment advances."""
         with self._ledger.transaction() as tx:
             if precondition is not None:
@@ -758,14 +760,14 @@ class Experiment:
         labels = self.problem.target_labels
         if self.spec is None:
             with self._ledger.transaction() as tx:
-                if not tx.head.due:
+                if not tx.head.has_pending_step:
                     return False
                 now = self._stamp(tx)  # first: a clock may raise
                 step = transitions.prepare(tx, self._replayer)
                 transitions.apply(tx, step, labels, now)
             return True
         with self.read() as snapshot:
-            if not snapshot.head.due:
+            if not snapshot.head.has_pending_step:
                 return False
             step = transitions.prepare(snapshot, self._replayer)
         with self._ledger.transaction() as tx:
@@ -794,7 +796,7 @@ class Experiment:
 
 
 def _answers(
-    tx: Writing, calls: Sequence[_Call], carry_out: Callable[[_Call], Batch | Receipt | None]
+    tx: Transaction, calls: Sequence[_Call], carry_out: Callable[[_Call], Batch | Receipt | None]
 ) -> list[Answer | Exception]:
     """Carry out calls in one transaction; what one of them is refused is raised to it alone."""
     answers = list[Answer | Exception]()

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from bestarm.checks import choice
 from bestarm.errors import InvalidInputError, MissingDependencyError
 from bestarm.files import replacing
-from bestarm.live.store.contract import ROW, Reading, Rows
+from bestarm.live.store.contract import ROW, Rows, Snapshot
 from bestarm.live.store.records import check_arms, check_size, damaged
 from bestarm.problem import Problem
 
@@ -69,7 +69,7 @@ def _times(seconds: NDArray[Any]) -> NDArray[Any]:
     return whole.astype("datetime64[us]")
 
 
-def _known(snapshot: Reading, rows: Rows) -> Columns:
+def _known(snapshot: Snapshot, rows: Rows) -> Columns:
     """The forecasts, and as JSON what was known of each assignment; None if nothing was."""
     texts = snapshot.covariates(int(rows["id"][0]), int(rows["id"][-1]) + 1) if len(rows) else {}
     covariates = [texts.get(number) for number in rows["id"].tolist()]
@@ -79,7 +79,7 @@ def _known(snapshot: Reading, rows: Rows) -> Columns:
 # --- data frames --------------------------------------------------------------------------------
 
 
-def assignments_frame(snapshot: Reading, problem: Problem, *, forecasts: bool) -> pd.DataFrame:
+def assignments_frame(snapshot: Snapshot, problem: Problem, *, forecasts: bool) -> pd.DataFrame:
     """Every assignment by id, with its state: `"told"`, `"lost"` or `"outstanding"`.
 
     With `forecasts`, these are in it too, and what was known.
@@ -95,7 +95,7 @@ def assignments_frame(snapshot: Reading, problem: Problem, *, forecasts: bool) -
     return _frame(snapshot, problem, wanted)
 
 
-def outcomes_frame(snapshot: Reading, problem: Problem) -> pd.DataFrame:
+def outcomes_frame(snapshot: Snapshot, problem: Problem) -> pd.DataFrame:
     """Every outcome told, by id."""
 
     def wanted(rows: Rows) -> Columns:
@@ -107,7 +107,7 @@ def outcomes_frame(snapshot: Reading, problem: Problem) -> pd.DataFrame:
     return _frame(snapshot, problem, wanted)
 
 
-def reports_frame(snapshot: Reading) -> pd.DataFrame:
+def reports_frame(snapshot: Snapshot) -> pd.DataFrame:
     """Every report of an outcome that has a window, in the order told."""
     reports = list(snapshot.reports())
     columns: Columns = {
@@ -119,7 +119,7 @@ def reports_frame(snapshot: Reading) -> pd.DataFrame:
     return _to_pandas(_batch(each, {}) for each in [columns])
 
 
-def _frame(snapshot: Reading, problem: Problem, wanted: Callable[[Rows], Columns]) -> pd.DataFrame:
+def _frame(snapshot: Snapshot, problem: Problem, wanted: Callable[[Rows], Columns]) -> pd.DataFrame:
     """A data frame of the wanted columns of all assignments."""
     # The first piece has no rows: there are columns, whatever follows.
     pieces = chain([np.empty(0, dtype=ROW)], snapshot.rows(0, snapshot.head.assigned))
@@ -140,7 +140,7 @@ def _to_pandas(batches: Iterator[Any]) -> pd.DataFrame:
 
 
 def export(
-    snapshot: Reading,
+    snapshot: Snapshot,
     problem: Problem,
     path: str | Path,
     *,
@@ -199,7 +199,7 @@ def _mrt(columns: Columns) -> Columns:
     return {name: (columns | changed)[name] for name in [*names, "outcome", "state"]}
 
 
-def _probabilities(snapshot: Reading, problem: Problem, rows: Rows) -> Columns:
+def _probabilities(snapshot: Snapshot, problem: Problem, rows: Rows) -> Columns:
     """The probability of each arm to be in the round."""
     table = np.empty((problem.arms, len(rows)))
     for phase in np.unique(rows["phase"]).tolist():

@@ -20,7 +20,7 @@ from bestarm.forecasting.rewards import find_forecaster
 from bestarm.live.draws import ForecastColumns, ForecastMaker
 from bestarm.live.events import canonical
 from bestarm.live.inputs import EARLIEST
-from bestarm.live.store.contract import Ids, Reading, Rows
+from bestarm.live.store.contract import Ids, Rows, Snapshot
 from bestarm.live.store.records import UNREADABLE, damaged
 from bestarm.numerics.geometry import Array
 from bestarm.records import Plan
@@ -29,7 +29,7 @@ _Row = Mapping[str, Any]
 #: Rows of covariates: names with values, or numbers alone.
 Covariates = _Row | Iterable[_Row] | Iterable[Sequence[float]]
 Interval = tuple[float, float] | None
-Snapshots = Callable[[], AbstractContextManager[Reading]]
+Snapshots = Callable[[], AbstractContextManager[Snapshot]]
 
 _LATEST = 100_000  # assignments that a forecaster learns when an experiment is opened again
 _LOOKUP_RATIO = 16  # outstanding outcomes per outcome that others told, before they are looked up
@@ -207,7 +207,7 @@ class Forecasts:
         return partial(self._make, known)
 
     def _make(
-        self, known: AskInputs, snapshot: Reading, plan: Plan, size: int, now: float
+        self, known: AskInputs, snapshot: Snapshot, plan: Plan, size: int, now: float
     ) -> ForecastColumns:
         """The forecasts of the next assignments and what is known of them, before any is drawn."""
         rows = None if known.covariates is None else known.covariates[:size]
@@ -259,7 +259,7 @@ class Forecasts:
         while len(self._waiting) > _LATEST:
             del self._waiting[next(iter(self._waiting))]
 
-    def _catch_up(self, snapshot: Reading) -> None:
+    def _catch_up(self, snapshot: Snapshot) -> None:
         """Learn what others did: their assignments, and the outcomes told to them."""
         head = snapshot.head
         if head.assigned > self._end:
@@ -278,7 +278,7 @@ class Forecasts:
                 self._waiting.pop(number, None)
             self._seen = head.outcomes
 
-    def _follow(self, rows: Rows, snapshot: Reading) -> int:
+    def _follow(self, rows: Rows, snapshot: Snapshot) -> int:
         """Learn assignments of others in their order; return how many have an outcome."""
         assert self._forecaster is not None
         if not len(rows):

@@ -17,7 +17,7 @@ import numpy as np
 
 from bestarm.errors import DesignError, ProtocolError, ReplayError
 from bestarm.live.events import as_data, digest, recommendation_data
-from bestarm.live.store.contract import Reading, SummaryRecord
+from bestarm.live.store.contract import Snapshot, SummaryRecord
 from bestarm.policies.policy import Policy
 from bestarm.recommendation import Recommendation
 from bestarm.records import Plan
@@ -39,14 +39,14 @@ class PolicyReplayer:
         self._policy = make if isinstance(make, Policy) else None
         self._told = self._closed = self._adopted = 0  # summaries, phases, plans
 
-    def policy(self, snapshot: Reading) -> Policy:
+    def policy(self, snapshot: Snapshot) -> Policy:
         """The policy, told all recorded summaries and with the open plan adopted: see `follow`."""
         for _ in self.follow(snapshot):
             pass
         assert self._policy is not None
         return self._policy
 
-    def follow(self, snapshot: Reading) -> Iterator[tuple[Policy, Plan | SummaryRecord]]:
+    def follow(self, snapshot: Snapshot) -> Iterator[tuple[Policy, Plan | SummaryRecord]]:
         """Bring the policy forward: it adopts each recorded plan and is told its summary.
 
         Yields each plan before the policy adopts it, and each summary after the policy was told it.
@@ -163,7 +163,7 @@ class ReplayResult:
     remarks: tuple[Remark, ...] = ()
 
 
-def replay(snapshot: Reading, policy: Policy) -> ReplayResult:
+def replay(snapshot: Snapshot, policy: Policy) -> ReplayResult:
     """Hand a new policy all recorded plans and summaries, and compare what it does with the log.
 
     Every plan is also computed again, only to report where it differs.

@@ -35,7 +35,7 @@ from bestarm.replication.texts import (
     table_text,
     verdict_counts,
 )
-from bestarm.simulation.folder import alone, named
+from bestarm.simulation.folder import exclusive, naming_file
 
 _PAGE = "report.html"
 _PARTS = ("figures", "tables")
@@ -92,7 +92,7 @@ def write_report(
     _check_executor(executor)
     folder.mkdir(parents=True, exist_ok=True)
     fresh = folder / _FRESH
-    with alone(folder), named(fresh):
+    with exclusive(folder), naming_file(fresh):
         shutil.rmtree(fresh, ignore_errors=True)  # of one that was killed
         try:
             fresh.mkdir()  # not through a link that somebody left in its place

@@ -15,7 +15,7 @@ from bestarm.replication.cell import Cell, judged, row_cells
 from bestarm.replication.papers import PAPERS, Paper
 from bestarm.replication.tables import Row, Table
 from bestarm.simulation import Results
-from bestarm.simulation.executors import installed
+from bestarm.simulation.executors import installed_versions
 from bestarm.simulation.folder import open_folder, simulate_into
 from bestarm.simulation.results import run_count
 
@@ -109,7 +109,7 @@ def reproduce(
     observer = observer or RowObserver()
     total = run_count(runs)
     settings: dict[str, object] = {
-        "code": ", ".join(installed()),
+        "code": ", ".join(installed_versions()),
         "paper": paper.name,
         "seed": whole(seed, "seed", least=0),
         "data": fingerprint(data),

@@ -5,20 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
+from bestarm.environments import Environment
 from bestarm.errors import BestArmError
+from bestarm.policies.policy import Method
 from bestarm.simulation.engine import simulate
 from bestarm.simulation.executors import open_executor
+from bestarm.simulation.methods import Oracle
 from bestarm.simulation.progress import Progress
 from bestarm.simulation.results import Z95, Results, wilson
-
-if TYPE_CHECKING:
-    from bestarm.environments import Environment
-    from bestarm.policies import Method
-    from bestarm.simulation.methods import Oracle
 
 
 class Contestant(NamedTuple):

@@ -18,7 +18,7 @@ from bestarm.live.audit.evidence import (
     ScaleTest,
 )
 from bestarm.live.draws import first_members
-from bestarm.live.store.contract import ROW, Head, Ids, PlanRecord, Reading, Rows
+from bestarm.live.store.contract import ROW, Head, Ids, PlanRecord, Rows, Snapshot
 from bestarm.live.store.records import check_arms, check_size, damaged
 from bestarm.live.values import Check, in_time, plural, savings
 from bestarm.numerics.geometry import Array
@@ -41,7 +41,7 @@ _Split = NDArray[np.int64]  # three rows: told, lost and outstanding assignments
 
 
 def examine(
-    snapshot: Reading, problem: Problem, traits: Traits, *, now: float, seed: int
+    snapshot: Snapshot, problem: Problem, traits: Traits, *, now: float, seed: int
 ) -> tuple[Check, ...]:
     """Check an experiment by its counters, its summaries and the rows that no summary covers.
 
@@ -74,7 +74,7 @@ def examine(
 
 
 def _count(
-    snapshot: Reading, tail: _Tail, seed: int, scales: ScaleTest, models: _Models
+    snapshot: Snapshot, tail: _Tail, seed: int, scales: ScaleTest, models: _Models
 ) -> _ArmCounts:
     """Count assignments per arm, and show all summaries to the tests of scales and models."""
     arms = _ArmCounts(tail.arms)
@@ -191,7 +191,7 @@ class _Tail:
     `ages` are those of outstanding outcomes.
     """
 
-    def __init__(self, snapshot: Reading, arms: int, now: float) -> None:
+    def __init__(self, snapshot: Snapshot, arms: int, now: float) -> None:
         head, self.arms, self._now = snapshot.head, arms, now
         start, end = max(0, head.summary_end - _WINDOW), head.summary_end + _TAIL
         pieces = snapshot.rows(start, min(head.assigned, end))
@@ -373,7 +373,7 @@ def _late(head: Head) -> Check:
     return Check("late", "warning", finding, action)
 
 
-def _delays(snapshot: Reading, bounds: Bounds) -> Check:
+def _delays(snapshot: Snapshot, bounds: Bounds) -> Check:
     """Whether quick outcomes differ from slow ones, where phases close before all are in.
 
     It reads whole phases up to the first outcome that is outstanding.

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from bestarm.errors import DamagedStoreError, InvalidInputError
 from bestarm.live import events
 from bestarm.live.draws import PlanDraws
-from bestarm.live.store.contract import Event, Ids, PlanRecord, Reading, Rows, SummaryRecord
-from bestarm.live.store.records import Limits, answers_of
+from bestarm.live.store.contract import Event, Ids, PlanRecord, Rows, Snapshot, SummaryRecord
+from bestarm.live.store.records import TimeLimits, answers_of
 from bestarm.live.summaries import RunningTotals
 from bestarm.live.values import plural
 from bestarm.records import Plan, Summary
@@ -70,7 +70,7 @@ class Audit:
 
 
 def audit(
-    snapshot: Reading, *, arms: int, seed: int, created: dict[str, Any], progress: Progress | None
+    snapshot: Snapshot, *, arms: int, seed: int, created: dict[str, Any], progress: Progress | None
 ) -> Audit:
     """Audit an experiment; `created` is what the first event must say."""
     findings = _Findings()
@@ -137,7 +137,7 @@ class _Log:
     The chain ends at the first event that is not as it was written: what follows proves nothing.
     """
 
-    def __init__(self, snapshot: Reading, findings: _Findings, created: dict[str, Any]) -> None:
+    def __init__(self, snapshot: Snapshot, findings: _Findings, created: dict[str, Any]) -> None:
         self._snapshot, self._findings, self._created = snapshot, findings, created
         requests = (tuple(vars(each).values()) for each in snapshot.requests())
         records = {"requests": requests, "covariates": _covariates(snapshot)}
@@ -220,7 +220,7 @@ class _Log:
     def _note(self, event: Event) -> None:
         """What an event says that is neither about a plan nor about a summary."""
         if event.kind == "created":
-            self._limits = {name: event.data.get(name) for name in Limits._fields}
+            self._limits = {name: event.data.get(name) for name in TimeLimits._fields}
         elif event.kind == "changed":
             self._limits["lease"] = event.data.get("lease")
         if event.kind in {"stopped", "finished"}:
@@ -306,7 +306,7 @@ class _HashChain:
             self._findings.add(self._name, f"There are {self._name} on record that nobody sent.")
 
 
-def _covariates(snapshot: Reading) -> Iterator[tuple[int, str]]:
+def _covariates(snapshot: Snapshot) -> Iterator[tuple[int, str]]:
     first, size, end = 0, _PIECE, snapshot.head.assigned
     while first < end:
         found = snapshot.covariates(first, min(first + size, end))
@@ -318,7 +318,7 @@ def _covariates(snapshot: Reading) -> Iterator[tuple[int, str]]:
 class _Redraw:
     """The assignments: counted, drawn again and added up again."""
 
-    def __init__(self, snapshot: Reading, findings: _Findings, arms: int, seed: int) -> None:
+    def __init__(self, snapshot: Snapshot, findings: _Findings, arms: int, seed: int) -> None:
         self._snapshot, self._findings, self._arms, self._seed = snapshot, findings, arms, seed
         self._last = -1  # the id of the last assignment read
         self.rounds = self.assigned = self.outcomes = self.late = 0

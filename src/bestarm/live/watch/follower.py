@@ -18,7 +18,7 @@ from bestarm.live import transitions
 from bestarm.live.experiment import Experiment
 from bestarm.live.replay import PolicyReplayer, recommend
 from bestarm.live.spec import Spec
-from bestarm.live.store.contract import Event, Head, Reading, SummaryRecord
+from bestarm.live.store.contract import Event, Head, Snapshot, SummaryRecord
 from bestarm.numerics.geometry import Array
 from bestarm.policies.policy import Look, Policy, Rates
 from bestarm.recommendation import Phase, Recommendation
@@ -78,7 +78,7 @@ class Log:
     closings: list[tuple[float, int]] = field(default_factory=list)
     end: dict[str, Any] | None = None  # how the policy ended it
 
-    def read(self, snapshot: Reading) -> None:
+    def read(self, snapshot: Snapshot) -> None:
         """Read the counters, and the events that are new."""
         for event in snapshot.events(self.head.events):
             if event.kind == "created":

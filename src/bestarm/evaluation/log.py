@@ -1,4 +1,4 @@
-"""The stored experiment of an evaluation: which pairs are to be judged, and which were."""
+"""The stored experiment of an evaluation: which pairs were judged, and which are next."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bestarm.errors import InvalidInputError, UnknownExperimentError
-from bestarm.evaluation.inputs import Question
-from bestarm.evaluation.limits import Limits
+from bestarm.evaluation.inputs import Limits, Question
 from bestarm.evaluation.results import Evaluation, Score
 from bestarm.live import Experiment
 from bestarm.live.inputs import connected
@@ -21,7 +20,7 @@ from bestarm.recommendation import Recommendation
 if TYPE_CHECKING:
     from bestarm.live.store.sql import Store
 
-_PRINTED = ("options", "items")  # whose fingerprints are in the log
+_FINGERPRINTED = ("options", "items")
 
 
 class Pair(NamedTuple):
@@ -38,7 +37,7 @@ class Pair(NamedTuple):
     item: int
 
 
-class Book:
+class JudgementLog:
     """Asks a stored experiment for pairs, and tells it their scores.
 
     Args:
@@ -50,7 +49,7 @@ class Book:
         lost: how many further calls earlier runs have made, or may have: those that were in flight
             when a process was killed, or left them. The log of the experiment has it, so that they
             count towards a cap however often a run is killed.
-        left: how many options are judged on the next item.
+        remaining: how many options are judged on the next item.
         finished: whether no more pairs will be asked for.
     """
 
@@ -62,7 +61,7 @@ class Book:
         self.judged = int((state == "told").sum())
         self._rounds = int(frame["round"].max()) + 1 if len(frame) else 0
         latest = frame["round"].to_numpy() == self._rounds - 1
-        self.left = int(latest.sum()) or len(question.options)
+        self.remaining = int(latest.sum()) or len(question.options)
         self.finished = experiment.finished
         rows = frame.loc[state == "outstanding", ["id", "arm", "round"]].to_numpy()
         self.pending = [self._pair(*map(int, row)) for row in rows]
@@ -71,26 +70,26 @@ class Book:
         last: dict[str, Any] = ([{}] + [data for data in notes if "in_flight" in data])[-1]
         self.lost = last.get("lost", 0) + min(last.get("in_flight", 0), self._outstanding)
 
-    def begin(self, concurrency: int) -> None:
+    def note_start(self, concurrency: int) -> None:
         """Record that so many calls may be in flight from now on, before any is made."""
         text = f"Judging began, with {concurrency:,} calls at a time."
         self._experiment.note(text, in_flight=concurrency, lost=self.lost)
 
-    def end(self, left: int) -> None:
-        """Record that no more calls are made; `left` were in flight and are not waited for."""
-        self.lost += left
+    def note_end(self, in_flight: int) -> None:
+        """Record that no more calls are made; those in flight are not waited for."""
+        self.lost += in_flight
         if not self.finished:
             self._experiment.note("Judging ended for now.", in_flight=0, lost=self.lost)
 
-    def _pair(self, number: int, arm: int, turn: int) -> Pair:
-        return Pair(number, arm, int(self._order[turn]))
+    def _pair(self, number: int, arm: int, round_: int) -> Pair:
+        return Pair(number, arm, int(self._order[round_]))
 
     @property
-    def most(self) -> int:
+    def max_judgements(self) -> int:
         """How many pairs will have been judged if no further option drops out."""
         if self.finished:
             return self.judged
-        further = self.left * (len(self._question.items) - self._rounds)
+        further = self.remaining * (len(self._question.items) - self._rounds)
         return self.judged + self._outstanding + further
 
     def ask(self) -> list[Pair]:
@@ -100,7 +99,7 @@ class Book:
         batch = self._experiment.ask(1)
         self.finished = batch.finished
         if batch:
-            self._rounds, self.left = self._rounds + 1, len(batch)
+            self._rounds, self.remaining = self._rounds + 1, len(batch)
             self._outstanding += len(batch)
         return [self._pair(each.id, each.arm, each.round) for each in batch]
 
@@ -144,7 +143,7 @@ class Book:
 
 
 @contextmanager
-def open_book(
+def open_log(
     url: str | Store,
     name: str,
     question: Question,
@@ -152,13 +151,12 @@ def open_book(
     delta: float,
     bounds: tuple[float, float],
     seed: int | None,
-) -> Iterator[Book]:
+) -> Iterator[JudgementLog]:
     """Create the experiment of an evaluation, or open it to resume it; no other process may.
 
     Raises:
         InvalidInputError: another process has it open, or it is of something else.
     """
-
     problem = Problem.named(question.labels, delta=delta)
     options = {"bounds": list(bounds), "block": problem.arms, "items": len(question.items)}
     with connected(url) as (store, _):
@@ -173,8 +171,8 @@ def open_book(
                 seed=seed,
                 description=_description(question),
             )
-        with closing(experiment), store.try_lock(f"evaluation {experiment.name}") as alone:
-            if not alone:
+        with closing(experiment), store.try_lock(f"evaluation {experiment.name}") as acquired:
+            if not acquired:
                 raise InvalidInputError(
                     f"Another process runs the evaluation {experiment.name!r} now.",
                     field="name",
@@ -182,7 +180,7 @@ def open_book(
                     remedy="Wait for it, or give another name.",
                 )
             _check(experiment, problem, options, question, seed)
-            yield Book(experiment, question)
+            yield JudgementLog(experiment, question)
 
 
 def _description(question: Question) -> str:
@@ -211,13 +209,13 @@ def _check(
     for field, (before, now) in compared.items():
         if before != now:
             how = f"{reprlib.repr(before)}, not {reprlib.repr(now)}"
-            raise _other(experiment.name, field, how, now)
+            raise _mismatch(experiment.name, field, how, now)
     _check_fingerprints(experiment, question)
 
 
 def _check_fingerprints(experiment: Experiment, question: Question) -> None:
     """Raise if options or items have changed in any letter; a new experiment notes theirs."""
-    now = {field: question.fingerprint(field) for field in _PRINTED}
+    now = {field: question.fingerprint(field) for field in _FINGERPRINTED}
     notes = (each.data for each in experiment.events() if each.kind == "noted")
     before = next((each for each in notes if now.keys() <= each.keys()), None)
     if before is None:  # before its first pair: it was created just now, or killed just then
@@ -225,10 +223,10 @@ def _check_fingerprints(experiment: Experiment, question: Question) -> None:
         return
     for field, value in now.items():
         if before[field] != value:
-            raise _other(experiment.name, field, "their fingerprints differ", value)
+            raise _mismatch(experiment.name, field, "their fingerprints differ", value)
 
 
-def _other(name: str, field: str, how: str, value: object) -> InvalidInputError:
+def _mismatch(name: str, field: str, how: str, value: object) -> InvalidInputError:
     return InvalidInputError(
         f"The experiment {name!r} was created with different `{field}` ({how}).",
         field=field,

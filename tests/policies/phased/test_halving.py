@@ -19,7 +19,7 @@ from bestarm.design import blocked_xy
 from bestarm.environments import Semiparametric, baselines
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.numerics.geometry import Array
-from bestarm.policies.phased.blocks import BlockFit, block_design, even_blocks
+from bestarm.policies.phased.halving import BlockFit, block_design, even_blocks
 from bestarm.records import BlockPlan, Rounds
 from bestarm.simulation import Results, estimate_error
 
@@ -136,10 +136,10 @@ def without_a_baseline() -> Results:
     [baselines.constant(30.0), baselines.custom(lambda t: 3 * np.cos(t / 3000), bound=3.0)],
     ids=["a high level", "a slow wave"],
 )
-def test_a_level_that_can_be_foreseen_is_not_paid_for(
+def test_a_level_that_can_be_predicted_is_not_paid_for(
     baseline: baselines.Baseline, without_a_baseline: Results
 ) -> None:
-    """Some 5 % of runs err without a baseline; a level of 30 that is not foreseen makes it most.
+    """Some 5 % of runs err without a baseline; a level of 30 that is not predicted makes it most.
 
     50 runs each: the difference of two such rates has a standard error of 4 %.
     """
@@ -151,7 +151,7 @@ def test_a_baseline_that_leans_on_the_past_biases_nothing() -> None:
     """ν_t is the sign of arm 1's excess so far: it biases a level taken from the plan itself.
 
     Two arms alike, 300 runs: the mean estimate is within 3 standard errors of 0. With the plan's
-    own mean reward in place of the level foreseen it is off by more than 5.
+    own mean reward in place of the level predicted it is off by more than 5.
     """
     estimates = []
     for seed in range(300):

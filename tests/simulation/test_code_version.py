@@ -14,7 +14,7 @@ import pytest
 from bestarm.policies import LUCB, Policy
 from bestarm.policies.registry import policies
 from bestarm.simulation import Oracle
-from bestarm.simulation.methods import source_of
+from bestarm.simulation.methods import code_version
 
 NAMES = {"mine", "helper", "other", "pack"}
 OWN = "from bestarm.policies import LUCB\n\n\nclass Mine(LUCB):\n    pass\n\n\ndef rule(): ...\n"
@@ -45,9 +45,9 @@ def write(path: Path, text: str) -> None:
 
 
 def test_built_in_methods_have_none() -> None:
-    assert {source_of(info.method) for info in policies().values()} == {""}
-    assert source_of(partial(LUCB, sigma=2.0)) == ""
-    assert source_of(Oracle(LUCB, gap="gap")) == ""
+    assert {code_version(info.method) for info in policies().values()} == {""}
+    assert code_version(partial(LUCB, sigma=2.0)) == ""
+    assert code_version(Oracle(LUCB, gap="gap")) == ""
 
 
 def test_an_edit_of_the_module_or_of_what_it_imports_is_another_version(folder: Path) -> None:
@@ -57,9 +57,9 @@ def test_an_edit_of_the_module_or_of_what_it_imports_is_another_version(folder: 
     write(folder / "pack" / "deep.py", "from .near import LEVEL\n")
     write(folder / "mine.py", f"{OWN}\ndef later():\n    import helper\nfrom pack import deep\n")
     assert "helper" not in vars(fresh("mine"))  # it is imported once `later` is called
-    found = [source_of(fresh("mine").Mine)]
+    found = [code_version(fresh("mine").Mine)]
     assert found[0].startswith("mine ")
-    assert source_of(fresh("mine").Mine) == found[0]
+    assert code_version(fresh("mine").Mine) == found[0]
     for name, text in (
         ("helper.py", "PULLS = 500\n"),
         ("pack/near.py", "LEVEL = 2\n"),
@@ -67,33 +67,35 @@ def test_an_edit_of_the_module_or_of_what_it_imports_is_another_version(folder: 
         ("mine.py", (folder / "mine.py").read_text() + "# new\n"),
     ):
         write(folder / name, text)
-        found.append(source_of(fresh("mine").Mine))
+        found.append(code_version(fresh("mine").Mine))
     assert len(set(found)) == len(found)
 
 
 def test_other_modules_do_not_matter(folder: Path) -> None:
     write(folder / "mine.py", OWN)
     write(folder / "other.py", "A = 1\n")
-    before = source_of(fresh("mine").Mine)
+    before = code_version(fresh("mine").Mine)
     importlib.import_module("other")
-    assert source_of(sys.modules["mine"].Mine) == before
+    assert code_version(sys.modules["mine"].Mine) == before
     write(folder / "other.py", "A = 2\n")
-    assert source_of(fresh("mine").Mine) == before
+    assert code_version(fresh("mine").Mine) == before
 
 
 def test_the_same_text_in_two_modules_is_told_apart(folder: Path) -> None:
     write(folder / "pack" / "__init__.py", "")
     write(folder / "pack" / "mine.py", OWN)
     write(folder / "mine.py", OWN)
-    assert source_of(fresh("mine").Mine) != source_of(importlib.import_module("pack.mine").Mine)
+    assert code_version(fresh("mine").Mine) != code_version(
+        importlib.import_module("pack.mine").Mine
+    )
 
 
 def test_what_is_bound_to_a_method_counts_too(folder: Path) -> None:
     write(folder / "mine.py", OWN)
     home = fresh("mine")
     method: Callable[..., Policy] = LUCB
-    assert source_of(partial(method, rule=home.rule)) == source_of(home.Mine)
-    assert source_of(Oracle(partial(home.Mine, sigma=2.0), gap="gap")) == source_of(home.Mine)
+    assert code_version(partial(method, rule=home.rule)) == code_version(home.Mine)
+    assert code_version(Oracle(partial(home.Mine, sigma=2.0), gap="gap")) == code_version(home.Mine)
 
 
 def test_a_file_that_changes_after_its_import_is_the_version_that_was_imported(
@@ -101,6 +103,6 @@ def test_a_file_that_changes_after_its_import_is_the_version_that_was_imported(
 ) -> None:
     write(folder / "mine.py", OWN)
     home = fresh("mine")
-    before = source_of(home.Mine)
+    before = code_version(home.Mine)
     write(folder / "mine.py", OWN + "# new\n")
-    assert source_of(home.Mine) == before
+    assert code_version(home.Mine) == before
