@@ -220,9 +220,9 @@ def test_a_lease_is_a_time() -> None:
     assert experiment.lease == 7200
     for wrong in (0, -1.0, math.nan, math.inf, True, "soon"):
         with pytest.raises(InvalidInputError, match="`lease`"):
-            Experiment(Chained(), lease=wrong, seed=0)  # type: ignore[arg-type]
+            Experiment(Chained(), lease=wrong, seed=0)
         with pytest.raises(InvalidInputError, match="`lease`"):
-            experiment.change_lease(wrong)  # type: ignore[arg-type]
+            experiment.change_lease(wrong)
     experiment.change_lease("30m")
     assert experiment.lease == 1800
 
