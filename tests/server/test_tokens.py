@@ -18,6 +18,7 @@ from typer.testing import CliRunner, Result
 from bestarm.cli.app import app
 from bestarm.errors import InvalidInputError
 from bestarm.live.store.sql import Store
+from bestarm.server.errors import hide_tokens
 from bestarm.server.security.tokens import (
     Role,
     _digest,
@@ -25,7 +26,6 @@ from bestarm.server.security.tokens import (
     create_token,
     create_view_session,
     find_role,
-    hide_tokens,
     is_view_session,
     list_tokens,
     revoke_token,

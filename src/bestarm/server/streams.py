@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from bestarm import compiling
 from bestarm.errors import BestArmError
-from bestarm.server.api.errors import ApiError
+from bestarm.server.errors import ApiError
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.security.guard import Limits
 

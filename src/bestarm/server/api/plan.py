@@ -17,8 +17,8 @@ from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError
 from bestarm.policies.registry import policies
 from bestarm.server.api import schemas
-from bestarm.server.api.errors import ApiError, event_stream
 from bestarm.server.api.requests import WITH_BODY, api_router
+from bestarm.server.errors import ApiError, event_stream
 from bestarm.server.security.tokens import Role
 from bestarm.server.streams import EventStream
 

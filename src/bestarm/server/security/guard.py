@@ -17,8 +17,7 @@ from urllib.parse import quote
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from bestarm.server.api.errors import ApiError
-from bestarm.server.security.tokens import hide_tokens
+from bestarm.server.errors import ApiError, hide_tokens
 
 _MOST_CALLERS = 10_000
 

@@ -15,10 +15,11 @@ from enum import IntEnum
 
 import sqlalchemy as sa
 
-from bestarm.errors import BestArmError, InvalidInputError, StoreError
+from bestarm.errors import InvalidInputError, StoreError
 from bestarm.live.store.contract import Snapshot
 from bestarm.live.store.records import damaged
 from bestarm.live.store.sql import Session, SqlSnapshot, Store
+from bestarm.server.errors import ForbiddenError, UnauthorizedError
 
 _PREFIX = "bestarm"
 _metadata = sa.MetaData()
@@ -45,7 +46,6 @@ _REVOKE = (
     .values(revoked=sa.bindparam("now"))
 )
 _TOKEN = re.compile(rf"{_PREFIX}-([0-9]{{1,9}})-([\w-]+)")
-_LIKE_A_TOKEN = re.compile(rf"({_PREFIX}-\d+-)[\w-]+")
 
 
 class Role(IntEnum):
@@ -72,14 +72,6 @@ class Role(IntEnum):
     def word(self) -> str:
         """Its name, as users write it."""
         return self.name.lower()
-
-
-class UnauthorizedError(BestArmError):
-    """A request brings no valid token."""
-
-
-class ForbiddenError(BestArmError):
-    """A token does not allow what it was sent for."""
 
 
 @dataclass(frozen=True)
@@ -227,11 +219,6 @@ def _read(session: Session, number: str) -> tuple[Role | None, str]:
 
 def _view_proof(digest: str) -> str:
     return hmac.new(digest.encode(), b"bestarm view session", hashlib.sha256).hexdigest()
-
-
-def hide_tokens(text: str) -> str:
-    """A text without the secrets of the tokens in it, for logs and for errors."""
-    return _LIKE_A_TOKEN.sub(r"\1…", text)
 
 
 def _digest(secret: str) -> str:

@@ -27,7 +27,6 @@ from bestarm.errors import (
     ExperimentExistsError,
     UnknownExperimentError,
 )
-from bestarm.live.events import as_data, canonical
 from bestarm.live.store.contract import (
     ROW,
     Event,
@@ -42,7 +41,7 @@ from bestarm.live.store.contract import (
     Transaction,
     id_ranges,
 )
-from bestarm.live.store.records import UNREADABLE, damaged
+from bestarm.live.store.records import UNREADABLE, as_data, canonical, damaged
 from bestarm.live.store.sql import schema as s
 from bestarm.live.store.sql.database import SERVER_TIME, Store
 from bestarm.live.store.sql.session import DuplicateKeyError, PostgresSession, Row, Session

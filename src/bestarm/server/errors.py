@@ -18,7 +18,17 @@ from starlette.routing import BaseRoute
 
 from bestarm import errors
 from bestarm.checks import suggestion
-from bestarm.server.security.tokens import ForbiddenError, UnauthorizedError, hide_tokens
+
+_LIKE_A_TOKEN = re.compile(r"(bestarm-\d+-)[\w-]+")
+
+
+class UnauthorizedError(errors.BestArmError):
+    """A request brings no valid token."""
+
+
+class ForbiddenError(errors.BestArmError):
+    """A token does not allow what it was sent for."""
+
 
 _STATUS: tuple[tuple[type[errors.BestArmError], int], ...] = (
     (UnauthorizedError, 401),
@@ -305,3 +315,8 @@ def _shown(value: object) -> str:
     except (TypeError, ValueError):  # among others, a number of very many digits
         return "something else"
     return text if len(text) <= 60 else f"{text[:59]}…"
+
+
+def hide_tokens(text: str) -> str:
+    """A text without the secrets of the tokens in it, for logs and for errors."""
+    return _LIKE_A_TOKEN.sub(r"\1…", text)
