@@ -13,10 +13,9 @@ from bestarm.cli.design import design
 from bestarm.cli.doctor import doctor
 from bestarm.cli.evaluate import evaluate
 from bestarm.cli.experiment import experiment
-from bestarm.cli.leaderboard import leaderboard
 from bestarm.cli.plan import plan
-from bestarm.cli.reproduce import reproduce
 from bestarm.cli.serve import serve
+from bestarm.cli.studies import leaderboard, reproduce
 from bestarm.cli.token import token
 from bestarm.cli.warm_up import warm_up
 
