@@ -28,6 +28,7 @@ from bestarm import (
     Problem,
     bounds,
     datasets,
+    design,
     records,
     simulate,
 )
@@ -150,7 +151,7 @@ def compare_ingredients(runs: int) -> None:
 def compare_deltas(runs: int, seed: int, picture: Path | None) -> None:
     """Pulls over the information limit 2σ²τ* log(1/δ), as δ falls."""
     world = small_gap(declared_baseline=2.0)
-    limit = 2 * 1.5 * bounds.complexity(world.problem(0.1), world.theta).value
+    limit = 2 * 1.5 * design.complexity(world.problem(0.1), world.theta).value
     print("\nSmall gap: pulls / (2σ²τ* log(1/δ)), with σ² = 1.5, noise and sine together")
     print(f"2σ²τ* = {limit:,.0f}")
     found: list[Results] = []

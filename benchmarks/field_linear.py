@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bestarm import bounds, environments, simulate
+from bestarm import design, environments, simulate
 from bestarm.environments.semiparametric import Semiparametric
 from bestarm.policies.registry import policies
 from bestarm.simulation.results import wilson
@@ -85,7 +85,7 @@ def row(cell: Cell, runs: int, executor: Executor | None) -> str:
     mean = f"{pulls.mean():,.0f} ± {half:,.0f}"
     if "median" in cell.published:
         mean += f" (median {np.median(pulls):,.0f})"
-    needed = bounds.complexity(cell.world.problem(cell.delta), cell.world.theta, "linear").value
+    needed = design.complexity(cell.world.problem(cell.delta), cell.world.theta, "linear").value
     least = 2 * cell.world.noise**2 * needed * math.log(1 / (2.4 * cell.delta))
     return (
         f"| `{cell.method}` | {cell.threshold} | {cell.instance} | {cell.delta:g} | {mean} "

@@ -8,7 +8,7 @@ server without parts sends: all experiments in one answer; all cards of the page
 verdicts of 100. The library's list of 50 stands beside the bare driver, which fetches the same 50
 rows on a connection that is open.
 
-Upkeep is measured by its processor time: one round with nothing new, and twelve rounds, five
+Maintenance is measured by its processor time: one round with nothing new, and twelve rounds, five
 seconds apart, while ten experiments change before each of them. The first round, in which all is
 new, uses up what upkeep may take at once.
 """
@@ -31,10 +31,10 @@ from benchmarks.server import serving
 from bestarm import Problem
 from bestarm.live import Experiment
 from bestarm.live.store.sql import SqlLedger, Store, schema
-from bestarm.server.api import schemas as io
+from bestarm.server.api import schemas
 from bestarm.server.experiments import OpenExperiments
-from bestarm.server.pages import listing, routes
-from bestarm.server.upkeep import _EVERY, Upkeep
+from bestarm.server.maintenance import _EVERY, Maintenance
+from bestarm.server.pages import routes
 
 _TIMES = 5
 _ROUNDS = 12
@@ -74,15 +74,15 @@ def best(do: Callable[[], bytes]) -> tuple[float, int]:
 
 def whole_api(opened: OpenExperiments) -> bytes:
     found = {"experiments": Experiment.list(opened.store), "next": None}
-    return io.ListOut.model_validate(found, from_attributes=True).model_dump_json().encode()
+    return schemas.ListOut.model_validate(found, from_attributes=True).model_dump_json().encode()
 
 
 def whole_page(opened: OpenExperiments) -> bytes:
     found, total = SqlLedger.search(opened.store, "", first=0, limit=10**9)
-    verdicts = [listing._verdict(opened, each.name) for each in found[:100]]
+    verdicts = [routes._verdict(opened, each.name) for each in found[:100]]
     verdicts += [f"{each.status}.".capitalize() for each in found[100:]]
     rows = tuple((*each, None) for each in zip(found, verdicts, strict=True))
-    part = listing.Listing(rows, "", 1, 1, total)
+    part = routes.Listing(rows, "", 1, 1, total)
     return json.dumps({"html": routes._rows(part)}).encode()
 
 
@@ -115,7 +115,7 @@ def library(path: Path) -> None:
 
 def upkeep(opened: OpenExperiments) -> None:
     """The share of a core that upkeep takes."""
-    keeper = Upkeep(opened)
+    keeper = Maintenance(opened)
 
     def used() -> float:
         start = time.process_time()
@@ -131,8 +131,8 @@ def upkeep(opened: OpenExperiments) -> None:
     idle = min(used() for _ in range(_TIMES))
     share = sum(rounds) / (_ROUNDS * _EVERY)
     print(
-        f"Upkeep: {1000 * first:.0f} ms for the first round, {1000 * idle:.1f} ms where nothing is "
-        f"new, {share:.2%} of a core while ten of the experiments change"
+        f"Maintenance: {1000 * first:.0f} ms for the first round, {1000 * idle:.1f} ms where "
+        f"nothing is new, {share:.2%} of a core while ten of the experiments change"
     )
 
 

@@ -83,7 +83,7 @@ def test_blocks_that_cannot_be_drawn_are_refused(
 
 
 def test_half_a_round_is_no_plan() -> None:
-    with pytest.raises(InvalidInputError, match="no whole number of blocks"):
+    with pytest.raises(InvalidInputError, match="not a whole number of blocks"):
         replace(PLAN, pulls=5)
 
 

@@ -14,7 +14,6 @@ from scipy.integrate import quad
 from scipy.stats import binom
 
 from bestarm.bounds import (
-    complexity,
     contrast_delta,
     mixture_radius,
     phase_delta,
@@ -22,7 +21,7 @@ from bestarm.bounds import (
     rage_delta,
     rage_phase_length,
 )
-from bestarm.design import BlockDesign
+from bestarm.design import BlockDesign, complexity
 from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
 from bestarm.problem import Problem

@@ -28,13 +28,14 @@ from bestarm.design import pairs
 from bestarm.environments import Ratings, Semiparametric, baselines
 from bestarm.forecasting import Mixture
 from bestarm.forecasting import kernels as forecasting
+from bestarm.numerics import linalg
 from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime import allocating, block_kernels, kernels, learning
 from bestarm.presampled import PresampledRewards
 from bestarm.records import Rounds
 from bestarm.simulation import run_once
 
-TIERED = (kernels, allocating, learning, block_kernels, design, pairs, forecasting)
+TIERED = (linalg, kernels, allocating, learning, block_kernels, design, pairs, forecasting)
 
 _SOURCE = """
 from bestarm.compiling import compiled, tiered

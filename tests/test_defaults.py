@@ -21,7 +21,7 @@ from bestarm import AnytimeBAI, Problem
 from bestarm.cli.app import app
 from bestarm.defaults import DELTA
 from bestarm.live import Experiment
-from bestarm.server.api import bodies, plan, schemas
+from bestarm.server.api import plan, schemas
 from bestarm.server.pages.panels import render
 from bestarm.studies import PublishedTable
 
@@ -87,7 +87,7 @@ def test_options_that_are_left_out_are_what_their_help_says(tmp_path: Path) -> N
 
 
 def all_bodies() -> Iterator[type[BaseModel]]:
-    for home in (bodies, schemas, plan):
+    for home in (schemas, plan):
         for thing in vars(home).values():
             if inspect.isclass(thing) and issubclass(thing, BaseModel) and thing is not BaseModel:
                 yield thing
@@ -111,7 +111,7 @@ def example(body: type[BaseModel]) -> dict[str, Any]:
 
 
 def test_examples_of_the_api_could_be_real() -> None:
-    made = example(bodies.CreateBody)
+    made = example(schemas.CreateBody)
     problem = Problem.named(made["source_labels"], delta=made["delta"])
     shown = example(schemas.RecommendationOut)
     control = shown["effect"]["label"]

@@ -16,7 +16,7 @@ from workers_started import PATIENCE, processes
 from bestarm import Experiment, Problem
 from bestarm.cli import main
 from bestarm.cli.app import app
-from bestarm.cli.reporting import printable
+from bestarm.cli.output import printable
 
 ODD = "tea\x1b[2J\nnow\u202eback"
 SHOWN = "tea\\x1b[2J\\nnow\\u202eback"

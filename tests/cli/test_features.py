@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bestarm.cli.experiment.assignments import read_outcomes
+from bestarm.cli.experiment.changes import read_outcomes
 from bestarm.cli.features import FeatureTable, read_table, write_table
 from bestarm.errors import InvalidInputError
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from bestarm import Problem
 from bestarm.cli.app import app
-from bestarm.cli.progress import counted
+from bestarm.cli.output import counted
 from bestarm.planning import Effort, JobEffort, PlanRequest, plan_experiment
 from bestarm.planning import plan as planning_module
 
@@ -280,7 +280,7 @@ def test_ctrl_c_gives_a_partial_plan(arms: str, monkeypatch: pytest.MonkeyPatch)
         if done == 7:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("bestarm.cli.progress.counted", lambda *_: nullcontext(seventh))
+    monkeypatch.setattr("bestarm.cli.output.counted", lambda *_: nullcontext(seventh))
     code, out, _ = run(arms, *QUICK, "--policy", "sbe", "--json")
     document = json.loads(out)
     assert code == 130

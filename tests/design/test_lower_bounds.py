@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bestarm import Problem, bounds
+from bestarm import Problem, design
 from bestarm.design import centered_g, centered_xy, deo, linear_g, linear_xy, xor
 
 COARSE, FINE = 0.5, 1e-7
@@ -43,6 +43,6 @@ def test_the_bounds_of_exact_designs_are_below_their_optima() -> None:
 @pytest.mark.parametrize("kind", ["centered", "shifted", "linear", "blocked"])
 def test_the_bound_of_a_complexity_is_below_it(kind: str) -> None:
     problem, theta = Problem(POINTS), POINTS[3]
-    coarse, fine = (bounds.complexity(problem, theta, kind, tol=t) for t in (COARSE, FINE))  # type: ignore[arg-type]
+    coarse, fine = (design.complexity(problem, theta, kind, tol=t) for t in (COARSE, FINE))  # type: ignore[arg-type]
     assert coarse.lower_bound <= fine.value * (1 + 1e-9)
     assert fine.lower_bound == pytest.approx(fine.value, rel=1e-6)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bestarm import Problem, bounds
+from bestarm import Problem, design
 from bestarm.errors import InvalidInputError
 from bestarm.planning.worlds import closest, typical
 
@@ -52,7 +52,7 @@ def test_of_all_that_can_be_the_best_the_hardest_is() -> None:
     theta = closest(problem, 0.5)
     assert theta == pytest.approx([0.5 / 4])
     other = -theta * 0.5 / gaps(problem, -theta)[0]
-    assert bounds.complexity(problem, theta).value > bounds.complexity(problem, other).value
+    assert design.complexity(problem, theta).value > design.complexity(problem, other).value
 
 
 def test_how_features_are_written_does_not_matter() -> None:
@@ -73,6 +73,6 @@ def test_a_typical_parameter_is_easier_than_the_hardest_and_fits() -> None:
     problem = Problem(np.eye(5))
     hard, usual = closest(problem, 0.05), typical(problem, 0.05, widest=2.0)
     assert np.ptp(usual) <= 2.0
-    assert bounds.complexity(problem, usual).value < bounds.complexity(problem, hard).value
+    assert design.complexity(problem, usual).value < design.complexity(problem, hard).value
     with pytest.raises(InvalidInputError, match="smaller gap"):
         typical(problem, 0.5, widest=0.6)

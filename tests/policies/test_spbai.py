@@ -293,8 +293,8 @@ def test_an_intercept_among_the_features_is_ordinary_input(anchor: int) -> None:
     without = design.xor(source[:, 1:], target[:, 1:], anchor=anchor)
     assert with_it.value == pytest.approx(without.value, rel=2e-3)
     theta = [0.0, 1.0]
-    shifted = bounds.complexity(problem, theta, "shifted", anchor=anchor)
-    plain = bounds.complexity(
+    shifted = design.complexity(problem, theta, "shifted", anchor=anchor)
+    plain = design.complexity(
         Problem(source[:, 1:], target[:, 1:]), [1.0], "shifted", anchor=anchor
     )
     assert shifted.value == pytest.approx(plain.value, rel=2e-3)

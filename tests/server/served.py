@@ -23,7 +23,7 @@ from forked_commands import ForkedCommand
 from sse_starlette.sse import AppStatus
 
 from bestarm.live.store.sql import Store
-from bestarm.server.security.limits import Limits
+from bestarm.server.security.guard import Limits
 from bestarm.server.security.tokens import Role, create_token
 from bestarm.server.serving import Serving, listen, uvicorn_config
 
@@ -41,7 +41,8 @@ __all__ = [
 ]
 
 ARMS: dict[str, Any] = {"source": [[1, 0], [0, 1]], "options": {"bounds": [0, 1]}, "seed": 1}
-MANY = Limits(rate=1e6, burst=1_000_000)  # tests are one caller that asks a lot
+# Tests are one caller that asks a lot, and a plan may have to compile first.
+MANY = Limits(rate=1e6, burst=1_000_000, planning=120)
 PATIENCE = 120  # seconds after which what was awaited is thought never to come
 # Nothing here is encrypted, and to read the certificates of all the world takes long.
 _UNENCRYPTED = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -19,7 +19,7 @@ from bestarm import Problem
 from bestarm.live import Experiment
 from bestarm.policies import AnytimeBAI
 from bestarm.server import create_app
-from bestarm.server.api.bodies import CreateBody
+from bestarm.server.api.schemas import CreateBody
 from bestarm.server.security.tokens import Role
 
 pytest_plugins = ("api_fixtures",)
@@ -110,7 +110,7 @@ def test_a_failure_that_was_not_foreseen_has_the_shape_too(
 
     monkeypatch.setattr(Experiment, "pause", fail)
     response = api.post(f"{experiment}/pause")
-    wrong(response, 500, "unforeseen")
+    wrong(response, 500, "internal_error")
     assert "secret" not in response.text
 
 

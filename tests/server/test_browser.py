@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Literal
 from urllib.parse import quote
 
@@ -17,14 +16,14 @@ from browsing import PATIENCE, tab
 from chromium import chromium
 from plan_processes import begin, begin_always, settled
 from playwright.sync_api import Browser, Page, expect
-from served import MANY, Served, forked, in_thread
+from served import Served, forked, in_thread
 
 from bestarm import Problem
 from bestarm.live import Experiment
 from bestarm.live.watch.overview import Overview, overview
 from bestarm.planning import PlanRequest, plan_experiment
 from bestarm.server.pages.charts import charts
-from bestarm.server.pages.snippets import snippets
+from bestarm.server.pages.panels import snippets
 from bestarm.server.security.tokens import Role
 
 NASTY = "<script>alert(1)</script>"
@@ -481,8 +480,7 @@ def test_a_browser_plans_and_stops_without_running_what_users_typed(
     browser: Browser, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(asyncio, "create_subprocess_exec", begin)
-    limits = replace(MANY, planning=PATIENCE)
-    with in_thread(sqlite_url, limits=limits) as planner, tab(browser) as page:
+    with in_thread(sqlite_url) as planner, tab(browser) as page:
         page.goto(f"{planner.base}/plan")
         page.fill("#source", "<script>alert(1)</script>\nnew")
         page.fill("#gap", "0.4")
@@ -539,8 +537,7 @@ def test_a_browser_plans_with_a_window(
     browser: Browser, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(asyncio, "create_subprocess_exec", begin)
-    limits = replace(MANY, planning=PATIENCE)
-    with in_thread(sqlite_url, limits=limits) as planner, tab(browser) as page:
+    with in_thread(sqlite_url) as planner, tab(browser) as page:
         page.goto(f"{planner.base}/plan")
         page.fill("#source", "old\nnew")
         page.fill("#gap", "0.4")

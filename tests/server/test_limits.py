@@ -13,7 +13,7 @@ from databases import wait_until
 from sent_by_hand import HEAD, answer, request
 from served import ARMS, PATIENCE, Served, get, in_thread, post
 
-from bestarm.server.security.limits import Buckets, Limits
+from bestarm.server.security.guard import Limits, RateLimiter
 from bestarm.server.security.tokens import Role
 
 JSON = {"Content-Type": "application/json"}
@@ -235,18 +235,18 @@ def test_a_caller_who_asks_too_often_is_told_when_to_come_again(url: str) -> Non
 
 def test_buckets_fill_again_and_forget_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("bestarm.server.security.limits.time.monotonic", lambda: now)
-    monkeypatch.setattr("bestarm.server.security.limits._MOST_CALLERS", 3)
-    buckets = Buckets(Limits(rate=2, burst=2))
-    assert [buckets.take("a") for _ in range(3)] == [0, 0, 0.5]
+    monkeypatch.setattr("bestarm.server.security.guard.time.monotonic", lambda: now)
+    monkeypatch.setattr("bestarm.server.security.guard._MOST_CALLERS", 3)
+    buckets = RateLimiter(Limits(rate=2, burst=2))
+    assert [buckets.acquire("a") for _ in range(3)] == [0, 0, 0.5]
     now += 0.5
-    assert buckets.take("a") == 0
-    assert buckets.take("a") == 0.5
+    assert buckets.acquire("a") == 0
+    assert buckets.acquire("a") == 0.5
     now += 1000
-    assert [buckets.take("a") for _ in range(3)] == [0, 0, 0.5]
+    assert [buckets.acquire("a") for _ in range(3)] == [0, 0, 0.5]
     for other in "bcd":
-        buckets.take(other)
-    assert buckets.take("a") == 0
+        buckets.acquire(other)
+    assert buckets.acquire("a") == 0
 
 
 @pytest.mark.parametrize(

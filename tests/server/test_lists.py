@@ -17,9 +17,9 @@ from bestarm.live.store.sql import Store
 from bestarm.live.values import Check
 from bestarm.live.watch.overview import Watch
 from bestarm.server.experiments import OpenExperiments
-from bestarm.server.pages.listing import listing
+from bestarm.server.maintenance import Maintenance
+from bestarm.server.pages.routes import listing
 from bestarm.server.security.tokens import Role
-from bestarm.server.upkeep import Upkeep
 
 NASTY = "<script>alert(1)</script> 50%_off\\"
 MANY = 130  # three pages
@@ -39,7 +39,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             made.pause()
     store.close()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Upkeep, "run_once", lambda _: None)  # its findings are news at any time
+        patched.setattr(
+            Maintenance, "run_once", lambda _: None
+        )  # its findings are news at any time
         with in_thread(url) as running:
             yield running
 

@@ -23,9 +23,9 @@ from served import get as served_get
 from bestarm import Problem
 from bestarm.live import Experiment
 from bestarm.live.watch.overview import overview
+from bestarm.server.api.requests import COOKIE
 from bestarm.server.pages.charts import charts
 from bestarm.server.pages.panels import PANELS, charts_json, report, write_report
-from bestarm.server.security.roles import COOKIE
 from bestarm.server.security.tokens import Role
 
 NASTY = "<script>alert(1)</script>"

@@ -14,9 +14,8 @@ from bestarm import Problem
 from bestarm.live import Experiment
 from bestarm.live.watch.overview import Overview, overview
 from bestarm.server.pages.charts import charts
-from bestarm.server.pages.panels import _lasting, report
+from bestarm.server.pages.panels import _lasting, report, snippets
 from bestarm.server.pages.panels import panels as all_panels
-from bestarm.server.pages.snippets import snippets
 
 MEANS = np.array([0.1, 0.9, 0.85, 0.2])
 PASTED = snippets("t", address="http://127.0.0.1:8000")

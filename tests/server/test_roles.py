@@ -14,10 +14,9 @@ from starlette.routing import BaseRoute
 
 from bestarm.live.store.sql import Store
 from bestarm.server import create_app
-from bestarm.server.api.requests import role_needed
+from bestarm.server.api.requests import COOKIE, role_needed
 from bestarm.server.pages.routes import PUBLIC
-from bestarm.server.security.roles import COOKIE
-from bestarm.server.security.tokens import Role, make_pass, revoke_token
+from bestarm.server.security.tokens import Role, create_view_session, revoke_token
 
 # Bodies that the API takes; a route with another needs its own here.
 BODIES: dict[str, dict[str, Any]] = {
@@ -162,7 +161,7 @@ def test_a_pass_in_the_cookie_or_a_token_in_the_address_changes_nothing(
     served: Served, routes: list[tuple[str, str, Role]]
 ) -> None:
     token, store = served.token(Role.MANAGE), Store(served.url)
-    made = make_pass(store, token)
+    made = create_view_session(store, token)
     store.close()
     for method, path, role in routes:
         kept = call(served, method, path, headers={"Cookie": f"{COOKIE}={made}"})

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from bestarm.server.pages.snippets import snippets
+from bestarm.server.pages.panels import snippets
 
 
 @pytest.mark.parametrize(

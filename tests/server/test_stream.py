@@ -19,7 +19,7 @@ from bestarm.errors import StoreUnavailableError
 from bestarm.live import Experiment
 from bestarm.live.store.sql import Store
 from bestarm.server import streams
-from bestarm.server.security.limits import Limits
+from bestarm.server.security.guard import Limits
 from bestarm.server.security.tokens import Role, revoke_token
 
 
@@ -111,7 +111,7 @@ def test_all_who_follow_see_every_change_and_the_experiment_is_looked_at_once(
         began = time.monotonic()
         monkeypatch.setattr(streams.StatusStreams, "_read", counted_read)
         assert several.wait(PATIENCE)
-        assert looks <= (time.monotonic() - began) / streams._PULSE + 1
+        assert looks <= (time.monotonic() - began) / streams._POLL_INTERVAL + 1
 
 
 def test_the_page_and_those_who_follow_are_told_what_is_being_compiled(

@@ -21,13 +21,13 @@ from bestarm.live.store.sql import Store
 from bestarm.server.security.tokens import (
     Role,
     _digest,
-    _for_looking,
+    _view_proof,
     create_token,
+    create_view_session,
     find_role,
     hide_tokens,
+    is_view_session,
     list_tokens,
-    make_pass,
-    pass_holds,
     revoke_token,
 )
 
@@ -84,10 +84,10 @@ def test_a_pass_holds_until_its_token_is_revoked_and_cannot_be_made_without_it(
     store: Store,
 ) -> None:
     token, other = (create_token(store, "me", Role.MANAGE) for _ in range(2))
-    kept, another = make_pass(store, token), make_pass(store, other)
+    kept, another = create_view_session(store, token), create_view_session(store, other)
     assert kept is not None
     assert another is not None
-    assert pass_holds(store, kept)
+    assert is_view_session(store, kept)
     number, proof = kept.split("-")
     for wrong in (
         "",
@@ -99,15 +99,15 @@ def test_a_pass_holds_until_its_token_is_revoked_and_cannot_be_made_without_it(
         f"{number}-{another.split('-')[1]}",
         f"99-{proof}",
         f"{number}-ü\udc80",
-        f"99-{_for_looking(_digest(''))}",  # what is compared with where there is no such token
+        f"99-{_view_proof(_digest(''))}",  # what is compared with where there is no such token
     ):
-        assert not pass_holds(store, wrong)
-    assert make_pass(store, token[:-1]) is None
-    assert make_pass(store, kept) is None
+        assert not is_view_session(store, wrong)
+    assert create_view_session(store, token[:-1]) is None
+    assert create_view_session(store, kept) is None
     revoke_token(store, int(number))
-    assert not pass_holds(store, kept)
-    assert make_pass(store, token) is None
-    assert pass_holds(store, another)
+    assert not is_view_session(store, kept)
+    assert create_view_session(store, token) is None
+    assert is_view_session(store, another)
 
 
 def test_nobody_is_found_where_nothing_is_yet(sqlite_url: str) -> None:

@@ -16,7 +16,7 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")  # δ where a console has no Greek
     try:
         from bestarm.cli.app import app
-        from bestarm.cli.reporting import Remarks
+        from bestarm.cli.output import Remarks
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise

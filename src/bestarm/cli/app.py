@@ -10,14 +10,12 @@ from bestarm.cli.check import check
 from bestarm.cli.compare import compare
 from bestarm.cli.demo import demo
 from bestarm.cli.design import design
-from bestarm.cli.doctor import doctor
+from bestarm.cli.doctor import doctor, warm_up
 from bestarm.cli.evaluate import evaluate
 from bestarm.cli.experiment import experiment
 from bestarm.cli.plan import plan
-from bestarm.cli.serve import serve
+from bestarm.cli.serve import serve, token
 from bestarm.cli.studies import leaderboard, reproduce
-from bestarm.cli.token import token
-from bestarm.cli.warm_up import warm_up
 
 app = typer.Typer(
     name="bestarm",

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 import typer
 
-from bestarm.cli.command import command
-from bestarm.cli.options import AsJson, Baseline, Delta, Noise, Source, Target
-from bestarm.cli.reporting import count, number, print_json, printable
+from bestarm.cli.command import AsJson, Baseline, Delta, Noise, Source, Target, command
+from bestarm.cli.output import count, number, print_json, printable
 from bestarm.defaults import DELTA
 
 if TYPE_CHECKING:
@@ -44,9 +43,8 @@ def check(
         theta (THETA.csv): A parameter, one number per feature: prints how hard the problem is
             under it.
     """
-    from bestarm.bounds import complexity
     from bestarm.cli.features import make_problem, read_table
-    from bestarm.design import centered_xy
+    from bestarm.design import centered_xy, complexity
 
     tables = [read_table(path) for path in (source, target) if path is not None]
     problem = make_problem(*tables, delta=delta, noise=noise, baseline=baseline)

@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from bestarm.cli.command import command, modules_of_folder
+from bestarm.cli.command import AsJson, Dask, Delta, Runs, Seed, Workers, command, modules_of_folder
 from bestarm.cli.comparison import comparison_data, print_comparison, run_comparison
-from bestarm.cli.options import AsJson, Dask, Delta, Runs, Seed, Workers
-from bestarm.cli.reporting import console, count, print_json, remark
+from bestarm.cli.output import console, count, print_json, remark
 from bestarm.defaults import DELTA
 from bestarm.errors import BestArmError
 
 if TYPE_CHECKING:
-    from bestarm.cli.instances import Instance
-    from bestarm.cli.methods import Entry
+    from bestarm.cli.methods import Entry, Instance
     from bestarm.problem import Problem
     from bestarm.simulation.compare import Comparison
 
@@ -63,7 +61,7 @@ def compare(
     """
     from bestarm import checks
     from bestarm.cli.features import check_writable, write_table
-    from bestarm.cli.instances import find_instance
+    from bestarm.cli.methods import find_instance
     from bestarm.simulation.compare import Contestant
     from bestarm.simulation.executors import check_workers
     from bestarm.simulation.results import run_count

@@ -6,8 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from bestarm.cli.progress import bars
-from bestarm.cli.reporting import console, count, number, percent_range, table
+from bestarm.cli.output import bars, console, count, number, percent_range, table
 
 if TYPE_CHECKING:
     from bestarm.simulation import Results

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bestarm.cli.command import command
+from bestarm.cli.command import AsJson, Delta, Runs, Seed, command
 from bestarm.cli.comparison import comparison_data, print_comparison, run_comparison
-from bestarm.cli.options import AsJson, Delta, Runs, Seed
-from bestarm.cli.reporting import need_server, print_json
+from bestarm.cli.output import need_server, print_json
 from bestarm.defaults import DELTA
 
 if TYPE_CHECKING:

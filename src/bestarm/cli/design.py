@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 import typer
 
-from bestarm.cli.command import command
-from bestarm.cli.options import AsJson, Source, Target
-from bestarm.cli.reporting import console, count, print_json, printable, table
+from bestarm.cli.command import AsJson, Source, Target, command
+from bestarm.cli.output import console, count, print_json, printable, table
 from bestarm.errors import InvalidInputError
 
 if TYPE_CHECKING:

@@ -1,14 +1,16 @@
-"""`bestarm doctor`: is a database safe to keep an experiment in?"""
+"""`bestarm doctor` and `bestarm warm-up`: is a database safe; compile before the first use."""
 
 from __future__ import annotations
 
+import time
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from bestarm.cli.command import command
-from bestarm.cli.options import DEFAULT_STORE, AsJson
-from bestarm.cli.reporting import checks_result, print_result
+from bestarm.cli.command import DEFAULT_STORE, AsJson, command
+from bestarm.cli.output import checks_result, count, print_result
+from bestarm.errors import BestArmError
 
 
 @command
@@ -29,3 +31,80 @@ def doctor(
     data, lines, code = checks_result(diagnose(url))
     print_result(data, *lines, as_json=json)
     raise typer.Exit(code)
+
+
+_SIMULATED = ("anytime", "sp-bai", "sp-bai-sharp", "rage", "lucb")
+
+
+@command
+def warm_up(*, simulations: bool = False, json: AsJson = False) -> None:
+    """Compile what live experiments need into Numba's cache, for example in a container image.
+
+    Run it as the user that experiments run as: others have another cache.
+
+    Args:
+        simulations: Also compile what simulations of the usual methods need.
+    """
+    from numba.core import event
+
+    from bestarm import compiling
+    from bestarm.policies.anytime import kernels
+
+    folder = kernels.settle.stats.cache_path  # type: ignore[attr-defined]
+    if folder is None:
+        raise BestArmError(
+            "Nothing can be compiled for later: no folder for Numba's cache can be written.",
+            field="NUMBA_CACHE_DIR",
+            remedy="Set NUMBA_CACHE_DIR to a folder that can be.",
+        )
+    began = time.monotonic()
+    compiling.at_once()
+    with event.install_recorder("numba:compile") as recorder:
+        _experiment()
+        if simulations:
+            _simulate()
+    functions = [each.data["dispatcher"].py_func for _, each in recorder.buffer if each.is_start]
+    compiled = sum(each.__module__.startswith("bestarm.") for each in functions)
+    seconds = time.monotonic() - began
+    print_result(
+        {"compiled": compiled, "seconds": seconds, "cache": folder},
+        f"Compiled {count(compiled, 'function')} in {seconds:.0f} s. They are kept in {folder}.",
+        as_json=json,
+    )
+
+
+def _experiment() -> None:
+    """A few phases of experiments that, together, call every tiered function."""
+    import numpy as np
+
+    from bestarm import SPBAI, AnytimeBAI, Experiment, Problem
+    from bestarm.forecasting import Mixture
+
+    options = Problem.named(["a", "b", "c", "d"])
+    features = np.vstack([np.eye(3), np.full((1, 3), 0.5)])
+    made = (
+        Experiment(AnytimeBAI(options, bounds=(0, 1))),
+        Experiment(AnytimeBAI(options, bounds=(0, 1), forecasts=True), forecaster="default"),
+        Experiment(AnytimeBAI(options, bounds=(0, 1), block=2)),
+        Experiment(AnytimeBAI(options, bounds=(0, 1), block=3)),
+        Experiment(SPBAI(Problem(features))),
+    )
+    for experiment in made:
+        first = experiment.ask(40)
+        experiment.tell_many({each: float(each % 2) for each in first.ids[1:]})
+        experiment.tell(first.ids[0], 0.0)  # late, where phases do not wait
+        while experiment.phase <= 3 and not experiment.finished:
+            batch = experiment.ask(experiment.status().remaining or 1)
+            experiment.tell_many({each.id: float(each.id % 2) for each in batch})
+    Mixture().follow(0, None, None, features, np.zeros(len(features)))
+
+
+def _simulate() -> None:
+    """A run of each of the usual methods."""
+    from bestarm.environments import small_gap
+    from bestarm.policies.registry import policies
+    from bestarm.simulation import run_once
+
+    for name in _SIMULATED:
+        options = {"mean_bound": 2.0} if name == "anytime" else {}
+        run_once(partial(policies()[name].method, **options), small_gap(declared_baseline=2.0))

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from bestarm.cli.command import command, modules_of_folder
-from bestarm.cli.options import DEFAULT_STORE, AsJson, Delta, StoreUrl
-from bestarm.cli.reporting import print_result, remark
-from bestarm.cli.rows import UserFile
+from bestarm.cli.command import DEFAULT_STORE, AsJson, Delta, StoreUrl, command, modules_of_folder
+from bestarm.cli.files import UserFile
+from bestarm.cli.output import print_result, remark
 from bestarm.defaults import DELTA
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def evaluate(
         max_cost: No call is made that would exceed this, earlier runs included.
         seed: Fixes the order of the items; random if left out.
     """
-    from bestarm.cli.progress import counted
+    from bestarm.cli.output import counted
     from bestarm.evaluation import evaluate as run
     from bestarm.live.store.sql import Store
 
@@ -104,7 +103,7 @@ def evaluate(
 
 
 def _data(found: Evaluation) -> dict[str, Any]:
-    from bestarm.cli.experiment.views import recommendation_data
+    from bestarm.cli.experiment.records import recommendation_data
 
     labels = [score.label for score in found.scores]
     return {

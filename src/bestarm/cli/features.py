@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bestarm.cli.options import read_number
-from bestarm.cli.rows import Row, UserFile
+from bestarm.cli.command import read_number
+from bestarm.cli.files import Row, UserFile
 from bestarm.files import replacing
 from bestarm.problem import Problem, one_hot
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from bestarm.cli.command import command
-from bestarm.cli.options import (
+from bestarm.cli.command import (
     AsJson,
     Baseline,
     Bounds,
@@ -20,8 +19,9 @@ from bestarm.cli.options import (
     Source,
     Target,
     Workers,
+    command,
 )
-from bestarm.cli.reporting import console, count, percent_range, print_json, remark, table
+from bestarm.cli.output import console, count, percent_range, print_json, remark, table
 from bestarm.defaults import DELTA
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def plan(
         max_pulls: Where a simulated experiment is cut; 100 times the lower bound if left out.
     """
     from bestarm.cli.features import read_table
-    from bestarm.cli.progress import counted
+    from bestarm.cli.output import counted
     from bestarm.planning import plan_experiment
     from bestarm.planning.request import read_request
     from bestarm.simulation.executors import check_workers, open_executor
@@ -130,7 +130,7 @@ def _announce(effort: Effort, *, workers: int) -> None:
 
 def _read_scenarios(path: Path) -> list[dict[str, Any]]:
     """The tables named `scenario` of a TOML file."""
-    from bestarm.cli.rows import UserFile
+    from bestarm.cli.files import UserFile
 
     example = 'Try [[scenario]] with name = "calm", gap = 0.1 and drift = "none" below it.'
     file = UserFile(path, "scenario", example)

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from bestarm.cli.command import command, modules_of_folder
-from bestarm.cli.options import AsJson, Dask, Delta, Seed
-from bestarm.cli.progress import display
-from bestarm.cli.reporting import console, number, print_json, remark, table
+from bestarm.cli.command import AsJson, Dask, Delta, Seed, command, modules_of_folder
+from bestarm.cli.output import console, display, number, print_json, remark, table
 from bestarm.defaults import DELTA
 
 if TYPE_CHECKING:

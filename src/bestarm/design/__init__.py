@@ -3,6 +3,7 @@
 from bestarm.design.anchored import AnchoredDesign, deo, xor
 from bestarm.design.blocked import blocked_g, blocked_xy
 from bestarm.design.blocks import BlockDesign
+from bestarm.design.complexities import complexity
 from bestarm.design.criteria import centered_g, centered_xy, linear_g, linear_xy
 from bestarm.design.solver import Design, check_tolerance
 
@@ -15,6 +16,7 @@ __all__ = [
     "centered_g",
     "centered_xy",
     "check_tolerance",
+    "complexity",
     "deo",
     "linear_g",
     "linear_xy",

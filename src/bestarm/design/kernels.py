@@ -13,6 +13,7 @@ from numba import uint64 as _uint64
 
 from bestarm.compiling import tiered
 from bestarm.numerics.geometry import Array
+from bestarm.numerics.linalg import add_gram, cholesky, cholesky_solve, forward_solve
 
 MOST_STEPS = 60
 _CENTRAL = 1e-3  # the least that a product may be of the mean product
@@ -21,59 +22,6 @@ _BOUNDARY = 0.95  # part of the way to the boundary that a step may go
 
 Parts = tuple[Any, ...]  # see `compiling`
 uint64: Any = _uint64
-
-
-@tiered
-def add_products(rows: Array, table: Array) -> None:
-    """Add rowsᵀrows to the upper triangle of a table, to the same bits on every processor.
-
-    Four rows at a time, and unsigned: inner loops over whole rows are then without a test.
-    """
-    size, count = uint64(rows.shape[1]), len(rows)
-    whole = count - count % 4
-    for k in range(0, whole, 4):
-        a, b, c, d = rows[k], rows[k + 1], rows[k + 2], rows[k + 3]
-        for i in range(size):
-            x, y, z, w = a[i], b[i], c[i], d[i]
-            for j in range(i, size):
-                table[i, j] += (x * a[j] + y * b[j]) + (z * c[j] + w * d[j])
-    for k in range(whole, count):
-        a = rows[k]
-        for i in range(size):
-            x = a[i]
-            for j in range(i, size):
-                table[i, j] += x * a[j]
-
-
-@tiered
-def cholesky(table: Array) -> bool:
-    """Put U with UᵀU = table, of which only the upper triangle counts, in its place.
-
-    Returns:
-        Whether the table is positive definite.
-    """
-    size, one, four = uint64(len(table)), uint64(1), uint64(4)
-    start = uint64(0)
-    while start < size:
-        end = min(start + four, size)
-        for k in range(start, end):
-            if not table[k, k] > 0:
-                return False
-            pivot = np.sqrt(table[k, k])
-            for j in range(k, size):
-                table[k, j] /= pivot
-            for i in range(k + one, end):
-                x = table[k, i]
-                for j in range(i, size):
-                    table[i, j] -= x * table[k, j]
-        if end < size:
-            a, b, c, d = table[start], table[start + 1], table[start + 2], table[start + 3]
-            for i in range(end, size):
-                x, y, z, w = a[i], b[i], c[i], d[i]
-                for j in range(i, size):
-                    table[i, j] -= (x * a[j] + y * b[j]) + (z * c[j] + w * d[j])
-        start = end
-    return True
 
 
 @tiered
@@ -86,26 +34,9 @@ def whiten(features: Array, contrasts: Array, q: Array) -> tuple[bool, Array, Ar
         for j in range(rank):
             weighed[i, j] = root * features[i, j]
     upper = np.zeros((rank, rank))
-    add_products(weighed, upper)
+    add_gram(weighed, upper)
     regular = cholesky(upper)
-    return regular, forward(upper, features), forward(upper, contrasts)
-
-
-@tiered
-def forward(upper: Array, rows: Array) -> Array:
-    """U⁻ᵀrowsᵀ."""
-    count, rank = rows.shape
-    solved = np.empty((rank, count))
-    for i in range(rank):
-        for r in range(count):
-            solved[i, r] = rows[r, i]
-        for j in range(i):
-            step = upper[j, i]
-            for r in range(count):
-                solved[i, r] -= step * solved[j, r]
-        for r in range(count):
-            solved[i, r] /= upper[i, i]
-    return solved
+    return regular, forward_solve(upper, features), forward_solve(upper, contrasts)
 
 
 @tiered
@@ -151,11 +82,11 @@ def _hessian(a: Array, b: Array, w: Array, g: Array, primal: Array, dual: Array)
             for i in range(arms):
                 root[count, i] = w[i, y] * left
             count += 1
-    add_products(turned, inner)
+    add_gram(turned, inner)
     second = np.zeros((rank, rows))
     _add_product(inner, a, second)
     hessian = np.zeros((arms, arms))
-    add_products(root[:count], hessian)
+    add_gram(root[:count], hessian)
     _add_curvature(a, second, hessian)
     for i in range(arms):
         hessian[i, i] += dual[i] / primal[i]
@@ -198,23 +129,6 @@ def _add_curvature(a: Array, second: Array, hessian: Array) -> None:
 
 
 @tiered
-def solve(upper: Array, x: Array) -> None:
-    """(UᵀU)⁻¹x, in place."""
-    size, one = uint64(len(upper)), uint64(1)
-    for i in range(size):
-        x[i] /= upper[i, i]
-        step = x[i]
-        for j in range(i + one, size):
-            x[j] -= step * upper[i, j]
-    for back in range(size):
-        i = size - one - back
-        rest = x[i]
-        for j in range(i + one, size):
-            rest -= upper[i, j] * x[j]
-        x[i] = rest / upper[i, i]
-
-
-@tiered
 def _towards(newton: Parts, target: Array, moved: Array, turned: Array) -> None:
     """The step, primal and dual, after which the products are the targets; output.
 
@@ -234,7 +148,7 @@ def _towards(newton: Parts, target: Array, moved: Array, turned: Array) -> None:
         moved[i] = turned[i] - gradient[i]
         for y in range(count):
             moved[i] += jacobian[i, y] * turned[arms + y]
-    solve(upper, moved)
+    cholesky_solve(upper, moved)
     moved[arms:] = 0.0
     for i in range(arms):
         step = moved[i]

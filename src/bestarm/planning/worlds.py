@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from bestarm import bounds as theory
+from bestarm.design import complexity
 from bestarm.environments import Environment, Semiparametric
 from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
@@ -62,7 +62,7 @@ class ScenarioWorld:
             raise InvalidInputError(what, field="noise", value=scenario.noise, remedy=remedy)
         theta = self._theta()
         kinds: tuple[Literal["centered", "linear"], ...] = ("centered", "linear")
-        moving, still = (theory.complexity(problem, theta, kind).lower_bound for kind in kinds)
+        moving, still = (complexity(problem, theta, kind).lower_bound for kind in kinds)
         tau, other = (moving, still) if problem.drifts else (still, moving)
         placed = self._place(theta)
         theta, level = placed.theta, placed.level
@@ -240,7 +240,7 @@ def typical(problem: Problem, gap: float, *, widest: float) -> Array:
 
 
 def _hardness(problem: Problem, theta: Array) -> float:
-    return theory.complexity(problem, theta, tol=_TOLERANCE).value
+    return complexity(problem, theta, tol=_TOLERANCE).value
 
 
 def _candidates(problem: Problem) -> NDArray[np.intp]:

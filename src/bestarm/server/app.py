@@ -16,11 +16,10 @@ from bestarm.live.store.sql import Store
 from bestarm.server.api import plan, routes
 from bestarm.server.api.schemas import describe_fields
 from bestarm.server.experiments import OpenExperiments
+from bestarm.server.maintenance import Maintenance
 from bestarm.server.pages.routes import add_pages
-from bestarm.server.security.guard import Guard
-from bestarm.server.security.limits import Limits
+from bestarm.server.security.guard import Guard, Limits
 from bestarm.server.streams import StatusStreams
-from bestarm.server.upkeep import Upkeep
 
 _DESCRIPTION = """
 Find the best of several options with a stated error probability, even while the baseline drifts.
@@ -71,7 +70,7 @@ def create_app(
     app.state.store, app.state.local, app.state.limits = store, local, limits
     app.state.experiments = OpenExperiments(store)
     app.state.streams = StatusStreams(app.state.experiments, limits)
-    app.state.upkeep = Upkeep(app.state.experiments)
+    app.state.maintenance = Maintenance(app.state.experiments)
     app.state.planner = plan.Planner(limits.planning)
     app.router.routes += routes.asking.routes  # found at once: an included router is searched twice
     for router in (routes.viewing, routes.telling, routes.managing, plan.router):
@@ -97,9 +96,9 @@ class _CompressedPages(GZipMiddleware):
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    upkeep = asyncio.create_task(app.state.upkeep.run())
+    maintenance = asyncio.create_task(app.state.maintenance.run())
     yield
-    upkeep.cancel()
+    maintenance.cancel()
     with suppress(asyncio.CancelledError):
-        await upkeep
+        await maintenance
     app.state.experiments.close()

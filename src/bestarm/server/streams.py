@@ -18,14 +18,14 @@ from starlette.types import Receive, Scope, Send
 
 from bestarm import compiling
 from bestarm.errors import BestArmError
-from bestarm.server.api.errors import Refusal
+from bestarm.server.api.errors import ApiError
 from bestarm.server.experiments import OpenExperiments
-from bestarm.server.security.limits import Limits
+from bestarm.server.security.guard import Limits
 
-_PULSE = 0.5  # seconds between two reads of an experiment that is followed
-_SILENCE = 15.0  # seconds between two signs of life, and between two checks of the token
-_FAREWELL = 8.0  # seconds in which a stream ends by itself once the server stops
-_END = "\n"  # of a line
+_POLL_INTERVAL = 0.5  # seconds between two reads of an experiment that is followed
+_PING_INTERVAL = 15.0  # seconds between two signs of life, and between two checks of the token
+_SHUTDOWN_GRACE = 8.0  # seconds in which a stream ends by itself once the server stops
+_LINE_END = "\n"  # of a line
 _RETRY = 2000  # milliseconds after which a browser connects again
 _log = logging.getLogger("bestarm.server")
 
@@ -47,11 +47,11 @@ class EventStream(EventSourceResponse):
         self._context = context or nullcontext()
         super().__init__(
             events,
-            ping=_SILENCE,
-            ping_message_factory=lambda: ServerSentEvent(comment="still here", sep=_END),
-            sep=_END,
+            ping=_PING_INTERVAL,
+            ping_message_factory=lambda: ServerSentEvent(comment="still here", sep=_LINE_END),
+            sep=_LINE_END,
             shutdown_event=stopping,
-            shutdown_grace_period=_FAREWELL,
+            shutdown_grace_period=_SHUTDOWN_GRACE,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -64,7 +64,7 @@ class _Latest:
     """The latest status of one experiment, and when it was read."""
 
     def __init__(self) -> None:
-        self.revision, self.data, self.at, self.failed = "", "", -_PULSE, False
+        self.revision, self.data, self.at, self.failed = "", "", -_POLL_INTERVAL, False
         self.lock = asyncio.Lock()
 
 
@@ -84,7 +84,7 @@ class StatusStreams:
         check_allowed: Callable[[], Awaitable[object]],
         anonymous: str | None,
     ) -> EventStream:
-        """The status of one experiment as a stream, or a refusal if too many follow already.
+        """The status of one experiment as a stream, or an error if too many follow already.
 
         The follower has the revision `known`; `check_allowed` raises once it may not follow any
         more; `anonymous` is the address of one without a token.
@@ -107,7 +107,7 @@ class StatusStreams:
                 "field": "stream",
                 "remedy": "Poll the status, or send a token if you sent none.",
             }
-            raise Refusal(503, "too_many_streams", message, **more, headers=later)
+            raise ApiError(503, "too_many_streams", message, **more, headers=later)
         self._followers.append(anonymous)
         try:
             yield
@@ -123,25 +123,25 @@ class StatusStreams:
     ) -> AsyncIterator[dict[str, Any]]:
         """The status whenever it changes, and what is being compiled."""
         loop, latest = asyncio.get_running_loop(), self._latest.setdefault(name, _Latest())
-        checked, said = loop.time(), ""
+        checked, shown = loop.time(), ""
         while not stopping.is_set():
-            if loop.time() - checked >= _SILENCE:
+            if loop.time() - checked >= _PING_INTERVAL:
                 try:
                     await check_allowed()
-                except (BestArmError, Refusal):
+                except (BestArmError, ApiError):
                     return
                 checked = loop.time()
             async with latest.lock:
-                if loop.time() - latest.at >= _PULSE:
+                if loop.time() - latest.at >= _POLL_INTERVAL:
                     await run_in_threadpool(self._read, name, latest)
                     latest.at = loop.time()
             if latest.revision not in {"", known}:
                 known = latest.revision
                 yield {"event": "status", "id": known, "data": latest.data, "retry": _RETRY}
-            if said != compiling_now():
-                said = compiling_now()
-                yield {"event": "compiling", "data": said}
-            with anyio.move_on_after(_PULSE):
+            if shown != compiling_now():
+                shown = compiling_now()
+                yield {"event": "compiling", "data": shown}
+            with anyio.move_on_after(_POLL_INTERVAL):
                 await stopping.wait()
 
     def _read(self, name: str, latest: _Latest) -> None:

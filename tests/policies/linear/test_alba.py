@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from bestarm import Problem, Summary, environments, simulate, thresholds
+from bestarm import Problem, Summary, bounds, environments, simulate
 from bestarm.errors import InvalidInputError
 from bestarm.policies.linear.alba import ALBA
 
-STEP = thresholds.alba_step(sigma=1.0, bound=2.0, delta=0.05, rank=3, arms=5, place=(1, 4))
+STEP = bounds.alba_step(sigma=1.0, bound=2.0, delta=0.05, rank=3, arms=5, place=(1, 4))
 
 
 def test_length_of_a_step() -> None:
@@ -31,7 +31,7 @@ def test_radius_is_the_smaller_of_the_two_errors_of_lemma_7() -> None:
     known = math.sqrt(2 * 0.01 / length)
     known += 2 * (0.3 + STEP.accuracy + 2 * width * math.sqrt(3)) / (3 * length) + noise
     found = [
-        thresholds.alba_radius(
+        bounds.alba_radius(
             np.array([width**2]),
             lead=np.array([0.3]),
             spread=np.array([spread]),
@@ -41,7 +41,7 @@ def test_radius_is_the_smaller_of_the_two_errors_of_lemma_7() -> None:
         for spread in (0.01, 100.0)
     ]
     assert found == pytest.approx([known, plain])
-    short = thresholds.alba_radius(
+    short = bounds.alba_radius(
         np.ones(2), lead=np.ones(2), spread=np.ones(2), length=8.9, step=STEP
     )
     assert np.isinf(short).all()  # the lemma asks for ℓ ≥ 3d

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from linear_runs import PROBLEMS, closest, drive, least_squares, rewards_of, same_either_way
 
-from bestarm import Problem, bounds, environments, simulate
+from bestarm import Problem, environments, simulate
+from bestarm.design import complexity
 from bestarm.policies.linear.lazy import LazyTrackAndStop
 from bestarm.presampled import PresampledRewards
 
@@ -38,7 +39,7 @@ def _by_hand(
         if (leads[others] ** 2 / (2 * norms[others])).min() > threshold:
             return pulled, True
         if t in rank * 2 ** np.arange(12):
-            weights = bounds.complexity(problem, theta, "linear", tol=0.01).weights
+            weights = complexity(problem, theta, "linear", tol=0.01).weights
         total += weights
         needed = least / math.sqrt(rank) * math.sqrt(t)
         if np.linalg.eigvalsh(design)[0] < needed * (1 - 1e-9):  # ties occur: λ_min is whole here

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import zeta
 
-from bestarm import Problem, thresholds
+from bestarm import Problem, bounds
 from bestarm.policies.linear.base import LinearRule
 from bestarm.policies.linear.lazy import LazyTrackAndStop
 from bestarm.policies.linear.lingape import LinGapE
@@ -67,7 +67,7 @@ def test_counts_threshold_is_the_least_over_a_grid() -> None:
     g = 2 * share * (1 - np.log(4 * share)) + np.log(zeta(2 * share)) - np.log(1 - share) / 2
     for arms in (2, 7, 500):
         expected = arms * ((g + math.log(100) / arms) / share).min()
-        assert thresholds.counts_threshold(0.01, arms=arms).level == pytest.approx(expected, 1e-6)
+        assert bounds.counts_threshold(0.01, arms=arms).level == pytest.approx(expected, 1e-6)
 
 
 def test_certified_bound_holds_at_every_moment() -> None:

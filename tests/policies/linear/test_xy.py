@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from bestarm import Plan, Problem, Summary, bounds, environments, simulate, thresholds
+from bestarm import Plan, Problem, Summary, bounds, design, environments, simulate
 from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
 from bestarm.policies.linear.orders import GreedyOrder, points_of
@@ -143,11 +143,11 @@ def test_many_pulls_at_once_are_the_same_as_one_by_one() -> None:
 
 def test_thresholds() -> None:
     """8σ² log(6n²H²/(π²δ)) and 2σ² log(π²n²(H−1)/(6δ)) at H = 3, δ = 0.1, σ = 2, n = 10."""
-    factor, level = thresholds.xy_threshold(sigma=2.0, delta=0.1, targets=3, directions=9)
+    factor, level = bounds.xy_threshold(sigma=2.0, delta=0.1, targets=3, directions=9)
     assert factor * (2 * math.log(10) + level) == pytest.approx(32 * math.log(5471.313), rel=1e-6)
-    factor, level = thresholds.xy_threshold(sigma=2.0, delta=0.1, targets=3, directions=None)
+    factor, level = bounds.xy_threshold(sigma=2.0, delta=0.1, targets=3, directions=None)
     assert factor * (2 * math.log(10) + level) == pytest.approx(8 * math.log(3289.868), rel=1e-6)
-    at_phase = thresholds.xy_phase_threshold(sigma=2.0, delta=0.1, targets=3, phase=10)
+    at_phase = bounds.xy_phase_threshold(sigma=2.0, delta=0.1, targets=3, phase=10)
     assert at_phase == pytest.approx(8 * math.log(3289.868), rel=1e-6)
 
 
@@ -194,7 +194,7 @@ def test_the_oracle_pulls_the_optimal_design() -> None:
     table = np.zeros((1, 5))
     table.flags.writeable = False
     policy.follow(PresampledRewards(table, np.zeros(3000, dtype=np.int64), np.zeros(3000)))
-    best = bounds.complexity(problem, world.theta, "linear").weights
+    best = design.complexity(problem, world.theta, "linear").weights
     assert policy._counts / 3000 == pytest.approx(best, abs=2e-3)
     with pytest.raises(InvalidInputError):
         XYOracle(problem, theta=[1.0, 2.0])

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import typer
 
-from bestarm.cli.experiment.assignments import ask, fail, tell
+from bestarm.cli.experiment.changes import ask, expire, fail, lease, pause, resume, stop, tell
 from bestarm.cli.experiment.create import create
-from bestarm.cli.experiment.management import expire, lease, pause, resume, stop
-from bestarm.cli.experiment.records import export, log, replay, report, verify
-from bestarm.cli.experiment.views import health, list_, recommend, status
+from bestarm.cli.experiment.records import (
+    export,
+    health,
+    list_,
+    log,
+    recommend,
+    replay,
+    report,
+    status,
+    verify,
+)
 
 __all__ = ["experiment"]
 

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
-from bestarm.cli.command import command, modules_of_folder
-from bestarm.cli.options import DEFAULT_STORE, AsJson, Name, StoreUrl
-from bestarm.cli.reporting import print_result, remark
+from bestarm.cli.command import DEFAULT_STORE, AsJson, Name, StoreUrl, command, modules_of_folder
+from bestarm.cli.output import print_result, remark
 from bestarm.errors import BestArmError, InvalidInputError
 
 if TYPE_CHECKING:

@@ -7,9 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bestarm.cli.command import command, modules_of_folder
-from bestarm.cli.experiment.views import status_data
-from bestarm.cli.options import (
+from bestarm.cli.command import (
     DEFAULT_STORE,
     AsJson,
     Baseline,
@@ -18,9 +16,12 @@ from bestarm.cli.options import (
     Noise,
     StoreUrl,
     Target,
+    command,
+    modules_of_folder,
 )
-from bestarm.cli.reporting import print_result
-from bestarm.cli.rows import UserFile
+from bestarm.cli.experiment.records import status_data
+from bestarm.cli.files import UserFile
+from bestarm.cli.output import print_result
 from bestarm.errors import InvalidInputError
 
 if TYPE_CHECKING:

@@ -12,14 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.compiling import tiered
-from bestarm.design.kernels import (
-    add_products,
-    cholesky,
-    forward,
-    interior,
-    solve,
-)
+from bestarm.design.kernels import interior
 from bestarm.numerics.geometry import Array
+from bestarm.numerics.linalg import add_gram, cholesky, cholesky_solve, forward_solve
 from bestarm.policies.anytime.allocation import TOL
 from bestarm.policies.anytime.kernels import total
 
@@ -46,7 +41,7 @@ def pose(
     typical = total(spread) / len(spread)
     upper = information.copy()
     cholesky(upper)
-    whitened = forward(upper, rows)
+    whitened = forward_solve(upper, rows)
     posed = np.zeros((count, rank + lifted))
     size = 0.0
     for y in range(count):
@@ -133,15 +128,15 @@ def read_out(coordinates: Array, probabilities: Array, spread: Array, intercept:
             spanning[i, j] = math.sqrt(weights[i]) * centered[i, j]
             weighed[i, j] = math.sqrt(mass[i]) * shifted
     covariance, upper = np.zeros((rank, rank)), np.zeros((rank, rank))
-    add_products(spanning, covariance)
-    add_products(weighed, upper)
+    add_gram(spanning, covariance)
+    add_gram(weighed, upper)
     for i in range(rank):
         for j in range(i):
             covariance[i, j] = covariance[j, i]
     regular = cholesky(upper)
     for i in range(count):
         column = readout[:, i].copy()
-        solve(upper, column)
+        cholesky_solve(upper, column)
         for j in range(rank):  # assigning the whole column takes seconds to compile
             readout[j, i] = column[j]
     return arms, weights, centered, covariance, readout, regular

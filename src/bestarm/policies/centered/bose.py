@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from bestarm import thresholds
+from bestarm import bounds
 from bestarm.checks import positive, whole
 from bestarm.numerics.geometry import Array
 from bestarm.policies.centered.base import CenteredBandit
@@ -58,7 +58,7 @@ class BOSE(CenteredBandit):
     ) -> None:
         whole(budget, "budget", least=1)
         if width is None:
-            ridge, self._width = thresholds.bose(
+            ridge, self._width = bounds.bose_constants(
                 problem.delta, budget=budget, dimension=problem.dimension
             )
         else:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bestarm import thresholds
+from bestarm import bounds
 from bestarm.checks import positive
 from bestarm.design import linear_g
 from bestarm.numerics.geometry import Array, first_largest, linear_span
@@ -38,7 +38,7 @@ class ALBA(StepwisePolicy):
     Within a round (the paper's 𝒴-ElimTil) arms are drawn from the design until the total is about
     1.2 times what it was before; θ is estimated by b/n weighted with the inverse of the *expected*
     information per pull, and arms are dropped that trail the leader by more than
-    `thresholds.alba_radius`. Pulls of the same round are used again.
+    `bounds.alba_radius`. Pulls of the same round are used again.
 
     For rewards x·θ + noise without a baseline, where |x·θ| ≤ `mean_bound`. Theorem 22 claims δ, but
     its union bound does not count the arms of the span, whose estimates enter the radius; so no
@@ -94,9 +94,9 @@ class ALBA(StepwisePolicy):
         self._members, self._step, self._total = self._active, 1, 0
         self._information, self._moment = np.zeros((rank, rank)), np.zeros(rank)
 
-    def _shape(self) -> thresholds.AlbaStep:
+    def _shape(self) -> bounds.AlbaStep:
         pool = _pool(self.problem, self._members.tobytes())
-        return thresholds.alba_step(
+        return bounds.alba_step(
             sigma=self._sigma,
             bound=self._bound,
             delta=self.problem.delta,
@@ -130,7 +130,7 @@ class ALBA(StepwisePolicy):
         differences = arms[self._leader] - arms[self._active]
         seen = differences @ inverse @ arms.T
         widths = np.maximum(np.einsum("ij,ij->i", differences @ inverse, differences), 0.0)
-        radii = thresholds.alba_radius(
+        radii = bounds.alba_radius(
             widths,
             lead=np.abs(differences @ theta),
             spread=(seen**2 * (np.abs(scores) + step.accuracy) ** 2) @ weights,

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from bestarm.bounds import LinearThreshold
 from bestarm.checks import positive
 from bestarm.numerics.geometry import Array, linear_span
 from bestarm.policies.pull_by_pull import PullByPull
 from bestarm.policies.stepwise import NO_DRIFT, Indices
 from bestarm.problem import Problem
-from bestarm.thresholds import LinearThreshold
 
 _GROWTHS = ("log-log", "log", "determinant", "trace", "counts", "certified")  # as kernels number
 

@@ -6,11 +6,11 @@ from typing import Literal
 
 import numpy as np
 
+from bestarm.bounds import certified_threshold, counts_threshold, linear_experiments
 from bestarm.checks import choice
 from bestarm.policies.linear.base import LinearRule
 from bestarm.presampled import PresampledRewards
 from bestarm.problem import Problem, as_problem
-from bestarm.thresholds import certified_threshold, counts_threshold, linear_experiments
 
 
 class FrankWolfeSampling(LinearRule):
@@ -33,8 +33,8 @@ class FrankWolfeSampling(LinearRule):
         problem: the problem; targets may be others than the source arms.
         sigma: the sub-Gaussian scale of the noise it assumes.
         threshold: `"published"` (of Kaufmann and Koolen, in its form for Gaussian arms:
-            `thresholds.counts_threshold`), `"certified"` (from the dimension instead of K:
-            `thresholds.certified_threshold`), or `"experiments"`, log((1 + log t)/δ).
+            `bounds.counts_threshold`), `"certified"` (from the dimension instead of K:
+            `bounds.certified_threshold`), or `"experiments"`, log((1 + log t)/δ).
         seed: accepted like every policy's; nothing is drawn.
         max_pulls: stop at this many pulls; such a stop is never final.
 

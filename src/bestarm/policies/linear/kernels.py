@@ -247,7 +247,7 @@ def over(model: Model, state: State, rule: Rule) -> bool:
 
 @compiled
 def threshold(model: Model, state: State, rule: Rule) -> float:
-    """β(t, δ) = factor · (√(level + growth/2) + shift)²: see `bestarm.thresholds`."""
+    """β(t, δ) = factor · (√(level + growth/2) + shift)²: see `bestarm.bounds`."""
     growth, multiple, level, shift, prior = rule
     counts, counters = state[0], state[8]
     pulls, rank = counters[PULLS], model[0].shape[1]

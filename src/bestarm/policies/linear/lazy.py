@@ -7,14 +7,14 @@ from typing import Literal
 
 import numpy as np
 
-from bestarm import bounds
+from bestarm.bounds import certified_threshold, lazy_experiments, lazy_threshold
 from bestarm.checks import choice
+from bestarm.design import complexity
 from bestarm.numerics.geometry import Array
 from bestarm.policies.linear.base import LinearRule, coordinates
 from bestarm.policies.stepwise import Indices
 from bestarm.presampled import PresampledRewards
 from bestarm.problem import Problem, as_problem
-from bestarm.thresholds import certified_threshold, lazy_experiments, lazy_threshold
 
 _ALLOCATION_GAP = 0.01  # relative; how far from the optimum an allocation may be
 
@@ -39,7 +39,7 @@ class LazyTrackAndStop(LinearRule):
         problem: the problem; targets may be others than the source arms.
         sigma: the sub-Gaussian scale of the noise it assumes.
         threshold: `"published"` (its equation 9, with u = 0.1), `"certified"` (without the factor
-            1 + u: `thresholds.certified_threshold`), or `"experiments"`, the smaller one of its
+            1 + u: `bounds.certified_threshold`), or `"experiments"`, the smaller one of its
             Appendix A.1, which is not proven.
         seed: accepted like every policy's; nothing is drawn.
         max_pulls: stop at this many pulls; such a stop is never final.
@@ -123,7 +123,7 @@ class LazyTrackAndStop(LinearRule):
 
 def _allocation(source: Array, target: Array, theta: Array) -> Array | None:
     problem = Problem(source, target=target)
-    design = bounds.complexity(problem, theta, "linear", tol=_ALLOCATION_GAP)
+    design = complexity(problem, theta, "linear", tol=_ALLOCATION_GAP)
     return design.weights if math.isfinite(design.value) else None
 
 

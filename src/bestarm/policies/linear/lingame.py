@@ -6,11 +6,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from bestarm.bounds import certified_threshold, linear_experiments, lingame_threshold
 from bestarm.checks import choice, positive
 from bestarm.policies.linear.base import LinearRule, coordinates
 from bestarm.presampled import PresampledRewards
 from bestarm.problem import Problem, as_problem
-from bestarm.thresholds import certified_threshold, linear_experiments, lingame_threshold
 
 _FIRST_GAP = 0.01  # of AdaHedge, before the first loss: as in the authors' code
 
@@ -37,7 +37,7 @@ class LinGame(LinearRule):
         norm: M, the bound on ‖θ‖ in the unit in which the longest arm has norm 1.
             Only the published threshold uses it.
         threshold: `"published"` (its theorem), `"certified"` (with the actual determinant and
-            without regularisation: `thresholds.certified_threshold`), or `"experiments"`,
+            without regularisation: `bounds.certified_threshold`), or `"experiments"`,
             log((1 + log t)/δ).
         seed: accepted like every policy's; nothing is drawn.
         max_pulls: stop at this many pulls; such a stop is never final.

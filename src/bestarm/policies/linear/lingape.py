@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
+from bestarm.bounds import certified_threshold, linear_experiments, lingape_threshold
 from bestarm.checks import choice, positive
 from bestarm.policies.linear.base import LinearRule
 from bestarm.presampled import PresampledRewards
 from bestarm.problem import Problem
-from bestarm.thresholds import certified_threshold, linear_experiments, lingape_threshold
 
 
 class LinGapE(LinearRule):
@@ -31,7 +31,7 @@ class LinGapE(LinearRule):
         norm: S, the bound on ‖θ‖ in the unit in which the longest arm has norm 1; 2 in its authors'
             code. Only the published threshold uses it.
         threshold: `"published"` (its theorem, with regularisation λ = 1), `"certified"` (no union
-            over pairs, no regularisation: `thresholds.certified_threshold`), or `"experiments"`,
+            over pairs, no regularisation: `bounds.certified_threshold`), or `"experiments"`,
             log((1 + log t)/δ).
         seed: accepted like every policy's; nothing is drawn.
         max_pulls: stop at this many pulls; such a stop is never final.

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from bestarm import thresholds
+from bestarm import bounds
 from bestarm.checks import positive
 from bestarm.design.rounding import round_any
 from bestarm.design.widths import WidthDesign, width_design
@@ -67,7 +67,7 @@ class Peace(Elimination):
 
     def _design(self, phase: int, active: Indices) -> Wanted:
         design = _design(self.problem, phase, active.tobytes())
-        pulls = thresholds.peace_phase_length(
+        pulls = bounds.peace_phase_length(
             design.value,
             sigma=self._sigma,
             gap=self._gap_of(phase),
@@ -89,7 +89,7 @@ class Peace(Elimination):
             pulls=plan.pulls,
             weights=weights,
             radius=self._gap_of(plan.phase),
-            delta=thresholds.peace_delta(self.problem.delta, phase=plan.phase),
+            delta=bounds.peace_delta(self.problem.delta, phase=plan.phase),
             value=_diameter(self.problem, active.tobytes(), plan.counts.tobytes()),
         )
         cut = plan.pulls == self._left()  # whole pulls do not tell how many were wanted
@@ -105,7 +105,7 @@ class Peace(Elimination):
 @lru_cache(maxsize=4096)
 def _design(problem: Problem, phase: int, active: bytes) -> WidthDesign:
     """A pure function of these, so runs of one simulation share the work."""
-    delta = thresholds.peace_delta(problem.delta, phase=phase)
+    delta = bounds.peace_delta(problem.delta, phase=phase)
     targets = problem.target[np.frombuffer(active, dtype=np.int64)]
     return width_design(problem.source, targets, penalty=-2 * float(np.log(delta)))
 

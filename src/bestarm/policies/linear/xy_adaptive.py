@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from bestarm import thresholds
+from bestarm import bounds
 from bestarm.checks import choice, positive
 from bestarm.estimation import ordinary
 from bestarm.numerics.geometry import Array, first_largest, linear_span
@@ -39,7 +39,7 @@ class XYAdaptive(StepwisePolicy):
         problem: the problem; its scales are not used.
         sigma: the sub-Gaussian scale it assumes of the noise.
         threshold: `"published"` is that of the paper, `"small"` a smaller one with a proof:
-            `thresholds.xy_threshold` and `thresholds.xy_phase_threshold`.
+            `bounds.xy_threshold` and `bounds.xy_phase_threshold`.
         seed: accepted like every policy's; nothing is drawn.
         max_pulls: stop at this many pulls; such a stop is never final.
 
@@ -113,13 +113,13 @@ class XYAdaptive(StepwisePolicy):
 
     def _critical(self, pulls: int) -> float:
         if not self._published:
-            return thresholds.xy_phase_threshold(
+            return bounds.xy_phase_threshold(
                 sigma=self._sigma,
                 delta=self.problem.delta,
                 targets=self.problem.targets,
                 phase=self._plans + 1,
             )
-        factor, level = thresholds.xy_threshold(
+        factor, level = bounds.xy_threshold(
             sigma=self._sigma,
             delta=self.problem.delta,
             targets=self.problem.targets,

@@ -7,8 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from bestarm import bounds
 from bestarm.checks import vector
+from bestarm.design import complexity
 from bestarm.policies.linear.orders import DesignOrder, FixedOrder
 from bestarm.policies.linear.xy_static import XYStatic
 from bestarm.problem import Problem
@@ -68,5 +68,5 @@ class XYOracle(XYStatic):
 
 @lru_cache(maxsize=8)
 def _oracle_order(problem: Problem, theta: tuple[float, ...]) -> FixedOrder:
-    weights = bounds.complexity(problem, theta, "linear").weights
+    weights = complexity(problem, theta, "linear").weights
     return DesignOrder(problem, np.where(weights > _DUST / problem.arms, weights, 0.0))

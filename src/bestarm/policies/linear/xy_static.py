@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from bestarm import thresholds
+from bestarm import bounds
 from bestarm.checks import choice, positive
 from bestarm.numerics.geometry import linear_span
 from bestarm.policies.linear.base import linear_assumptions
@@ -39,7 +39,7 @@ class XYStatic(PullByPull):
         problem: the problem; its scales are not used.
         sigma: the sub-Gaussian scale it assumes of the noise.
         threshold: `"published"` is that of the paper; `"small"` needs about a fifth of the pulls:
-            `thresholds.xy_threshold` has both, with their proofs.
+            `bounds.xy_threshold` has both, with their proofs.
         seed: accepted like every policy's; nothing is drawn.
         max_pulls: stop at this many pulls; such a stop is never final.
 
@@ -65,7 +65,7 @@ class XYStatic(PullByPull):
         super().__init__(problem, max_pulls=max_pulls)
         self._sigma = sigma
         choice(threshold, ("published", "small"), "threshold")
-        self._threshold = thresholds.xy_threshold(
+        self._threshold = bounds.xy_threshold(
             sigma=positive(sigma, "sigma"),
             delta=problem.delta,
             targets=problem.targets,

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from bestarm import thresholds
+from bestarm import bounds
 from bestarm.checks import choice
 from bestarm.policies.means.means import MeansRule
 from bestarm.policies.stepwise import sub_gaussian_assumptions
@@ -54,9 +54,9 @@ class EBTCI(MeansRule):
         super().__init__(problem, sigma=sigma, max_pulls=max_pulls)
         choice(threshold, ("published", "experiments"), "threshold")
         self._proven = threshold == "published"
-        self._rate = thresholds.tuned(problem.delta)
+        self._rate = bounds.tuned_rate(problem.delta)
         if self._proven:
-            self._rate = thresholds.gaussian_ratio(problem.delta, arms=problem.arms)
+            self._rate = bounds.gaussian_rate(problem.delta, arms=problem.arms)
         self._rng = np.random.default_rng(seed)
 
     def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:

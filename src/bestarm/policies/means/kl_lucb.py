@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from bestarm import thresholds
+from bestarm.bounds import kl_lucb_rate, tuned_rate
 from bestarm.checks import choice
 from bestarm.policies.means.means import MeansRule
 from bestarm.policies.policy import Traits
@@ -59,10 +59,10 @@ class KLLUCB(MeansRule):
         choice(threshold, ("published", "small", "experiments"), "threshold")
         delta, arms = problem.delta, problem.arms
         self._proven = threshold != "experiments"
-        self._rate = thresholds.tuned(delta)
+        self._rate = tuned_rate(delta)
         if self._proven:
             constant = 405.5 if threshold == "published" else 11.0
-            self._rate = thresholds.kl_lucb(delta, arms=arms, constant=constant)
+            self._rate = kl_lucb_rate(delta, arms=arms, constant=constant)
         self._other = -1  # the arm to pull after the one that is due
 
     @property

@@ -11,7 +11,7 @@ from bestarm.policies.stepwise import Indices
 
 @compiled
 def rate(t: float, constants: tuple[float, ...]) -> float:
-    """β(t) = level + power · log t + outer · log(shift + log t): see `thresholds.Rate`."""
+    """β(t) = level + power · log t + outer · log(shift + log t): see `bounds.Rate`."""
     level, power, outer, shift = constants
     log = math.log(t)
     if outer == 0:

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from bestarm import thresholds
+from bestarm.bounds import chernoff_rate, gaussian_rate, tuned_rate
 from bestarm.checks import choice
 from bestarm.policies.means.means import MeansRule
 from bestarm.policies.policy import Traits
@@ -64,11 +64,11 @@ class TrackAndStop(MeansRule):
         choice(threshold, ("published", "certified", "experiments"), "threshold")
         delta, arms = problem.delta, problem.arms
         self._threshold = threshold
-        self._rate = thresholds.tuned(delta)
+        self._rate = tuned_rate(delta)
         if threshold == "published":
-            self._rate = thresholds.chernoff(delta, arms=arms)
+            self._rate = chernoff_rate(delta, arms=arms)
         elif threshold == "certified":
-            self._rate = thresholds.gaussian_ratio(delta, arms=arms)
+            self._rate = gaussian_rate(delta, arms=arms)
         self._model = 2 * self._sigma**2, 0.0, 1.0
         if self._bounds is not None:
             self._model = 0.0, *self._bounds

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import reprlib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute
 
 from bestarm import errors
-from bestarm.server.api.validation import find_fault
+from bestarm.checks import suggestion
 from bestarm.server.security.tokens import ForbiddenError, UnauthorizedError, hide_tokens
 
 _STATUS: tuple[tuple[type[errors.BestArmError], int], ...] = (
@@ -79,7 +81,7 @@ class ErrorBody(BaseModel):
     error: ErrorDetail
 
 
-class Refusal(HTTPException):
+class ApiError(HTTPException):
     """An error in the one shape: a request that is refused, or that failed."""
 
     def __init__(
@@ -108,23 +110,23 @@ class Refusal(HTTPException):
         return JSONResponse({"error": error}, self.status_code, self.headers)
 
 
-def refusal_of(error: Exception, request: Request) -> Refusal:
+def to_api_error(error: Exception, request: Request) -> ApiError:
     """An expected error of a request in the one shape."""
     match error:
-        case Refusal():
+        case ApiError():
             return error
         case errors.BestArmError():
-            return _ours(error)
+            return _from_bestarm_error(error)
         case RequestValidationError():
             message, field, value, remedy = find_fault(error, request.scope.get("route"))
             kind = "invalid_input"
-            return Refusal(422, kind, message, field=field, value=value, remedy=remedy)
+            return ApiError(422, kind, message, field=field, value=value, remedy=remedy)
         case HTTPException():
-            return _of_routing(error, request.method)
+            return _from_http_exception(error, request.method)
     raise error
 
 
-def _ours(error: errors.BestArmError) -> Refusal:
+def _from_bestarm_error(error: errors.BestArmError) -> ApiError:
     status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
     kind = re.sub(r"(?<!^)(?=[A-Z])", "_", type(error).__name__.removesuffix("Error")).lower()
     if status >= 500:
@@ -132,7 +134,7 @@ def _ours(error: errors.BestArmError) -> Refusal:
     if isinstance(error, errors.StoreError):
         # The database's address and message are for the server's log, not for callers.
         again = "What was not acknowledged was not recorded; send the same request again."
-        return Refusal(
+        return ApiError(
             status,
             kind,
             "The database cannot be used now." if status == 503 else _MEANINGS[500],
@@ -142,7 +144,7 @@ def _ours(error: errors.BestArmError) -> Refusal:
         )
     # A replay happens when a phase closes: after the outcomes are on record.
     kept = "The outcomes sent are recorded. " if isinstance(error, errors.ReplayError) else ""
-    return Refusal(
+    return ApiError(
         status,
         kind,
         error.message,
@@ -153,7 +155,7 @@ def _ours(error: errors.BestArmError) -> Refusal:
     )
 
 
-def _of_routing(error: HTTPException, method: str) -> Refusal:
+def _from_http_exception(error: HTTPException, method: str) -> ApiError:
     status, headers = error.status_code, error.headers
     kind, message = _KINDS.get(status, "refused"), f"{error.detail}."
     remedy = "GET /api/v1/openapi.json lists what there is."
@@ -162,7 +164,7 @@ def _of_routing(error: HTTPException, method: str) -> Refusal:
     elif status == 405:
         allowed = (headers or {}).get("Allow", "another method")
         message, remedy = f"{method} is not allowed here.", f"Allowed is {allowed}."
-    return Refusal(status, kind, message, field="request", remedy=remedy, headers=headers)
+    return ApiError(status, kind, message, field="request", remedy=remedy, headers=headers)
 
 
 def _plain(value: object) -> Any:
@@ -182,3 +184,124 @@ _repr.maxlong = _repr.maxstring = _repr.maxother = 60
 def _text(value: str, most: int = 500) -> str:
     short = value if len(value) <= most else f"{value[: most - 1]}…"
     return hide_tokens(short).encode("utf-8", "replace").decode()
+
+
+_DESCRIBED = "GET /api/v1/openapi.json describes it."
+# What a value must be, and the remedy, by Pydantic's kinds of errors. A union has one per member.
+_EXPECTED: dict[str, tuple[str, str]] = {
+    "bool_type": ("true or false", _DESCRIBED),
+    "int_type": ("a whole number", _DESCRIBED),
+    "int_from_float": ("a whole number", _DESCRIBED),
+    "int_parsing": ("a whole number", _DESCRIBED),
+    "int_parsing_size": ("a smaller number", "Send a smaller number."),
+    "float_type": ("a number", _DESCRIBED),
+    "finite_number": ("a finite number", "Send a smaller number."),
+    "string_type": ("a text", _DESCRIBED),
+    "string_unicode": ("a text of whole characters", "Send it in UTF-8."),
+    "string_too_short": ("a text of at least {min_length} characters", "Send a longer text."),
+    "string_too_long": ("a text of at most {max_length} characters", "Send a shorter text."),
+    "list_type": ("a list", _DESCRIBED),
+    "too_short": ("a list of at least {min_length} entries", "Send more entries."),
+    "too_long": ("a list of at most {max_length} entries", "Send fewer entries."),
+    "dict_type": ("an object", _DESCRIBED),
+    "model_type": ("an object", _DESCRIBED),
+    "model_attributes_type": ("an object", _DESCRIBED),
+    "literal_error": ("{expected}", _DESCRIBED),
+    "greater_than": ("greater than {gt:g}", "Send a larger number."),
+    "greater_than_equal": ("at least {ge:g}", "Send a larger number."),
+    "less_than": ("less than {lt:g}", "Send a smaller number."),
+    "less_than_equal": ("at most {le:g}", "Send a smaller number."),
+    "value_error": ("{error}", _DESCRIBED),  # of a validator of ours
+}
+_OTHER = ("of another form", _DESCRIBED)
+_NUMBERS = {"bool_type", "int_type", "float_type"}
+
+Place = tuple[str | int, ...]
+
+
+class Fault(NamedTuple):
+    """What is wrong with a request."""
+
+    message: str
+    field: str
+    value: object
+    remedy: str
+
+
+def find_fault(error: RequestValidationError, route: BaseRoute | None) -> Fault:
+    """The first thing that is wrong, as deep in the body as it can be located."""
+    errors: Sequence[dict[str, Any]] = error.errors()
+    places = [_place(each["loc"], error.body, missing=each["type"] == "missing") for each in errors]
+    first = places[0]
+    place = max((each for each in places if each[: len(first)] == first), key=len)
+    found = [each for each, where in zip(errors, places, strict=True) if where == place]
+    kind, value = found[0]["type"], found[0]["input"]
+    field = ".".join(map(str, place)) or "body"
+    if kind == "missing":
+        return Fault(f"`{field}` is missing.", field, None, "Send it.")
+    if kind == "extra_forbidden":
+        known = _names(_body_of(route), place[:-1])
+        remedy = suggestion(str(place[-1]), known) or f"Known are {', '.join(known)}."
+        return Fault(f"`{field}` is not known.", field, value, remedy)
+    remedies = [_EXPECTED.get(each["type"], _OTHER)[1] for each in found]
+    remedy = next((each for each in remedies if each != _DESCRIBED), _DESCRIBED)
+    wanted = [
+        _EXPECTED.get(each["type"], _OTHER)[0].format(**each.get("ctx", {})) for each in found
+    ]
+    if isinstance(value, str) and any(each["type"] in _NUMBERS for each in found):
+        remedy = "Send it without quotes if it is one."
+    elif kind == "string_type" and len(found) == 1 and isinstance(value, (int, float)):
+        remedy = "Send it in quotes."
+    expected = ", or ".join(dict.fromkeys(wanted))
+    return Fault(f"`{field}` must be {expected}; got {_shown(value)}.", field, value, remedy)
+
+
+def _place(loc: Sequence[str | int], body: object, *, missing: bool) -> Place:
+    """Where an error is in a request, without the members of unions that Pydantic names."""
+    source, *parts = loc
+    if source != "body":
+        return tuple(parts)
+    place: list[str | int] = []
+    value: Any = body
+    for number, part in enumerate(parts, 1):
+        try:
+            value = value[part]
+        except (TypeError, LookupError):
+            if not missing or number < len(parts):
+                continue
+        place.append(part)
+    return tuple(place)
+
+
+def _body_of(route: BaseRoute | None) -> object:
+    """The type of the body that a route takes."""
+    return get_type_hints(getattr(route, "endpoint", None)).get("body")
+
+
+def _names(kind: object, place: Place) -> list[str]:
+    """The names that an object at a place of a body may have."""
+    models = list(_models(kind))
+    for part in place:
+        if isinstance(part, str):
+            fields = [each.model_fields[part] for each in models if part in each.model_fields]
+            models = [model for each in fields for model in _models(each.annotation)]
+    return [name for model in models for name in model.model_fields]
+
+
+def _models(kind: object) -> Iterator[type[BaseModel]]:
+    """The models that a type is made of."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        yield kind
+    for part in get_args(kind):
+        yield from _models(part)
+
+
+def _shown(value: object) -> str:
+    """A value as JSON writes it; of what is large, its kind."""
+    if isinstance(value, (list, dict)):
+        return "a list" if isinstance(value, list) else "an object"
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):  # among others, a number of very many digits
+        return "something else"
+    return text if len(text) <= 60 else f"{text[:59]}…"

@@ -16,8 +16,8 @@ from pydantic import Field
 from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError
 from bestarm.policies.registry import policies
-from bestarm.server.api import bodies
-from bestarm.server.api.errors import Refusal, event_stream
+from bestarm.server.api import schemas
+from bestarm.server.api.errors import ApiError, event_stream
 from bestarm.server.api.requests import WITH_BODY, api_router
 from bestarm.server.security.tokens import Role
 from bestarm.server.streams import EventStream
@@ -31,40 +31,40 @@ _ENDED = "The simulation ended abruptly."
 _TRY_AGAIN = "Try again; what the server writes to its error output may say why."
 
 Lines = AsyncGenerator[dict[str, Any], None]
-Row = Annotated[list[bodies.Number], Field(fail_fast=True, min_length=1, max_length=50)]
+Row = Annotated[list[schemas.Number], Field(fail_fast=True, min_length=1, max_length=50)]
 Arms = Annotated[list[Row], Field(fail_fast=True, min_length=1, max_length=200)]
-Labels = Annotated[list[bodies.Label], Field(fail_fast=True, max_length=200)]
+Labels = Annotated[list[schemas.Label], Field(fail_fast=True, max_length=200)]
 DriftName = Literal["none", "sine", "walk", "switches", "people"]
 PLANNABLE = {each.name: each for each in policies().values() if each.plannable}
 PolicyName = Annotated[
-    str, bodies.one_of(list(PLANNABLE)), Field(json_schema_extra={"enum": list(PLANNABLE)})
+    str, schemas.one_of(list(PLANNABLE)), Field(json_schema_extra={"enum": list(PLANNABLE)})
 ]
 
 
-class DriftIn(bodies.Body):
+class DriftIn(schemas.Body):
     """How the baseline moves."""
 
     kind: DriftName
-    size: bodies.Positive | None = Field(default=None, description="How far to either side.")
+    size: schemas.Positive | None = Field(default=None, description="How far to either side.")
     period: Annotated[float, Field(ge=2, allow_inf_nan=False)] | None = Field(
         default=None, description="Over how many rounds."
     )
 
 
-class ScenarioIn(bodies.Body):
+class ScenarioIn(schemas.Body):
     """One set of assumptions."""
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
-    gap: bodies.Positive | None = None
+    gap: schemas.Positive | None = None
     theta: Literal["close", "typical"] | Row = "close"
     drift: DriftName | DriftIn = "sine"
-    level: bodies.Number | None = None
-    noise: bodies.Positive | None = None
+    level: schemas.Number | None = None
+    noise: schemas.Positive | None = None
 
 
 class PlanBody(
-    bodies.Body,
-    json_schema_extra=bodies.example(
+    schemas.Body,
+    json_schema_extra=schemas.example(
         source_labels=["old", "new"],
         gap=0.1,
         bounds=[0, 1],
@@ -93,20 +93,20 @@ class PlanBody(
     source_labels: Labels | None = None
     target: Arms | None = None
     target_labels: Labels | None = None
-    delta: bodies.Delta = DELTA
-    noise: bodies.Scale | None = None
-    baseline: bodies.Scale | None = None
-    bounds: bodies.Bounds | None = None
-    level: bodies.Number | None = None
-    gap: bodies.Positive | None = None
+    delta: schemas.Delta = DELTA
+    noise: schemas.Scale | None = None
+    baseline: schemas.Scale | None = None
+    bounds: schemas.Bounds | None = None
+    level: schemas.Number | None = None
+    gap: schemas.Positive | None = None
     drift: Annotated[list[DriftName], Field(min_length=1, max_length=5)] | None = None
     scenarios: Annotated[list[ScenarioIn], Field(min_length=1, max_length=6)] | None = None
     policies: Annotated[list[PolicyName], Field(min_length=1, max_length=7)] | None = None
     block: Annotated[int, Field(ge=1, le=200)] = 1
-    per_day: bodies.Positive | None = None
-    window: bodies.Duration | None = None
+    per_day: schemas.Positive | None = None
+    window: schemas.Duration | None = None
     runs: Annotated[int, Field(ge=1, le=2000)] = 200
-    seed: bodies.Natural = 0
+    seed: schemas.Natural = 0
 
 
 class Planner:
@@ -119,7 +119,7 @@ class Planner:
     async def lines(self, request: dict[str, Any]) -> Lines:
         """The documents that the process writes; closing the generator ends the process."""
         if self._busy:
-            raise Refusal(
+            raise ApiError(
                 429,
                 "busy",
                 "Another plan is being simulated.",
@@ -199,10 +199,10 @@ async def _first(
         await asyncio.wait([waiting], timeout=_LISTENING)
         if await request.is_disconnected():
             remedy = "Stay connected until the plan has come."
-            raise Refusal(499, "gone", "The client has gone.", field="request", remedy=remedy)
+            raise ApiError(499, "gone", "The client has gone.", field="request", remedy=remedy)
     first = waiting.result()
     if first is None:
-        raise Refusal(500, "unforeseen", _ENDED, field="request", remedy=_TRY_AGAIN)
+        raise ApiError(500, "internal_error", _ENDED, field="request", remedy=_TRY_AGAIN)
     if "error" in first:
         raise InvalidInputError(**first["error"])
     return first

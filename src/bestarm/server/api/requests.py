@@ -4,26 +4,81 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import AfterValidator, TypeAdapter, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
 from bestarm.errors import UnknownExperimentError
 from bestarm.live.inputs import normal_form
-from bestarm.server.api.errors import Refusal, error_responses
+from bestarm.server.api.errors import ApiError, error_responses
 from bestarm.server.experiments import OpenExperiments
-from bestarm.server.security.guard import RECENT
-from bestarm.server.security.roles import Needs, check_role
-from bestarm.server.security.tokens import Role
+from bestarm.server.security.guard import TOKEN_KNOWN, TOKEN_VALID
+from bestarm.server.security.tokens import Role, find_role, is_view_session, require
+
+COOKIE = "bestarm_view"
+ANONYMOUS = "bestarm.anonymous"  # in the scope of a request that is allowed without a token
+
+_FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
+_bearer = HTTPBearer(auto_error=False, description="A token of `bestarm token create`, as Bearer.")
+_Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+
+
+def read_bearer(request: Request) -> str:
+    """The token sent as a header, which no other site can make a browser do; empty without one."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+async def check_role(request: Request, role: Role) -> Role:
+    """The role of the caller, which must be at least this one.
+
+    A token is looked up after every request that brings it: once revoked, it allows nothing.
+    """
+    found = await _role_of(request)
+    request.scope[TOKEN_VALID] = found is not None
+    return require(found, role)
+
+
+async def _role_of(request: Request) -> Role | None:
+    """The role of the caller, or None.
+
+    The cookie that the pages set allows viewing only. On a server that only this machine can reach,
+    viewing needs no token, unless a proxy forwarded the request.
+    """
+    state, token = request.app.state, read_bearer(request)
+    if token:
+        return await run_in_threadpool(find_role, state.store, token)
+    await run_in_threadpool(state.store.check_file)
+    cookie = request.cookies.get(COOKIE)
+    if cookie is not None and await run_in_threadpool(is_view_session, state.store, cookie):
+        return Role.VIEW
+    alone = state.local and not any(name in request.headers for name in _FORWARDED)
+    request.scope[ANONYMOUS] = alone
+    return Role.VIEW if alone else None
+
+
+@dataclass(frozen=True)
+class RequireRole:
+    """A dependency that lets only callers of at least this role pass."""
+
+    role: Role
+
+    async def __call__(self, request: Request, _: _Credentials) -> Role:
+        """The role of the caller."""
+        before: Role | None = getattr(request.state, "role", None)
+        return before if before is not None else await check_role(request, self.role)
+
 
 _ANYWHERE = (400, 401, 403, 421, 422, 429, 500, 503)  # errors of every route
 WITH_BODY = (408, 413, 415)  # errors of routes that take a body
-VIEW = Depends(Needs(Role.VIEW))
+VIEW = Depends(RequireRole(Role.VIEW))
 Name = Annotated[
     str,
     Path(description="The experiment's name.", min_length=1, max_length=200, examples=["checkout"]),
@@ -75,7 +130,7 @@ class PlainRoute(StrictRoute):
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = _StrictRequest(scope, receive)
-        if not scope.get(RECENT):
+        if not scope.get(TOKEN_KNOWN):
             await check_role(request, self._role)
         name = _validate(_name, request.path_params["name"], "path", "name")
         body = _validate(self._body, await request.json(), "body")
@@ -91,7 +146,7 @@ def api_router(role: Role, *codes: int, route_class: type[APIRoute] = StrictRout
     """A router of the API, for callers of at least this role; its routes may answer with errors."""
     return APIRouter(
         prefix="/api/v1",
-        dependencies=[Depends(Needs(role))],
+        dependencies=[Depends(RequireRole(role))],
         responses=error_responses(*_ANYWHERE, *codes),
         route_class=route_class,
     )
@@ -111,7 +166,7 @@ def _validate(kind: TypeAdapter[T], value: object, *where: str) -> T:
 def role_needed(route: APIRoute) -> Role | None:
     """The least role that may call a route, or None where it names none."""
     named = [each.dependency for each in route.dependencies]
-    return next((each.role for each in named if isinstance(each, Needs)), None)
+    return next((each.role for each in named if isinstance(each, RequireRole)), None)
 
 
 class _StrictRequest(Request):
@@ -125,7 +180,7 @@ class _StrictRequest(Request):
         except (ValueError, RecursionError) as error:
             message = "The body is not JSON that can be read."
             remedy = "Send one JSON document in UTF-8, of finite numbers, with each name once."
-            raise Refusal(
+            raise ApiError(
                 400, "bad_request", message, field="body", value=str(error), remedy=remedy
             ) from None
 
@@ -135,7 +190,7 @@ def read_json(body: bytes) -> Any:
     return _decoder.decode(body.decode(json.detect_encoding(body), "surrogatepass"))
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object, each of whose names is there once."""
     read = dict(pairs)
     if len(read) < len(pairs):
@@ -145,8 +200,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return read
 
 
-def _no_number(name: str) -> None:
+def _reject_constant(name: str) -> None:
     raise ValueError(f"{name} is not a number")
 
 
-_decoder = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_number)
+_decoder = json.JSONDecoder(object_pairs_hook=_unique_names, parse_constant=_reject_constant)

@@ -19,18 +19,25 @@ from bestarm.live.events import sha256
 from bestarm.live.experiment import Tell
 from bestarm.live.watch.overview import Watch
 from bestarm.problem import Problem, features_of
-from bestarm.server.api import bodies
-from bestarm.server.api import schemas as io
+from bestarm.server.api import schemas
 from bestarm.server.api.errors import event_stream
-from bestarm.server.api.requests import WITH_BODY, Experiments, Name, PlainRoute, api_router
+from bestarm.server.api.requests import (
+    ANONYMOUS,
+    WITH_BODY,
+    Experiments,
+    Name,
+    PlainRoute,
+    api_router,
+    check_role,
+    read_bearer,
+)
 from bestarm.server.experiments import OpenExperiments
-from bestarm.server.security.roles import ANONYMOUS, check_role, read_bearer
 from bestarm.server.security.tokens import Role, check_token, token_number
 from bestarm.server.streams import StatusStreams
 
 _FEW = 1000  # outcomes: more take long enough to read that others should not wait for it
 _MOST_NUMBERS = 100_000  # features of an experiment: designs for more take minutes
-_receipt: TypeAdapter[Receipt] = TypeAdapter(io.ReceiptOut)
+_receipt: TypeAdapter[Receipt] = TypeAdapter(schemas.ReceiptOut)
 _KEY = {
     "name": "Idempotency-Key",
     "in": "header",
@@ -63,7 +70,7 @@ async def openapi(request: Request) -> JSONResponse:
     return JSONResponse(request.app.openapi())
 
 
-@viewing.get("/experiments", summary="List experiments", response_model=io.ListOut)
+@viewing.get("/experiments", summary="List experiments", response_model=schemas.ListOut)
 async def list_experiments(
     experiments: Experiments,
     limit: Annotated[int, Query(ge=1, le=1000, description="How many at most.")] = 100,
@@ -80,12 +87,14 @@ async def list_experiments(
 
 
 @managing.post("/experiments", status_code=201, summary="Create an experiment")
-async def create_experiment(body: bodies.CreateBody, experiments: Experiments) -> io.StatusOut:
+async def create_experiment(
+    body: schemas.CreateBody, experiments: Experiments
+) -> schemas.StatusOut:
     """Create an experiment; its name must be new."""
     return await run_in_threadpool(_create, experiments, body)
 
 
-def _create(experiments: OpenExperiments, body: bodies.CreateBody) -> io.StatusOut:
+def _create(experiments: OpenExperiments, body: schemas.CreateBody) -> schemas.StatusOut:
     sizes = {field: sum(map(len, getattr(body, field) or ())) for field in ("source", "target")}
     if body.source is None:
         sizes["source_labels"] = len(body.source_labels or ()) ** 2
@@ -100,7 +109,7 @@ def _create(experiments: OpenExperiments, body: bodies.CreateBody) -> io.StatusO
 @viewing.get(
     "/experiments/{name}",
     summary="The status of an experiment",
-    response_model=io.StatusOut,
+    response_model=schemas.StatusOut,
     responses={304: {"description": "Nothing has changed since the ETag given."}},
 )
 async def get_status(
@@ -113,13 +122,13 @@ async def get_status(
 ) -> Any:
     """Counters of the experiment. Send the ETag back as If-None-Match to poll cheaply."""
     tag, status = await experiments.read(name, lambda each: (f'W/"{each.revision}"', each.status()))
-    if if_none_match is not None and _matches(if_none_match, tag):
+    if if_none_match is not None and _etag_matches(if_none_match, tag):
         return Response(status_code=304, headers={"ETag": tag})
     response.headers["ETag"] = tag
     return status
 
 
-def _matches(header: str, tag: str) -> bool:
+def _etag_matches(header: str, tag: str) -> bool:
     tags = {each.strip().removeprefix("W/") for each in header.split(",")}
     return "*" in tags or tag.removeprefix("W/") in tags
 
@@ -127,10 +136,10 @@ def _matches(header: str, tag: str) -> bool:
 @asking.post(
     "/experiments/{name}/ask",
     summary="Ask for assignments",
-    response_model=io.AssignmentsOut,
+    response_model=schemas.AssignmentsOut,
     openapi_extra={"parameters": [_KEY]},
 )
-async def ask(name: Name, body: bodies.AskBody, request: Request) -> Response:
+async def ask(name: Name, body: schemas.AskBody, request: Request) -> Response:
     """Draw options. Fewer than asked for are assigned while a phase waits for its outcomes."""
     experiments: OpenExperiments = request.app.state.experiments
     most: int = request.app.state.limits.batch
@@ -144,8 +153,8 @@ async def ask(name: Name, body: bodies.AskBody, request: Request) -> Response:
     def assign() -> Batch:
         experiment = experiments.open(name)
         if body.count * experiment.problem.arms > most:  # of rounds, fewer
-            with experiment.read() as books:
-                _check_size("count", body.count, max(1, most // books.head.size))
+            with experiment.read() as snapshot:
+                _check_size("count", body.count, max(1, most // snapshot.head.size))
         # The same key of another caller is another request.
         own = None if key is None else f"token {token_number(token)}: {sha256(key)}"
         return experiment.ask(
@@ -165,11 +174,11 @@ async def ask(name: Name, body: bodies.AskBody, request: Request) -> Response:
             value=key,
             remedy="Use a new key for every new request.",
         ) from None
-    return JSONResponse(io.AssignmentsOut.plain(batch))
+    return JSONResponse(schemas.AssignmentsOut.plain(batch))
 
 
-@asking.post("/experiments/{name}/tell", summary="Tell outcomes", response_model=io.ReceiptOut)
-async def tell(name: Name, body: bodies.TellBody, request: Request) -> Response:
+@asking.post("/experiments/{name}/tell", summary="Tell outcomes", response_model=schemas.ReceiptOut)
+async def tell(name: Name, body: schemas.TellBody, request: Request) -> Response:
     """Record outcomes: all or none. Repeating it is harmless."""
     experiments: OpenExperiments = request.app.state.experiments
     _check_size("outcomes", len(body.outcomes), request.app.state.limits.batch)
@@ -182,55 +191,59 @@ async def tell(name: Name, body: bodies.TellBody, request: Request) -> Response:
 
 @telling.post("/experiments/{name}/fail", summary="Give up outcomes")
 async def fail(
-    name: Name, body: bodies.FailBody, experiments: Experiments, request: Request
-) -> io.StatusOut:
+    name: Name, body: schemas.FailBody, experiments: Experiments, request: Request
+) -> schemas.StatusOut:
     """Record that outcomes will never come. Repeating it is harmless."""
     _check_size("ids", len(body.ids), request.app.state.limits.batch)
     return await experiments.change(name, lambda each: each.fail_many(body.ids, body.reason))
 
 
 @managing.post("/experiments/{name}/pause", summary="Pause")
-async def pause(name: Name, experiments: Experiments) -> io.StatusOut:
+async def pause(name: Name, experiments: Experiments) -> schemas.StatusOut:
     """Make no assignments until the experiment is resumed. Repeating it is harmless."""
     return await experiments.change(name, Experiment.pause)
 
 
 @managing.post("/experiments/{name}/resume", summary="Resume")
-async def resume(name: Name, experiments: Experiments) -> io.StatusOut:
+async def resume(name: Name, experiments: Experiments) -> schemas.StatusOut:
     """Continue after a pause. Repeating it is harmless."""
     return await experiments.change(name, Experiment.resume)
 
 
 @managing.post("/experiments/{name}/lease", summary="Change how long outcomes may take")
 async def change_lease(
-    name: Name, body: bodies.LeaseBody, experiments: Experiments
-) -> io.StatusOut:
+    name: Name, body: schemas.LeaseBody, experiments: Experiments
+) -> schemas.StatusOut:
     """Set it from now on; what is lost stays lost. Repeating it is harmless."""
     return await experiments.change(name, lambda each: each.change_lease(body.lease))
 
 
 @managing.post("/experiments/{name}/stop", summary="Stop for good")
 async def stop(
-    name: Name, experiments: Experiments, body: bodies.StopBody | None = None
-) -> io.StatusOut:
+    name: Name, experiments: Experiments, body: schemas.StopBody | None = None
+) -> schemas.StatusOut:
     """End the experiment. Outcomes that come later are kept and flagged."""
     reason = "" if body is None else body.reason
     return await experiments.change(name, lambda each: each.stop(reason))
 
 
 @viewing.get("/experiments/{name}/recommendation", summary="The recommendation as of now")
-async def get_recommendation(name: Name, experiments: Experiments) -> io.RecommendationOut:
+async def get_recommendation(name: Name, experiments: Experiments) -> schemas.RecommendationOut:
     """The option that the policy would name now, and how far that can be relied on."""
-    return await experiments.compute(name, lambda watch: io.RecommendationOut.of(watch.experiment))
+    return await experiments.compute(
+        name, lambda watch: schemas.RecommendationOut.of(watch.experiment)
+    )
 
 
-@viewing.get("/experiments/{name}/health", summary="Health checks", response_model=io.HealthOut)
+@viewing.get(
+    "/experiments/{name}/health", summary="Health checks", response_model=schemas.HealthOut
+)
 async def get_health(name: Name, experiments: Experiments) -> Any:
     """Whether the experiment runs as it should, and what to do if not."""
     return {"checks": await experiments.compute(name, lambda watch: watch.experiment.health())}
 
 
-@viewing.get("/experiments/{name}/events", summary="The log", response_model=io.EventsOut)
+@viewing.get("/experiments/{name}/events", summary="The log", response_model=schemas.EventsOut)
 async def get_events(
     name: Name,
     experiments: Experiments,

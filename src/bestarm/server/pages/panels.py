@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import lru_cache
+from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,14 +18,92 @@ from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+from starlette.responses import Response
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
 from bestarm.defaults import DELTA
 from bestarm.live import Experiment
 from bestarm.live.values import in_rounds
 from bestarm.live.watch.overview import Allocated, Overview, Watch
 from bestarm.live.watch.wording import percent
-from bestarm.server.pages.assets import address_of, read_asset
 from bestarm.server.pages.charts import COLOURS, Chart, charts, number, option_style, style
+
+_PLOTLY = "plotly.min.js"
+
+
+class Assets(StaticFiles):
+    """Files whose addresses change with their content, so that browsers may keep them for ever."""
+
+    def __init__(self) -> None:
+        super().__init__(packages=[("bestarm.server", "static"), ("plotly", "package_data")])
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        """The file, or that it has not changed."""
+        response = await super().get_response(path, scope)
+        response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
+        return response
+
+
+@lru_cache(maxsize=32)
+def read_asset(name: str) -> bytes:
+    """The content of a file."""
+    place = ("plotly", "package_data") if name == _PLOTLY else ("bestarm.server", "static")
+    return resources.files(place[0]).joinpath(place[1], name).read_bytes()
+
+
+@lru_cache(maxsize=32)
+def address_of(name: str) -> str:
+    """The address of a file, with a tag that changes with its content."""
+    # Plotly's version stands for its content, so that its megabytes are not read here.
+    plotly = name == _PLOTLY
+    tag = version("plotly") if plotly else hashlib.sha256(read_asset(name)).hexdigest()[:12]
+    return f"/static/{name}?v={tag}"
+
+
+def snippets(name: str, *, address: str, forecaster: str | None = None) -> dict[str, str]:
+    """Code for one experiment of the server at an address without a slash at its end, by title.
+
+    Where there is a forecaster, what it needs comes along with the request.
+    """
+    place = f"{address}/api/v1/experiments/{quote(name, safe='')}"
+    body = json.dumps({"count": 1} | _KNOWN.get(forecaster or "", {}))
+    ask, tell = (shlex.quote(f"{place}/{what}") for what in ("ask", "tell"))
+    return {
+        "Python": _PYTHON.format(place=repr(f"{place}/"), body=body),
+        "curl": _CURL.format(ask=ask, tell=tell, body=body),
+    }
+
+
+_KNOWN: dict[str, dict[str, object]] = {
+    "default": {"covariates": [{"age": 31, "country": "CH"}]},
+    "own": {"forecasts": [0.5]},
+}
+
+
+_PYTHON = """\
+import os, httpx
+
+experiment = httpx.Client(
+    base_url={place},
+    headers={{"Authorization": "Bearer " + os.environ["BESTARM_TOKEN"]}},
+    timeout=60,
+)
+batch = experiment.post("ask", json={body}).raise_for_status().json()
+outcomes = [
+    {{"id": each["id"], "reward": measure(each["label"])}}  # measure: yours
+    for each in batch["assignments"]
+]
+experiment.post("tell", json={{"outcomes": outcomes}}).raise_for_status()
+"""
+
+_CURL = """\
+curl -s {ask} -H "Authorization: Bearer $BESTARM_TOKEN" \\
+  -H 'Content-Type: application/json' -d '{body}'
+curl -s {tell} -H "Authorization: Bearer $BESTARM_TOKEN" \\
+  -H 'Content-Type: application/json' -d '{{"outcomes": [{{"id": 0, "reward": 1.0}}]}}'
+"""
+
 
 PANELS = {  # with their titles, in the order of the page
     "verdict": "Verdict",
@@ -35,7 +116,7 @@ PANELS = {  # with their titles, in the order of the page
     "events": "Event log",
     "snippets": "Ask and tell",
 }
-_FOLDED = ("guarantee", "allocation", "events", "snippets")  # on the page, not on paper
+_COLLAPSED = ("guarantee", "allocation", "events", "snippets")  # on the page, not on paper
 _EVENTS = 60  # of the log, on the page
 _ROWS = 100  # of a table; an experiment may have thousands of options
 
@@ -123,7 +204,7 @@ def _environment() -> Environment:
         legend=_legend,
         option_style=option_style,
         titles=PANELS,
-        folded=_FOLDED,
+        collapsed=_COLLAPSED,
     )
     return made
 

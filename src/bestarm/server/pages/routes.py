@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 from collections.abc import Mapping
-from typing import Annotated
-from urllib.parse import parse_qs, quote
+from typing import Annotated, NamedTuple
+from urllib.parse import parse_qs, quote, urlencode
 
 from fastapi import APIRouter, FastAPI, Header, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -16,21 +18,78 @@ from pydantic import AfterValidator
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from bestarm.errors import BestArmError
+from bestarm.errors import BestArmError, StoreError
+from bestarm.live import Listed
 from bestarm.live.inputs import normal_form
+from bestarm.live.store.sql import SqlLedger
+from bestarm.live.values import Check
 from bestarm.live.watch.overview import Overview, Watch
 from bestarm.policies.registry import policies
-from bestarm.server.api.errors import Refusal, refusal_of
+from bestarm.server.api.errors import ApiError, to_api_error
 from bestarm.server.api.plan import PLANNABLE
-from bestarm.server.api.requests import VIEW, Experiments
+from bestarm.server.api.requests import COOKIE, VIEW, Experiments, check_role
 from bestarm.server.experiments import OpenExperiments
-from bestarm.server.pages.assets import Assets
-from bestarm.server.pages.listing import Listing, listing
-from bestarm.server.pages.panels import charts_json, panels, render, report
-from bestarm.server.pages.snippets import snippets
-from bestarm.server.security.roles import COOKIE, check_role
-from bestarm.server.security.tokens import Role, make_pass
+from bestarm.server.pages.panels import Assets, charts_json, panels, render, report, snippets
+from bestarm.server.security.tokens import Role, create_view_session
 from bestarm.server.streams import compiling_now
+
+_PAGE = 50  # experiments on one page
+_LONGEST_SEARCH = 200
+
+
+class Listing(NamedTuple):
+    """A page of the list: experiments with their verdicts and their worst health checks."""
+
+    rows: tuple[tuple[Listed, str, Check | None], ...]
+    search: str
+    number: int
+    pages: int
+    total: int
+
+    def address(self, number: int) -> str:
+        """The address of another page."""
+        asked = {"search": self.search} if self.search else {}
+        return f"?{urlencode(asked | ({'page': number} if number > 1 else {}))}"
+
+
+def listing(
+    experiments: OpenExperiments,
+    query: Mapping[str, str],
+    worst: Mapping[str, Check | None],
+    known: str | None,
+) -> tuple[str, Listing | None]:
+    """A page of the list with its ETag; None in place of the page if that is known already.
+
+    Verdicts are read only of experiments on this page, and only if any of them has changed. What
+    makes no sense in the query is ignored.
+    """
+    search = query.get("search", "").strip()[:_LONGEST_SEARCH].replace("\0", "")
+    page = query.get("page", "")
+    number = max(int(page), 1) if page.isdecimal() and len(page) < 10 else 1
+    while True:
+        first = (number - 1) * _PAGE
+        found, total = SqlLedger.search(experiments.store, search, first=first, limit=_PAGE)
+        pages = max(math.ceil(total / _PAGE), 1)
+        if number <= pages:
+            break
+        number = pages
+    state = [(each.name, each.created, each.revision, str(worst.get(each.name))) for each in found]
+    words = repr((search, number, total, state)).encode()
+    tag = f'W/"{hashlib.sha256(words).hexdigest()[:32]}"'
+    if tag == known:
+        return tag, None
+    rows = tuple((each, _verdict(experiments, each.name), worst.get(each.name)) for each in found)
+    return tag, Listing(rows, search, number, pages, total)
+
+
+def _verdict(experiments: OpenExperiments, name: str) -> str:
+    try:
+        return experiments.watch(name).headline()
+    except StoreError:
+        return "Its record cannot be read; the server's log says more."
+    except BestArmError as error:
+        return error.message
+
 
 # What may be seen without a token: the sign-in page, and the files that pages are made with.
 PUBLIC = frozenset({"/login", "/logout", "/static"})
@@ -71,14 +130,14 @@ def add_pages(app: FastAPI) -> None:
 
 def _answer_error(request: Request, error: Exception) -> Response:
     """Answer browsers with a page, and programs in the one shape of errors."""
-    refusal, path = refusal_of(error, request), request.scope["path"]
+    api_error, path = to_api_error(error, request), request.scope["path"]
     browser = "text/html" in request.headers.get("accept", "") and not path.startswith("/api/")
     if not browser and not isinstance(request.scope.get("route"), _PageRoute):
-        return refusal.response()
-    if refusal.status_code == 401:
+        return api_error.response()
+    if api_error.status_code == 401:
         return RedirectResponse(f"/login?next={quote(quote(path), safe='')}", status_code=303)
-    title = _TITLES.get(refusal.kind, "This cannot be shown now")
-    return _page(request, "error.html", status=refusal.status_code, title=title, error=refusal)
+    title = _TITLES.get(api_error.kind, "This cannot be shown now")
+    return _page(request, "error.html", status=api_error.status_code, title=title, error=api_error)
 
 
 def _page(request: Request, template: str, *, status: int = 200, **values: object) -> Response:
@@ -89,7 +148,7 @@ def _page(request: Request, template: str, *, status: int = 200, **values: objec
 async def _listing(
     request: Request, experiments: OpenExperiments, known: str | None = None
 ) -> tuple[str, Listing | None]:
-    worst, query = request.app.state.upkeep.worst, request.query_params
+    worst, query = request.app.state.maintenance.worst, request.query_params
     return await run_in_threadpool(listing, experiments, query, worst, known)
 
 
@@ -201,21 +260,21 @@ async def show_role(request: Request) -> JSONResponse:
 
 
 @_pages.get("/login")
-async def ask_token(request: Request, next: str = "/") -> Response:  # noqa: A002 - its usual name
+async def show_login(request: Request, next: str = "/") -> Response:  # noqa: A002 - its usual name
     """The sign-in page."""
-    return _page(request, "login.html", next=_inside(next), wrong=False)
+    return _page(request, "login.html", next=_local_path(next), wrong=False)
 
 
 @_pages.post("/login")
-async def take_token(request: Request, experiments: Experiments) -> Response:
-    """Take a valid token, and have the browser keep a pass that allows viewing only."""
+async def log_in(request: Request, experiments: Experiments) -> Response:
+    """Take a valid token, and have the browser keep a session that allows viewing only."""
     body = await request.body()
     if len(body) > _MOST_FORM:
         message, remedy = "A token is not that long.", "Paste it alone."
-        raise Refusal(413, "too_large", message, field="body", remedy=remedy)
+        raise ApiError(413, "too_large", message, field="body", remedy=remedy)
     form = parse_qs(body.decode("utf-8", "replace"))
-    token, goal = form.get("token", [""])[0].strip(), _inside(form.get("next", ["/"])[0])
-    kept = await run_in_threadpool(make_pass, experiments.store, token)
+    token, goal = form.get("token", [""])[0].strip(), _local_path(form.get("next", ["/"])[0])
+    kept = await run_in_threadpool(create_view_session, experiments.store, token)
     if kept is None:
         return _page(request, "login.html", status=401, next=goal, wrong=True)
     response = RedirectResponse(goal, status_code=303)
@@ -226,14 +285,14 @@ async def take_token(request: Request, experiments: Experiments) -> Response:
 
 
 @_pages.post("/logout")
-async def forget_token() -> Response:
+async def log_out() -> Response:
     """Sign out."""
     response = RedirectResponse("/", status_code=303)
     response.delete_cookie(COOKIE, httponly=True, samesite="strict")
     return response
 
 
-def _inside(goal: str) -> str:
+def _local_path(goal: str) -> str:
     """A path of this server; anything else leads to the start."""
     fits = goal.startswith("/") and goal.isprintable() and not set(goal[1:2]) & set("/\\")
     return goal if fits and "\\" not in goal else "/"

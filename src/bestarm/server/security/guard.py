@@ -10,18 +10,69 @@ import math
 import re
 import time
 from collections import OrderedDict
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from urllib.parse import quote
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from bestarm.server.api.errors import Refusal
-from bestarm.server.security.limits import Buckets, Limits
+from bestarm.server.api.errors import ApiError
 from bestarm.server.security.tokens import hide_tokens
 
-VALID = "bestarm.valid"  # in the scope of a request whose token is valid
-RECENT = "bestarm.recent"  # in the scope of a request whose token was valid before
+_MOST_CALLERS = 10_000
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits of a server; each of its processes counts for itself.
+
+    Attributes:
+        body: the largest body of a request, in bytes.
+        rate: requests per second from one caller, over time.
+        burst: requests at once from one caller.
+        batch: assignments or outcomes per request.
+        seconds: how long the body of a request may take to arrive.
+        streams: pages and programs that may follow experiments at a time.
+        anonymous_streams: how many of them may be without a token.
+        anonymous_streams_per_address: how many of those may be from one address.
+        connections: connections at a time; requests on further ones are refused.
+        planning: the seconds that simulating a plan may take.
+    """
+
+    body: int = 8_000_000
+    rate: float = 1000.0
+    burst: int = 2000
+    batch: int = 100_000
+    seconds: float = 30.0
+    streams: int = 200
+    anonymous_streams: int = 100
+    anonymous_streams_per_address: int = 50
+    connections: int = 500
+    planning: float = 60.0
+
+
+class RateLimiter:
+    """Counts requests by caller: each has a bucket that fills at a rate, up to a burst."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def acquire(self, caller: str) -> float:
+        """Count a request: 0 if it may pass, else the seconds to wait."""
+        now = time.monotonic()
+        left, at = self._left.pop(caller, (float(self._limits.burst), now))
+        left = min(self._limits.burst, left + (now - at) * self._limits.rate)
+        passes = left >= 1
+        self._left[caller] = (left - 1 if passes else left, now)
+        while len(self._left) > _MOST_CALLERS:
+            self._left.popitem(last=False)
+        return 0.0 if passes else (1 - left) / self._limits.rate
+
+
+TOKEN_VALID = "bestarm.valid"  # in the scope of a request whose token is valid
+TOKEN_KNOWN = "bestarm.recent"  # in the scope of a request whose token was valid before
 _MOST_HEAD = 16_384  # bytes of a request's first line and headers together
 
 _HEADERS = {
@@ -56,7 +107,7 @@ class Guard:
     ) -> None:
         self._app = app
         self._limits = limits
-        self._buckets = Buckets(limits)
+        self._rate_limiter = RateLimiter(limits)
         self._known: OrderedDict[str, None] = OrderedDict()
         self._any_host = not local and not hosts
         self._hosts = {"localhost", "[::1]", *(host.lower() for host in hosts)}
@@ -68,24 +119,26 @@ class Guard:
             return
         headers = dict(reversed(scope["headers"]))  # the first of each name
         token = _digest(headers)
-        scope[RECENT] = token in self._known
-        called, answered = scope, _Answered(scope, send)
+        scope[TOKEN_KNOWN] = token in self._known
+        called, answered = scope, _LoggedResponse(scope, send)
         if scope["method"] == "HEAD":
             called = {**scope, "method": "GET"}
         try:
             self._check(scope, headers, token)
             await self._app(called, self._limited(receive), answered)
-        except Refusal as refusal:
-            await refusal.response()(called, receive, answered)
+        except ApiError as api_error:
+            await api_error.response()(called, receive, answered)
         except Exception as error:
-            _failures.error("Unforeseen error", exc_info=error)
+            _failures.error("Internal error", exc_info=error)
             if answered.began:
                 raise  # too late for another answer
             message = "The server failed unexpectedly; its log says more."
             remedy = "Tell whoever runs the server."
-            answer = Refusal(500, "unforeseen", message, field="request", remedy=remedy).response()
+            answer = ApiError(
+                500, "internal_error", message, field="request", remedy=remedy
+            ).response()
             await answer(called, receive, answered)
-        if token and called.get(VALID):
+        if token and called.get(TOKEN_VALID):
             self._known[token] = None
             while len(self._known) > _MOST_KNOWN:
                 self._known.popitem(last=False)
@@ -96,18 +149,18 @@ class Guard:
         if not self._host_fits(headers.get(b"host", b"").decode("latin-1")):
             message = "This server does not answer for that host."
             remedy = "Name it with `bestarm serve --allow-host`."
-            raise Refusal(421, "misdirected", message, field="Host", remedy=remedy)
-        kind, wait = "too_many_requests", self._buckets.take(self._caller(scope, token))
+            raise ApiError(421, "misdirected", message, field="Host", remedy=remedy)
+        kind, wait = "too_many_requests", self._rate_limiter.acquire(self._caller(scope, token))
         if wait:
             message, remedy = "Too many requests from this caller.", "Send more in one request."
             later = {"Retry-After": str(math.ceil(wait))}
-            raise Refusal(429, kind, message, field="request", remedy=remedy, headers=later)
+            raise ApiError(429, kind, message, field="request", remedy=remedy, headers=later)
         if scope["method"] in _CHANGING:
             # Browsers name the site that made a request; programs do not.
             if headers.get(b"sec-fetch-site", b"none") not in {b"none", b"same-origin"}:
                 message = "A page of another site made this request."
                 remedy = "Make it from a page of this server, or from a program."
-                raise Refusal(403, "cross_site", message, field="Sec-Fetch-Site", remedy=remedy)
+                raise ApiError(403, "cross_site", message, field="Sec-Fetch-Site", remedy=remedy)
             self._check_body(scope["path"], headers)
 
     def _caller(self, scope: Scope, token: str) -> str:
@@ -124,12 +177,12 @@ class Guard:
             return
         if headers.get(b"content-encoding", b"identity") != b"identity":
             message, field = "The body must not be compressed.", "Content-Encoding"
-            raise Refusal(415, _NOT_JSON, message, field=field, remedy="Send it as it is.")
+            raise ApiError(415, _NOT_JSON, message, field=field, remedy="Send it as it is.")
         kind = headers.get(b"content-type", b"").decode("latin-1").split(";")[0].strip().lower()
         form = kind == "application/x-www-form-urlencoded" and path in _FORMS
         if kind != "application/json" and not form:
             message, remedy = "The body must be JSON.", "Send `Content-Type: application/json`."
-            raise Refusal(415, _NOT_JSON, message, field="Content-Type", value=kind, remedy=remedy)
+            raise ApiError(415, _NOT_JSON, message, field="Content-Type", value=kind, remedy=remedy)
 
     def _limited(self, receive: Receive) -> Receive:
         """The receiver, with limits on size and time."""
@@ -147,13 +200,13 @@ class Guard:
             except TimeoutError:
                 words, closing = "The body took too long to arrive.", {"Connection": "close"}
                 remedy = "Send it again, in smaller requests."
-                raise Refusal(
+                raise ApiError(
                     408, "too_slow", words, field="body", remedy=remedy, headers=closing
                 ) from None
             size += len(message.get("body", b""))
             if size > most:
                 words, remedy = f"The body is larger than {most} bytes.", "Send several requests."
-                raise Refusal(413, "too_large", words, field="body", remedy=remedy)
+                raise ApiError(413, "too_large", words, field="body", remedy=remedy)
             more = message.get("more_body", False)
             return message
 
@@ -180,7 +233,7 @@ def _check_head(scope: Scope, headers: dict[bytes, bytes]) -> None:
         message = f"The head is larger than {_MOST_HEAD:,} bytes."
         closing = {"Connection": "close"}
         remedy = "Send a shorter address and fewer headers."
-        raise Refusal(
+        raise ApiError(
             431, "head_too_large", message, field="request", remedy=remedy, headers=closing
         )
     # A proxy that reads it in another way sees other requests than we do.
@@ -193,10 +246,10 @@ def _check_head(scope: Scope, headers: dict[bytes, bytes]) -> None:
         raise _ambiguous("The only Transfer-Encoding is chunked.")
 
 
-def _ambiguous(message: str, field: str = "request") -> Refusal:
+def _ambiguous(message: str, field: str = "request") -> ApiError:
     closing = {"Connection": "close"}
     remedy = "Send plain HTTP/1.1, as curl does."
-    return Refusal(400, "bad_request", message, field=field, remedy=remedy, headers=closing)
+    return ApiError(400, "bad_request", message, field=field, remedy=remedy, headers=closing)
 
 
 def _digest(headers: dict[bytes, bytes]) -> str:
@@ -204,7 +257,7 @@ def _digest(headers: dict[bytes, bytes]) -> str:
     return "" if token is None else hashlib.sha256(token).hexdigest()
 
 
-class _Answered:
+class _LoggedResponse:
     """A sender that adds protecting headers, and logs the request when its answer starts.
 
     Of the answer to HEAD it sends the head alone; the body ends at once, even of a stream.

@@ -185,7 +185,7 @@ def token_number(text: str) -> int | None:
     return None if found is None else int(found[1])
 
 
-def make_pass(store: Store, token: str) -> str | None:
+def create_view_session(store: Store, token: str) -> str | None:
     """A text that stands for a valid token where viewing is enough, or None if it is not valid.
 
     It is what a browser keeps: the token cannot be found from it, and it ends with the token.
@@ -193,14 +193,14 @@ def make_pass(store: Store, token: str) -> str | None:
     if find_role(store, token) is None:
         return None
     number = token.split("-")[1]
-    return f"{number}-{_for_looking(_known(store, number)[1])}"
+    return f"{number}-{_view_proof(_known(store, number)[1])}"
 
 
-def pass_holds(store: Store, text: str) -> bool:
-    """Whether a pass was made for a token that is still valid."""
+def is_view_session(store: Store, text: str) -> bool:
+    """Whether a session was created for a token that is still valid."""
     number, _, proof = text.partition("-")
     role, known = _known(store, number)
-    same = hmac.compare_digest(_for_looking(known).encode(), proof.encode("utf-8", "replace"))
+    same = hmac.compare_digest(_view_proof(known).encode(), proof.encode("utf-8", "replace"))
     return role is not None and same
 
 
@@ -227,8 +227,8 @@ def _read(session: Session, number: str) -> tuple[Role | None, str]:
     return next(((_role(int(number), role), digest) for role, digest in found), nobody)
 
 
-def _for_looking(digest: str) -> str:
-    return hmac.new(digest.encode(), b"bestarm pass for looking", hashlib.sha256).hexdigest()
+def _view_proof(digest: str) -> str:
+    return hmac.new(digest.encode(), b"bestarm view session", hashlib.sha256).hexdigest()
 
 
 def hide_tokens(text: str) -> str:

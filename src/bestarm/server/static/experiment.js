@@ -138,13 +138,13 @@
   const form = document.getElementById("manage-form");
   const field = document.getElementById("manage-token");
   const row = document.getElementById("manage-buttons");
-  const said = document.getElementById("manage-said");
+  const message = document.getElementById("manage-message");
   let role = "";
 
   function tell(words) {
-    said.textContent = words;
-    said.className = "notice alarm";
-    said.hidden = !words;
+    message.textContent = words;
+    message.className = "notice alarm";
+    message.hidden = !words;
   }
 
   async function unlock(token, quietly) {

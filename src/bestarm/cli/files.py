@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bestarm.cli.options import read_number
+from bestarm.cli.command import read_number
 from bestarm.errors import InvalidInputError
 
 Row = tuple[str, list[str]]  # where it is, in words, and its fields

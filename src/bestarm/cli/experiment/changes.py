@@ -1,4 +1,4 @@
-"""`bestarm experiment ask`, `tell` and `fail`: get assignments, record what came of them."""
+"""Commands that change an experiment: `ask`, `tell`, `fail`, `pause`, `resume`, `expire`, …"""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bestarm.cli.command import read_number
 from bestarm.cli.experiment.command import Result, on_experiment
-from bestarm.cli.options import read_number
-from bestarm.cli.reporting import remark
-from bestarm.cli.rows import UserFile
+from bestarm.cli.files import UserFile
+from bestarm.cli.output import remark
 from bestarm.errors import BestArmError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -255,3 +255,59 @@ def _columns(fields: list[str], where: str) -> tuple[int, int] | None:
 
 def _wrong(what: str) -> InvalidInputError:
     return InvalidInputError(what, field="from", remedy=_TABLE)
+
+
+if TYPE_CHECKING:
+    from bestarm.live import Experiment
+
+
+@on_experiment
+def pause(experiment: Experiment) -> Result:
+    """Make no assignments until `resume`; outcomes are still recorded."""
+    experiment.pause()
+    return _state(experiment)
+
+
+@on_experiment
+def resume(experiment: Experiment) -> Result:
+    """Continue after `pause`."""
+    experiment.resume()
+    return _state(experiment)
+
+
+@on_experiment
+def stop(experiment: Experiment, *, reason: str = "") -> Result:
+    """End an experiment for good; outcomes that come later are kept and flagged.
+
+    Args:
+        reason (TEXT): The reason, in words.
+    """
+    experiment.stop(reason)
+    return _state(experiment)
+
+
+def _state(experiment: Experiment) -> Result:
+    return Result({"state": experiment.state}, [f"{experiment.name} is {experiment.state}."])
+
+
+@on_experiment
+def expire(experiment: Experiment) -> Result:
+    """Settle assignments whose lease or window has ended, as asking and telling does too."""
+    any_ended = experiment.expire()
+    now = experiment.status()
+    words = f"{experiment.name}: {now}." if any_ended else "No lease or window has ended."
+    return Result({"state": now.state, "expired": any_ended}, [words])
+
+
+@on_experiment
+def lease(experiment: Experiment, length: str) -> Result:
+    """Change how long outcomes may take from now on; what is lost stays lost.
+
+    Args:
+        length (TIME): 90s, 30m, 12h or 2d; none to wait for ever.
+    """
+    experiment.change_lease(None if length == "none" else length)
+    state, seconds = experiment.state, experiment.lease
+    takes = "any time" if seconds is None else f"{seconds:g} seconds"
+    words = f"Outcomes of {experiment.name} may take {takes} from now on."
+    return Result({"state": state, "lease": seconds}, [words])

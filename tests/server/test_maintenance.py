@@ -14,9 +14,9 @@ from served import ARMS, PATIENCE, get, in_thread
 from bestarm import Problem
 from bestarm.live import Experiment
 from bestarm.live.store.sql import Store
-from bestarm.server import upkeep
+from bestarm.server import maintenance
 from bestarm.server.experiments import OpenExperiments
-from bestarm.server.upkeep import Upkeep
+from bestarm.server.maintenance import Maintenance
 
 
 def create(url: str, name: str, **options: float) -> Experiment:
@@ -25,7 +25,7 @@ def create(url: str, name: str, **options: float) -> Experiment:
 
 
 def test_leases_run_out_while_nobody_asks(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep, "_EVERY", 0.05)
+    monkeypatch.setattr(maintenance, "_EVERY", 0.05)
     with in_thread(sqlite_url) as served, served.client() as client:
         client.post("/experiments", json={"name": "short", **ARMS, "lease": 0.2})
         client.post("/experiments", json={"name": "long", **ARMS, "lease": 1000})
@@ -41,7 +41,7 @@ def test_leases_run_out_while_nobody_asks(sqlite_url: str, monkeypatch: pytest.M
 def test_the_list_says_what_is_wrong_with_an_experiment(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep, "_EVERY", 0.05)
+    monkeypatch.setattr(maintenance, "_EVERY", 0.05)
     with create(sqlite_url, "sound") as sound, create(sqlite_url, "losing") as losing:
         sound.tell_many([(each.id, 1.0) for each in sound.ask(200)])
         losing.fail_many(losing.ask(200).ids)
@@ -61,7 +61,7 @@ def test_nothing_is_written_where_nothing_is_due(sqlite_url: str) -> None:
         running.ask(5)
         ended.stop()
         experiments = OpenExperiments(Store(sqlite_url))
-        keeper = Upkeep(experiments)
+        keeper = Maintenance(experiments)
         before = running.revision, ended.revision
         for _ in range(3):
             keeper.run_once()
@@ -84,9 +84,9 @@ def test_an_error_of_somebody_elses_policy_stops_nothing(
         raise ZeroDivisionError
 
     monkeypatch.setattr(failing, "expire", fail)
-    Upkeep(experiments).run_once()
+    Maintenance(experiments).run_once()
     assert experiments.open("sound").status().lost == 4
-    assert "Upkeep skips an experiment" in caplog.text
+    assert "Maintenance skips an experiment" in caplog.text
     experiments.store.close()
 
 
@@ -102,11 +102,11 @@ def test_every_experiment_has_its_turn_and_what_is_new_comes_first(
     for number in range(5):
         create(sqlite_url, f"running {number}").close()
     experiments = OpenExperiments(Store(sqlite_url))
-    keeper = Upkeep(experiments)
+    keeper = Maintenance(experiments)
 
     def check(name: str) -> None:
         nonlocal work
-        work += upkeep._HEALTH / 2.5
+        work += maintenance._HEALTH / 2.5
         seen.append(name)
 
     monkeypatch.setattr(keeper, "_check", check)
@@ -131,7 +131,7 @@ def test_what_is_gone_is_forgotten(tmp_path: Path) -> None:
     for name in ("a", "b"):
         create(url, name).close()
     experiments = OpenExperiments(Store(url))
-    keeper = Upkeep(experiments)
+    keeper = Maintenance(experiments)
     keeper.run_once()
     assert set(keeper.worst) == {"a", "b"}
     with closing(sqlite3.connect(tmp_path / "store.db")) as connection, connection:
@@ -154,6 +154,6 @@ def test_an_experiment_that_cannot_be_read_keeps_no_other_from_being_seen_to(
         change = f"UPDATE bestarm_documents SET document = 'x' WHERE experiment = {broken}"
         assert connection.execute(change).rowcount == 1
     experiments = OpenExperiments(Store(url))
-    Upkeep(experiments).run_once()
+    Maintenance(experiments).run_once()
     assert experiments.open("sound").status().lost == 4
     experiments.store.close()

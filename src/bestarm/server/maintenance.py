@@ -1,4 +1,4 @@
-"""Upkeep of experiments that nobody asks for: leases run out, and lists show alarms."""
+"""Maintenance of experiments that nobody asks for: leases run out, and lists show alarms."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HEALTH = 0.1  # seconds of a processor's time per round, for health checks
 _log = logging.getLogger("bestarm.server")
 
 
-class Upkeep:
+class Maintenance:
     """Visits the experiments of a server, round after round.
 
     Leases that ran out are seen to in every round. Health is checked of what has changed, then of
@@ -39,9 +39,9 @@ class Upkeep:
             try:
                 await run_in_threadpool(self.run_once)
             except BestArmError as error:
-                _log.warning("Upkeep is postponed: %s", error)
+                _log.warning("Maintenance is postponed: %s", error)
             except Exception as error:
-                _log.error("Upkeep is postponed", exc_info=error)
+                _log.error("Maintenance is postponed", exc_info=error)
             await asyncio.sleep(_EVERY)
 
     def run_once(self) -> None:
@@ -68,7 +68,7 @@ class Upkeep:
         except BestArmError:
             pass  # the list shows what is wrong with it
         except Exception as error:  # of a user's own policy
-            _log.error("Upkeep skips an experiment", exc_info=error)
+            _log.error("Maintenance skips an experiment", exc_info=error)
 
     def _check(self, name: str) -> None:
         checks = self._experiments.watch(name).health()

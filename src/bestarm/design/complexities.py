@@ -1,0 +1,100 @@
+"""How hard it is to tell the best target, as the value of a certified design."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+
+from bestarm.checks import choice, vector, whole
+from bestarm.design.blocked import check_size
+from bestarm.design.blocks import BlockDesign, minimise_blocks, neighbours
+from bestarm.design.contrasts import ListedContrasts
+from bestarm.design.criteria import Regression, contrast_features, regression_features
+from bestarm.design.solver import Design, check_gap, check_tolerance, minimise
+from bestarm.errors import InvalidInputError
+from bestarm.numerics.geometry import Array
+from bestarm.problem import Problem, as_problem
+
+
+def complexity(
+    problem: Problem,
+    theta: object,
+    kind: Literal["centered", "shifted", "linear", "blocked"] = "centered",
+    *,
+    anchor: int = 0,
+    size: int = 2,
+    tol: float = 1e-3,
+) -> Design:
+    """min over p of max over z ≠ z* of ‖z* − z‖² / ((z* − z)·θ)², certified; +∞ if z* is tied.
+
+    It counts pulls; for `kind="blocked"` it counts rounds, each of `size` pulls.
+
+    Args:
+        problem: the problem.
+        theta: the true parameter.
+        kind: `"centered"` is τ*_cov, with the norm under Σ_cov,p⁻¹; `"shifted"` the paper's lower
+            bound, τ*_lin(Z : X − x_anchor); `"linear"` is τ*_lin(Z : X), what a linear bandit
+            without a moving baseline would need; `"blocked"` is for rounds that pull a block of
+            different arms under one baseline, with the norm under M(q)⁻¹ of `design.blocked_xy`.
+        anchor: the arm the features are shifted by, for `kind="shifted"`.
+        size: arms in a block, for `kind="blocked"`.
+        tol: the relative gap to certify.
+
+    Returns:
+        A Design: `value` and `lower_bound` enclose the complexity, `weights` nearly attain it. For
+        `kind="blocked"` it is a `BlockDesign`.
+        τ*_lin(shifted) ≤ τ*_cov ≤ 4 τ*_lin(shifted) for every anchor.
+
+    Reference: the paper's equation for τ*_lin(Z : X − x₁) and its Propositions 1 and 2.
+    """
+    as_problem(problem)
+    choice(kind, ("centered", "shifted", "linear", "blocked"), "kind")
+    check_tolerance(tol)
+    whole(anchor, "anchor", least=0, below=problem.arms)
+    if kind == "blocked":
+        check_size(size, problem.arms)
+    contrasts, gaps = _best_contrasts(problem, theta)
+    if not gaps.all():
+        if kind == "blocked":
+            blocks = neighbours(problem.arms, size)
+            uniform = np.full(len(blocks), 1 / len(blocks))
+            return BlockDesign(uniform, math.inf, math.inf, 0.0, 0, blocks)
+        return Design(np.full(problem.arms, 1 / problem.arms), math.inf, math.inf, 0.0, 0)
+    source = problem.source
+    regression: Regression = "centered" if kind in ("centered", "blocked") else "linear"
+    if kind == "shifted":
+        # In coordinates of the span: shifting a constant feature leaves nothing but rounding.
+        coordinates = problem.span.coordinates(source)
+        source = coordinates - coordinates[anchor]
+        contrasts = problem.span.contrast_coordinates(contrasts)
+    span, features = regression_features(source, regression)
+    unit = float(gaps.max())  # whatever the size of θ, the solver sees numbers near 1
+    rows = contrast_features(span, contrasts, regression) / (gaps / unit)[:, None]
+    if kind == "blocked":
+        found: Design = minimise_blocks(features[:, 1:], ListedContrasts(rows[:, 1:]), size, tol)
+        check_gap(found.gap, tol)
+    else:
+        found = minimise(features, ListedContrasts(rows), tol)
+    value, bound = found.value / unit / unit, found.lower_bound / unit / unit
+    return replace(found, value=value, lower_bound=bound)
+
+
+def _best_contrasts(problem: Problem, theta: object) -> tuple[Array, Array]:
+    """z* − z and its mean for every other target."""
+    parameter = vector(theta, "theta")
+    if parameter.shape != (problem.dimension,):
+        raise InvalidInputError(
+            f"`theta` must be {problem.dimension} numbers, one per feature.",
+            field="theta",
+            value=theta,
+            remedy="Give them in the order of the features.",
+        )
+    # Differences first: with a large offset the means themselves round away small gaps.
+    best = int(np.argmax((problem.target - problem.target[0]) @ parameter))
+    contrasts = problem.target[best] - np.delete(problem.target, best, axis=0)
+    gaps = contrasts @ parameter
+    rounding = 1e-12 * (np.abs(contrasts) @ np.abs(parameter))
+    return contrasts, np.where(gaps > rounding, gaps, 0.0)
