@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
 
-__all__ = ["Column", "Entry", "Line", "TextTable", "latex_float", "to_latex"]
+__all__ = [
+    "Column",
+    "Entry",
+    "Line",
+    "TextTable",
+    "latex_float",
+    "percent_range",
+    "plus_minus",
+    "to_latex",
+]
 
 THIN_SPACE = "\N{NARROW NO-BREAK SPACE}"
 _INTERVAL = f"95{THIN_SPACE}%"
@@ -284,3 +294,17 @@ def latex_float(
         r"\end{table}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def plus_minus(value: float, half: float) -> str:
+    """A whole number with half of its interval, if that is known; a dash for NaN."""
+    if math.isnan(value):
+        return "–"
+    text = f"{value:,.0f}".replace("-", "−")
+    return text if math.isnan(half) else f"{text} ± {half:,.0f}"
+
+
+def percent_range(value: float, interval: tuple[float, float]) -> str:
+    """A share with its interval, in percent."""
+    low, high = interval
+    return f"{value:.1%} ({100 * low:.1f}–{100 * high:.1f})"

@@ -92,12 +92,6 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def percent_range(value: float, interval: tuple[float, float]) -> str:
-    """A share with its interval, in percent."""
-    low, high = interval
-    return f"{value:.1%} ({100 * low:.1f}–{100 * high:.1f})"
-
-
 def print_json(value: object) -> None:
     """Print a value as JSON on standard output."""
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))

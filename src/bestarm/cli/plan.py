@@ -21,8 +21,9 @@ from bestarm.cli.command import (
     Workers,
     command,
 )
-from bestarm.cli.output import console, count, percent_range, print_json, remark, table
+from bestarm.cli.output import console, count, print_json, remark, table
 from bestarm.defaults import DELTA
+from bestarm.tables import percent_range
 
 if TYPE_CHECKING:
     from rich.table import Table

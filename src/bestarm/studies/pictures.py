@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bestarm.errors import MissingDependencyError
-from bestarm.figures.ink import new_figure, pulls_axis
+from bestarm.figures import new_figure, pulls_axis
 from bestarm.numerics.geometry import Array
 from bestarm.simulation import Results
 from bestarm.simulation.results import Z95

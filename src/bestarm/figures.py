@@ -1,17 +1,17 @@
-"""A run in phases: estimated gaps to the leader, and the targets left."""
+"""Pictures of runs, made with Matplotlib's object interface: no global state."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bestarm.errors import InvalidInputError
-from bestarm.figures.ink import NAMED, QUIET, RIVALS, head, new_figure, pulls_axis, short
+from bestarm.errors import InvalidInputError, MissingDependencyError
 from bestarm.problem import Problem
 from bestarm.recommendation import Phase, Recommendation
 
@@ -19,8 +19,22 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.text import Text
 
-_NUMBERS = 26  # phases that get a number, about
+__all__ = ["evidence", "phases", "save"]
+
+NAMED = "black"
+# Told apart by colour-blind readers (Okabe and Ito) and, by dashes and markers, without any colour.
+RIVALS = (
+    ("#0072B2", (0, (6, 1.5)), "o"),
+    ("#D55E00", (0, (1.5, 1.5)), "s"),
+    ("#009E73", (0, (6, 1.5, 1.5, 1.5)), "^"),
+    ("#CC79A7", (0, (3, 1.5)), "D"),
+)
+QUIET = "0.62"
+_LONGEST_LABEL = 24
+_NUMBERED_PHASES = 26  # phases that get a number, about
+_FLOOR = 1e-3  # of the axis: less evidence than this is drawn as none
 _READING = (
     "Estimated gap of every target to the leader; a line ends in a cross where its target is "
     "dropped."
@@ -173,7 +187,7 @@ def _draw_radii(axes: Axes, trace: Sequence[Phase], edges: Sequence[float]) -> l
 def _mark_phases(upper: Axes, lower: Axes, ends: Sequence[int]) -> None:
     from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator  # noqa: PLC0415
 
-    numbered, room = [0], max(1.16, (ends[-1] / ends[0]) ** (1 / _NUMBERS))
+    numbered, room = [0], max(1.16, (ends[-1] / ends[0]) ** (1 / _NUMBERED_PHASES))
     for index, end in enumerate(ends):
         if end >= ends[numbered[-1]] * room:
             numbered.append(index)
@@ -197,3 +211,128 @@ def _verdict(recommendation: Recommendation, problem: Problem) -> str:
         return f"Target {label} identified as the best of {problem.targets} after {pulls}"
     remain = f"{len(recommendation.active)} of {problem.targets} targets remain"
     return f"Target {label} leads after {pulls}; {remain}"
+
+
+def evidence(
+    pulls: Sequence[int], values: object, problem: Problem, *, title: str | None = None
+) -> Figure:
+    """The e-values of all targets over the pulls of one run, and the level at which one is dropped.
+
+    A target whose e-value reaches 1/δ is dropped, and its line ends in a cross. E-values are valid
+    after every batch, and so is the picture.
+
+    Args:
+        pulls: the pulls at each look, ascending.
+        values: the result of `AnytimeBAI.evidence()` at each look, one row per look.
+        problem: the problem, for labels and δ.
+        title: the first line; by default who is left.
+
+    Raises:
+        InvalidInputError: there are no looks, or the shapes do not fit.
+        MissingDependencyError: Matplotlib is not installed.
+    """
+    looks = np.asarray(values, dtype=float)
+    if not len(pulls) or looks.shape != (len(pulls), problem.targets):
+        raise InvalidInputError(
+            "`values` must have one row per look and one column per target; got shape "
+            f"{looks.shape} for {len(pulls)} looks and {problem.targets} targets.",
+            field="values",
+            value=looks.shape,
+        )
+    figure = new_figure(8, 5.0)
+    axes: Axes = figure.subplots()
+    threshold = 1 / problem.delta
+    out = np.maximum.accumulate(looks, axis=0) >= threshold
+    last = np.where(out.any(axis=0), out.argmax(axis=0), len(pulls))  # the look that drops it
+    order = np.argsort(-last, kind="stable")  # targets that stayed longest first
+    styles = [(NAMED, "-", 2.0), *((colour, dashes, 1.6) for colour, dashes, _ in RIVALS)]
+    shown = np.clip(looks, _FLOOR, None)
+    for place, target in enumerate(order):
+        colour, dashes, width = styles[place] if place < len(styles) else (QUIET, "-", 0.9)
+        end = min(int(last[target]), len(pulls) - 1)
+        course = shown[: end + 1, target]
+        axes.plot(pulls[: end + 1], course, color=colour, ls=dashes, lw=width)
+        dropped = bool(out[-1, target])
+        if dropped:
+            axes.plot(pulls[end], course[-1], "x", color=colour, ms=7, mew=1.8, clip_on=False)
+        if place < 2:
+            text = axes.annotate(
+                f"target {short(problem.target_labels[target])}",
+                (pulls[end], course[-1]),
+                (8, 9 if dropped else 0),  # clear of the line
+                textcoords="offset points",
+                va="center",
+            )
+            text.set_parse_math(False)
+    axes.axhline(threshold, color="black", lw=1.0, ls=(0, (5, 3)))
+    axes.set_yscale("log")
+    axes.set_ylim(max(_FLOOR, min(0.3, float(looks.min())) / 2), 4 * threshold)
+    axes.set_xlim(pulls[0], pulls[-1] * 2.2)
+    pulls_axis(axes)
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.set_xlabel("pulls so far")
+    axes.set_ylabel("evidence against being the best (e-value)")
+    axes.annotate(
+        f"1/δ = {threshold:g}: out", (pulls[0], threshold), (4, 4), textcoords="offset points"
+    )
+    axes.spines[["top", "right"]].set_visible(False)
+    left = f"{int((~out[-1]).sum())} of {problem.targets} targets are left"
+    if not out[-1, order[0]] and out[-1, order[1:]].all():
+        label = short(problem.target_labels[order[0]])
+        left = f"Target {label} is the best of {problem.targets}, shown"
+    words = "Each line is a target; it ends in a cross where the evidence against it reaches 1/δ."
+    head(figure, title or f"{left} after {pulls[-1]:,} pulls", words)
+    return figure
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty picture of this size in inches.
+
+    Raises:
+        MissingDependencyError: Matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure  # noqa: PLC0415 - optional, and slow to import
+    except ImportError:
+        raise MissingDependencyError.of("Drawing", "matplotlib", extra="cli") from None
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def head(figure: Figure, title: str, words: str, *, plain: Iterable[Text] = ()) -> None:
+    """A title, a line on how to read the picture, and texts without mathematical markup."""
+    heading = figure.suptitle(
+        f"{title}\n", x=0.015, ha="left", fontsize=12.5, fontweight="bold", linespacing=1.5
+    )
+    for text in (heading, *plain):
+        text.set_parse_math(False)
+    below = 1 - 0.29 / figure.get_figheight()
+    figure.text(0.015, below, words, ha="left", va="top", fontsize=9.5, color="0.25")
+
+
+def pulls_axis(axes: Axes, *, separator: str = ",") -> None:
+    """A logarithmic axis of pulls, between limits that are set already."""
+    from matplotlib.ticker import LogLocator, NullFormatter  # noqa: PLC0415
+
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    span = high / low
+    between = (1.0, 2.0, 3.0, 5.0) if span < 20 else (1.0, 3.0) if span < 300 else (1.0,)
+    axes.xaxis.set_major_locator(LogLocator(subs=between))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}".replace(",", separator))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def short(label: str) -> str:
+    """A label that fits."""
+    return label if len(label) <= _LONGEST_LABEL else label[: _LONGEST_LABEL - 1] + "…"
+
+
+def save(figure: Figure, path: str | Path) -> Path:
+    """Write a picture, in the format of its ending, and return the path.
+
+    The folder is made if necessary. Raises OSError if the file cannot be written.
+    """
+    file = Path(path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(file, dpi=130)
+    return file

@@ -132,6 +132,18 @@ def test_the_words_fit_a_narrow_terminal_and_say_what_matters(
         assert phrase in text
 
 
+@pytest.mark.parametrize(
+    ("option", "line"),
+    [("--markdown", "| sp-bai | 1"), ("--latex", r"\begin{tabular}{@{}lrrrrr@{}}")],
+)
+def test_tables_for_a_text_are_printed_instead_of_words(option: str, line: str) -> None:
+    arguments = ("--method", "sp-bai", "--runs", "2")
+    code, out, err = run(*arguments, option)
+    assert (code, err) == (0, "")
+    assert any(each.startswith(line) for each in out.splitlines()), out
+    assert "exclude each other" in refused(*arguments, option, "--json")
+
+
 def test_rounds_stand_beside_pulls_where_they_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     halving = ("--method", "sequential-halving:budget=400,block=2", "--runs", "2")
