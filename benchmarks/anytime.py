@@ -41,7 +41,7 @@ from bestarm.environments import (
     small_gap,
     uniform_sphere,
 )
-from bestarm.figures import NAMED, RIVALS, head, new_figure, save
+from bestarm.figures import NAMED, RIVALS, add_heading, new_figure, save
 from bestarm.numerics.geometry import Array
 from bestarm.policies import BernsteinElimination
 from bestarm.policies.anytime import allocation, bets, contests, drawing, following, guesses
@@ -222,7 +222,7 @@ def _draw_deltas(limit: float, found: Sequence[Results], path: Path) -> None:
     axes.set_ylabel("mean pulls / log(1/δ)")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.spines[["top", "right"]].set_visible(False)
-    head(
+    add_heading(
         figure,
         "The smaller δ, the closer to the information limit",
         f"Small-gap instance, {found[0].runs} runs each; bars are 95 % intervals of the mean.\n",

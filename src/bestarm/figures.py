@@ -99,7 +99,7 @@ def phases(recommendation: Recommendation, problem: Problem, *, title: str | Non
         handlelength=3.4,
     )
     verdict = _verdict(recommendation, problem)
-    head(figure, title or verdict, _READING, plain=legend.get_texts())
+    add_heading(figure, title or verdict, _READING, plain=legend.get_texts())
     return figure
 
 
@@ -115,7 +115,7 @@ class _Line:
     def describe(self, alone: bool = False) -> str:
         stays = "the only one left" if alone else "in the running"
         end = stays if self.dropped is None else f"dropped in phase {self.dropped}"
-        return f"target {short(self.label)}, {end}"
+        return f"target {shorten(self.label)}, {end}"
 
 
 def _lines(trace: Sequence[Phase], ends: Sequence[int], problem: Problem) -> dict[int, _Line]:
@@ -206,7 +206,7 @@ def _mark_phases(upper: Axes, lower: Axes, ends: Sequence[int]) -> None:
 
 
 def _verdict(recommendation: Recommendation, problem: Problem) -> str:
-    label, pulls = short(recommendation.label), f"{recommendation.pulls:,} pulls"
+    label, pulls = shorten(recommendation.label), f"{recommendation.pulls:,} pulls"
     if recommendation.final:
         return f"Target {label} identified as the best of {problem.targets} after {pulls}"
     remain = f"{len(recommendation.active)} of {problem.targets} targets remain"
@@ -257,7 +257,7 @@ def evidence(
             axes.plot(pulls[end], course[-1], "x", color=colour, ms=7, mew=1.8, clip_on=False)
         if place < 2:
             text = axes.annotate(
-                f"target {short(problem.target_labels[target])}",
+                f"target {shorten(problem.target_labels[target])}",
                 (pulls[end], course[-1]),
                 (8, 9 if dropped else 0),  # clear of the line
                 textcoords="offset points",
@@ -278,10 +278,10 @@ def evidence(
     axes.spines[["top", "right"]].set_visible(False)
     left = f"{int((~out[-1]).sum())} of {problem.targets} targets are left"
     if not out[-1, order[0]] and out[-1, order[1:]].all():
-        label = short(problem.target_labels[order[0]])
+        label = shorten(problem.target_labels[order[0]])
         left = f"Target {label} is the best of {problem.targets}, shown"
     words = "Each line is a target; it ends in a cross where the evidence against it reaches 1/δ."
-    head(figure, title or f"{left} after {pulls[-1]:,} pulls", words)
+    add_heading(figure, title or f"{left} after {pulls[-1]:,} pulls", words)
     return figure
 
 
@@ -298,7 +298,7 @@ def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def head(figure: Figure, title: str, words: str, *, plain: Iterable[Text] = ()) -> None:
+def add_heading(figure: Figure, title: str, words: str, *, plain: Iterable[Text] = ()) -> None:
     """A title, a line on how to read the picture, and texts without mathematical markup."""
     heading = figure.suptitle(
         f"{title}\n", x=0.015, ha="left", fontsize=12.5, fontweight="bold", linespacing=1.5
@@ -322,7 +322,7 @@ def pulls_axis(axes: Axes, *, separator: str = ",") -> None:
     axes.xaxis.set_minor_formatter(NullFormatter())
 
 
-def short(label: str) -> str:
+def shorten(label: str) -> str:
     """A label that fits."""
     return label if len(label) <= _LONGEST_LABEL else label[: _LONGEST_LABEL - 1] + "…"
 

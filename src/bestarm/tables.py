@@ -122,13 +122,13 @@ class TextTable:
         columns: the first one holds the names of lines.
         lines: the lines.
         title: its heading, where it needs one.
-        folded: whether a page shows it only if asked to.
+        collapsed: whether a page shows it only if asked to.
     """
 
     columns: tuple[Column, ...]
     lines: tuple[Line, ...]
     title: str = ""
-    folded: bool = False
+    collapsed: bool = False
 
     def shown(self, medium: Literal["page", "print"]) -> list[int]:
         """The numbers of the columns after the first that a medium shows."""

@@ -178,7 +178,7 @@ def test_a_method_that_is_entered_twice_plays_once(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "sentence"),
     [
         (("--method", "anytime:top=2"), "names 2 targets"),
         (("--method", "anytime:forecasts=True"), "needs a forecast"),
@@ -190,11 +190,11 @@ def test_a_method_that_is_entered_twice_plays_once(
     ],
 )
 def test_wrong_inputs_are_refused_in_a_sentence(
-    arguments: tuple[object, ...], said: str, tmp_path: Path
+    arguments: tuple[object, ...], sentence: str, tmp_path: Path
 ) -> None:
     few = (*FEW, "--runs", 2)
     refused = leaderboard(*few, *arguments, "--workers", 1, "--out", tmp_path / "out")
     assert refused.exit_code == 2
-    assert said in refused.stderr
+    assert sentence in refused.stderr
     assert "Traceback" not in refused.output
     assert not (tmp_path / "out").exists()

@@ -18,7 +18,7 @@ from bestarm.studies.pictures import (
     draw_tradeoff,
     family,
     house_style,
-    label,
+    row_label,
     table_pictures,
     write_figure,
 )
@@ -68,7 +68,7 @@ def test_the_legend_names_every_method_once(name: str) -> None:
     with house_style():
         (legend,) = draw_tradeoff(table, planted(table)).legends
     texts = [text.get_text() for text in legend.get_texts()]
-    assert {label(row) for row in table.rows if family(row)[1] is None} <= set(texts)
+    assert {row_label(row) for row in table.rows if family(row)[1] is None} <= set(texts)
     families = {family(row)[0] for row in table.rows}
     assert len(set(texts)) == len(texts) == 2 + len(families) + 1  # ours, the paper's, asterisk
     assert ("LUCB (σ=1 to 4)" if name == "jester" else "RAGE (σ=1 to 4)") in texts

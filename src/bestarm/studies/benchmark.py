@@ -200,7 +200,7 @@ class Competitor:
 
     def same_method(self, other: Competitor) -> bool:
         """Whether another makes the same policies, whatever its name is."""
-        return _parts(self) == _parts(other)
+        return _identity(self) == _identity(other)
 
     def method(self, instance: BenchmarkInstance) -> Any:
         """What `simulate` takes, with the caps and bounds of an instance."""
@@ -239,7 +239,7 @@ class Competitor:
         return cls(name, factory, truths, goal)
 
 
-def _parts(competitor: Competitor) -> tuple[object, ...]:
+def _identity(competitor: Competitor) -> tuple[object, ...]:
     """What makes the policies, what is bound to it, and the truths it is told."""
     factory, truths = competitor.factory, dict(competitor.truths)
     if not isinstance(factory, partial):
@@ -273,7 +273,7 @@ def without_baseline(
 ) -> Policy:
     """The anytime rule, told that there is no baseline."""
     rule = policies()[_HOUSE_RULE].method
-    told: Policy = rule(
+    policy: Policy = rule(
         problem.with_baseline(0.0), seed=seed, max_pulls=max_pulls, mean_bound=mean_bound
     )
-    return told
+    return policy

@@ -117,12 +117,12 @@ def marker_of(row: Row) -> tuple[str, str]:
     return _MARKERS.get(family(row)[0], (INK, "o"))
 
 
-def label(row: Row) -> str:
+def row_label(row: Row) -> str:
     """The name of a row; ours have an asterisk, which `add_legend` explains."""
     return row.label + (" *" if row.ours else "")
 
 
-def entry(label: str, **appearance: Any) -> Any:
+def legend_entry(label: str, **appearance: Any) -> Any:
     """An entry of a legend."""
     from matplotlib.lines import Line2D  # noqa: PLC0415
 
@@ -132,11 +132,11 @@ def entry(label: str, **appearance: Any) -> Any:
 def add_legend(figure: Figure, handles: list[Any], rows: Iterable[Row], **options: Any) -> None:
     """A legend below the picture of these rows."""
     if any(row.ours for row in rows):
-        handles = [*handles, entry("* not in the paper", ls="none")]
+        handles = [*handles, legend_entry("* not in the paper", ls="none")]
     figure.legend(handles=handles, loc="outside lower left", **options)
 
 
-def grouped_pulls(axes: Axes) -> None:
+def set_pulls_axis(axes: Axes) -> None:
     """A logarithmic axis of pulls, with thin spaces between thousands."""
     pulls_axis(axes, separator="\N{THIN SPACE}")
     axes.set_xlabel("pulls (logarithmic)")
@@ -211,16 +211,18 @@ def draw_tradeoff(table: PublishedTable, cells: Sequence[Cell]) -> Figure:
     axes = figure.subplots()
     _frame(axes, table, np.array([*ours.values(), *printed.values()]))
     handles = [
-        entry(f"ours: {cells[0].runs} runs, 95 % intervals", marker="o", ms=4.5, lw=1.2),
-        entry(f"the paper: {table.published_runs} runs", marker="o", ms=8, mfc="none", lw=0.6),
+        legend_entry(f"ours: {cells[0].runs} runs, 95 % intervals", marker="o", ms=4.5, lw=1.2),
+        legend_entry(
+            f"the paper: {table.published_runs} runs", marker="o", ms=8, mfc="none", lw=0.6
+        ),
     ]
     for _, members in groupby(table.rows, key=lambda row: family(row)[0]):
         rows = list(members)
         colour, marker = marker_of(rows[0])
-        name = label(rows[0])
+        name = row_label(rows[0])
         if len(rows) > 1:  # RAGE (σ=1) to RAGE (σ=4)
             name = f"{name.rstrip(')')} to {family(rows[-1])[1]:g})"
-        handles.append(entry(name, color=colour, marker=marker, ms=4.5, ls="none"))
+        handles.append(legend_entry(name, color=colour, marker=marker, ms=4.5, ls="none"))
         _draw_marks(axes, rows[0], [ours[row.key] for row in rows], filled=True)
         published = [printed[row.key] for row in rows if row.key in printed]
         if published:
@@ -261,7 +263,7 @@ def _frame(axes: Axes, table: PublishedTable, marks: Array) -> None:
     low, high = max(marks[:, 1].min(), marks[:, 0].min() / 2), marks[:, 2].max()
     margin = (high / low) ** 0.06 * 1.15
     axes.set_xlim(max(low / margin, 0.5), high * margin)
-    grouped_pulls(axes)
+    set_pulls_axis(axes)
     # Square roots spread what is near 0 and keep 0 itself.
     scale = lambda y: np.sign(y) * np.sqrt(np.abs(y)), lambda y: np.sign(y) * np.square(y)
     axes.set_yscale("function", functions=scale)
@@ -312,7 +314,7 @@ def draw_stopping(
     table: PublishedTable, results: Mapping[str, Results], cells: Sequence[Cell]
 ) -> Figure:
     """The distribution of pulls, row by row, of a table that counts pulls."""
-    figure, axes = _listed(table.title, [label(row) for row in table.rows])
+    figure, axes = _list_axes(table.title, [row_label(row) for row in table.rows])
     pulls = [np.asarray(results[row.key].pulls, dtype=float) for row in table.rows]
     summaries = [cell for cell in cells if cell.metric == "pulls"]
     values = [*np.concatenate(pulls), *(cell.printed.value for cell in summaries if cell.printed)]
@@ -320,22 +322,24 @@ def draw_stopping(
     margin = (high / low) ** 0.02 * 1.06
     edges = np.geomspace(low / margin, high * margin, _BINS + 1)  # as many to a decade everywhere
     axes.set_xlim(edges[0], edges[-1])
-    grouped_pulls(axes)
+    set_pulls_axis(axes)
     for place, (row, runs, cell) in enumerate(zip(table.rows, pulls, summaries, strict=True)):
         _draw_row(axes, -place, runs, cell, edges, marker_of(row)[0])
     published = table.published_runs
     handles = [
-        entry("10–90 % of runs", lw=1.0),
-        entry("25–75 %", lw=3.6),
-        entry("median", ls="none", marker="|", ms=7),
-        entry("mean", ls="none", marker="o", ms=4),
-        entry(f"the paper's mean, {published} runs", ls="none", marker="o", ms=7, mfc="none"),
+        legend_entry("10–90 % of runs", lw=1.0),
+        legend_entry("25–75 %", lw=3.6),
+        legend_entry("median", ls="none", marker="|", ms=7),
+        legend_entry("mean", ls="none", marker="o", ms=4),
+        legend_entry(
+            f"the paper's mean, {published} runs", ls="none", marker="o", ms=7, mfc="none"
+        ),
     ]
     add_legend(figure, handles, table.rows, ncols=6, handlelength=1.4, columnspacing=1.1)
     return figure
 
 
-def _listed(title: str, names: Sequence[str]) -> tuple[Figure, Axes]:
+def _list_axes(title: str, names: Sequence[str]) -> tuple[Figure, Axes]:
     """A picture with one line per name, from the top at heights 0, −1, …"""
     figure = new_figure(_WIDTH, 1.25 + 0.36 * len(names))
     axes = figure.subplots()
@@ -381,7 +385,7 @@ def draw_ranking(
         zip(table.rows, cells, strict=True),
         key=lambda pair: results[pair[0].key].mean_pulls,
     )
-    figure, axes = _listed(table.title, [label(row) for row, _ in pairs])
+    figure, axes = _list_axes(table.title, [row_label(row) for row, _ in pairs])
     for place, (row, cell) in enumerate(pairs):
         colour, marker = marker_of(row)
         axes.plot([cell.low, cell.high], [-place + 0.12] * 2, color=colour, lw=1.6)
@@ -392,8 +396,10 @@ def draw_ranking(
             axes.plot([cell.printed.value], [-place - 0.16], marker, color=colour, ms=6, mfc=PAPER)
     axes.set_xlabel(table.rate)
     handles = [
-        entry(f"ours: {cells[0].runs} runs", marker="o", ms=6, lw=1.6),
-        entry(f"the paper: {table.published_runs} runs", marker="o", ms=6, mfc=PAPER, lw=0.7),
+        legend_entry(f"ours: {cells[0].runs} runs", marker="o", ms=6, lw=1.6),
+        legend_entry(
+            f"the paper: {table.published_runs} runs", marker="o", ms=6, mfc=PAPER, lw=0.7
+        ),
     ]
     add_legend(figure, handles, table.rows, ncols=3)
     return figure
@@ -422,7 +428,7 @@ def draw_standings(instance: BenchmarkInstance, standings: Sequence[Standing]) -
     """One line per method, one mark per drift, of methods with the same goal."""
     methods = list(dict.fromkeys(each.competitor.name for each in standings))
     drifts = list(dict.fromkeys(each.condition.drift for each in standings))
-    figure, axes = _listed(f"{instance.name}: {instance.description}", methods)
+    figure, axes = _list_axes(f"{instance.name}: {instance.description}", methods)
     budget = standings[0].competitor.goal == "budget"
     reach = [1.0]
     for each in standings:
@@ -443,9 +449,9 @@ def draw_standings(instance: BenchmarkInstance, standings: Sequence[Standing]) -
     else:
         least = min(each.pulls for each in standings)
         axes.set_xlim(max(least / 2, 0.5), 1.2 * max(reach))
-        grouped_pulls(axes)
+        set_pulls_axis(axes)
     handles = [
-        entry(drift, color=_DRIFT_MARKERS[drift][0], marker=_DRIFT_MARKERS[drift][1], ms=4.5)
+        legend_entry(drift, color=_DRIFT_MARKERS[drift][0], marker=_DRIFT_MARKERS[drift][1], ms=4.5)
         for drift in drifts
     ]
     figure.legend(handles=handles, loc="outside lower left", ncols=len(drifts))

@@ -261,7 +261,9 @@ def quantile_table(
         Column("published mean", media="page"),
     )
     lines = _lines(table, entries, letters)
-    return TextTable(columns, lines, title="Quantiles of the pulls", folded=not table.heavy_tailed)
+    return TextTable(
+        columns, lines, title="Quantiles of the pulls", collapsed=not table.heavy_tailed
+    )
 
 
 def _lines(

@@ -174,7 +174,7 @@ def _move(fresh: Path, folder: Path, study: Study[Any]) -> None:
 def latex(section: Section) -> str:
     """The tables of a section in one float."""
     return latex_float(
-        [table for table in section.tables if not table.folded],
+        [table for table in section.tables if not table.collapsed],
         caption=section.caption,
         label=f"tab:{section.key}",
         legend=section.legend,
@@ -192,7 +192,7 @@ def markdown(report: Report) -> str:
     for section in report.sections:
         parts += [f"## {section.title}", section.text, section.warning]
         for table in section.tables:
-            if not table.folded:
+            if not table.collapsed:
                 parts += [f"### {table.title}" if table.title else "", table.to_markdown()]
         parts.append("\n".join(f"- ({letter}) {sentence}" for letter, sentence in section.notes))
     return "\n\n".join(part for part in parts if part) + "\n"

@@ -96,7 +96,7 @@ class Section:
         key: its anchor on the page, and the name of its LaTeX file.
         title: its heading.
         text: what to know before reading its tables.
-        tables: its tables; those that are folded are only on the page.
+        tables: its tables; collapsed ones are only on the page.
         warning: what to know before relying on them.
         caption: of its LaTeX file; without a caption there is none.
         legend: what the marks in that file mean, as LaTeX.

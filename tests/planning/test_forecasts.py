@@ -88,9 +88,9 @@ def test_marks_go_through_json() -> None:
 
 
 def test_years_of_experiments_that_were_cut_are_a_least() -> None:
-    (said,) = [each for each in planned(gap=0.1, runs=1, max_pulls=800, per_day=2).warnings
+    (sentence,) = [each for each in planned(gap=0.1, runs=1, max_pulls=800, per_day=2).warnings
                if "Even the quickest" in each]  # fmt: skip
-    assert said.startswith("Even the quickest takes at least 1.1 years")
+    assert sentence.startswith("Even the quickest takes at least 1.1 years")
 
 
 def test_one_experiment_is_one() -> None:
