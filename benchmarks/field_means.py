@@ -27,11 +27,8 @@ from bestarm.numerics.geometry import Array
 from bestarm.policies import Policy
 from bestarm.policies.budget.bayes_gap import BayesGap
 from bestarm.policies.budget.p1 import P1
-from bestarm.policies.centered.action_centered import ActionCentered
-from bestarm.policies.centered.bose import BOSE
-from bestarm.policies.centered.kim_paik import KimPaik
-from bestarm.policies.industry.epochs import EpochStratified
-from bestarm.policies.industry.thompson import PeriodThompson
+from bestarm.policies.centered import BOSE, ActionCentered, KimPaik
+from bestarm.policies.industry import EpochStratified, PeriodThompson
 from bestarm.policies.means.eb_tci import EBTCI
 from bestarm.policies.means.kl_lucb import KLLUCB
 from bestarm.policies.means.lil_ucb import LilUCB

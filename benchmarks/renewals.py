@@ -16,8 +16,7 @@ import numpy as np
 
 from benchmarks.designs import TOL, header, points, row, seconds
 from bestarm.design import solver
-from bestarm.design.contrasts import PairwiseContrasts
-from bestarm.design.solver import minimise
+from bestarm.design.solver import PairwiseContrasts, minimise
 from bestarm.numerics.geometry import Array, farthest, lift
 
 SIZES = ((30, 30, 5), (100, 100, 10), (1000, 1000, 20))
@@ -49,7 +48,7 @@ class Renewal:
         self._points = lift(target - target[0], 0.0)
         contrasts = PairwiseContrasts(self._points)
         minimise(features, contrasts, TOL)  # what loads on the first call
-        began: Any = solver.Working.of
+        began: Any = solver.WorkingSet.of
 
         def start(pool: Any) -> Any:
             work = began(pool)
@@ -58,7 +57,7 @@ class Renewal:
                 work.arms, work.q = used, np.maximum(weights[used], 1e-6)
             return work
 
-        with mock.patch.object(solver.Working, "of", start):
+        with mock.patch.object(solver.WorkingSet, "of", start):
             begun = time.process_time()
             found = minimise(features, contrasts, TOL)
             self.seconds = time.process_time() - begun

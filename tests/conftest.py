@@ -107,3 +107,11 @@ def store_url(request: pytest.FixtureRequest) -> str:
     url = request.getfixturevalue(f"{request.param}_url")
     assert isinstance(url, str)
     return url
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A new folder, which is the current one; no store is named in the environment."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("BESTARM_STORE", raising=False)
+    return tmp_path

@@ -30,6 +30,7 @@ __all__ = [
     "second_moment",
     "small_gap_features",
     "solve",
+    "sphere",
 ]
 
 Row = list[Fraction]
@@ -135,6 +136,12 @@ def small_gap_features(dimension: int = 10, angle: float = 0.2) -> Array:
     turned = np.zeros(dimension)
     turned[:2] = math.cos(angle), math.sin(angle)
     return np.vstack([np.eye(dimension), turned])
+
+
+def sphere(seed: int, count: int, dimension: int) -> Array:
+    """Points uniformly on the unit sphere."""
+    points = np.random.default_rng(seed).normal(size=(count, dimension))
+    return np.asarray(points / np.linalg.norm(points, axis=1, keepdims=True))
 
 
 def fractions(values: Sequence[float] | Array) -> Row:

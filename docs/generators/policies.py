@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bestarm.policies.info import MODEL_WORDS, PolicyInfo
-from bestarm.policies.published import PUBLISHED
-from bestarm.policies.table import HOUSE
+from bestarm.policies.catalog import MAIN, MODEL_WORDS, PUBLISHED, PolicyInfo
 
 __all__ = ["policy_page"]
 
@@ -37,18 +35,18 @@ budget is spent. *Proven* holds under that model.
 {classes}
 """
 _CLASS = """```{{eval-rst}}
-.. autoclass:: {place}
+.. autoclass:: {path}
 ```
 """
 
 
 def policy_page() -> str:
     """One row per policy of bestarm, as Markdown; then the classes of the published methods."""
-    places = [each.place.replace(":", ".") for each in PUBLISHED]
+    paths = [each.import_path.replace(":", ".") for each in PUBLISHED]
     return _PAGE.format(
-        rows=_lines(HOUSE, _row),
+        rows=_lines(MAIN, _row),
         published=_lines(PUBLISHED, _published_row),
-        classes="\n".join(_CLASS.format(place=place) for place in dict.fromkeys(places)),
+        classes="\n".join(_CLASS.format(path=path) for path in dict.fromkeys(paths)),
     )
 
 
@@ -69,7 +67,7 @@ def _published_row(info: PolicyInfo) -> str:
 
 
 def _made(info: PolicyInfo) -> str:
-    name = info.place.partition(":")[2]
+    name = info.import_path.partition(":")[2]
     options = ", ".join(f"{key}={value!r}" for key, value in info.options.items())
     return f"`{name}({options})`" if options else f"`{name}`"
 

@@ -495,19 +495,13 @@ def alba_radius(
 class Rate(NamedTuple):
     """β(t) = level + power · log t + outer · log(shift + log t), as rules on arm means need it.
 
-    Kernels take it as a plain tuple: `policies.means.rates.rate` is its compiled twin.
+    `policies.means.base.rate` computes it, from the plain tuple.
     """
 
     level: float
     power: float = 0.0
     outer: float = 0.0
     shift: float = 1.0
-
-    def __call__(self, t: float) -> float:
-        """β(t)."""
-        log = math.log(t)
-        outer = self.outer * math.log(self.shift + log) if self.outer else 0.0
-        return self.level + self.power * log + outer
 
 
 def tuned_rate(delta: float) -> Rate:

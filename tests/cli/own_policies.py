@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from pathlib import Path
 
-from typer.testing import CliRunner
+import commands
 
-from bestarm.cli.app import app
+run = partial(commands.invoke, "compare")
+refused = partial(commands.refused, "compare")
+
 
 _numbers = itertools.count()
 
@@ -67,19 +70,3 @@ def write_module(text: str, *, folder: Path | None = None) -> str:
     name = f"own_{next(_numbers)}"
     ((folder or Path.cwd()) / f"{name}.py").write_text(text, encoding="utf-8")
     return name
-
-
-def run(*arguments: str) -> tuple[int, str, str]:
-    result = CliRunner().invoke(app, ["compare", *arguments])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result.exit_code, result.stdout, result.stderr
-
-
-def refused(*arguments: str) -> str:
-    code, out, err = run(*arguments)
-    assert (code, out) == (2, "")
-    assert err.startswith("bestarm: ")
-    assert err.endswith((".\n", "?\n"))
-    assert err.count("\n") == 1
-    return err

@@ -9,10 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from commands import invoke as run
+from commands import refused
 from terminal import start_command
-from typer.testing import CliRunner
-
-from bestarm.cli.app import app
 
 GOOD = "name,f1,f2\nred,1,0\ngreen,0,1\nblue,0.6,0.8\n"
 Write = Callable[[str, str], str]
@@ -28,13 +27,6 @@ def write(tmp_path: Path) -> Write:
     return to_file
 
 
-def run(*arguments: str) -> tuple[int, str, str]:
-    result = CliRunner().invoke(app, list(arguments))
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result.exit_code, result.stdout, result.stderr
-
-
 def script(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", "from bestarm.cli import main; main()", *arguments],
@@ -44,17 +36,6 @@ def script(*arguments: str) -> subprocess.CompletedProcess[str]:
         check=False,
         encoding="utf-8",
     )
-
-
-def refused(*arguments: str) -> str:
-    code, out, err = run(*arguments)
-    assert code == 2
-    assert out == ""
-    assert err.startswith("bestarm: ")
-    assert err.endswith(".\n") or err.endswith("?\n")
-    assert err.count("\n") == 1
-    assert "Traceback" not in err
-    return err
 
 
 def test_version_comes_from_a_real_process() -> None:

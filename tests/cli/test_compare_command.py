@@ -23,13 +23,9 @@ from bestarm.policies import SPBAI
 from bestarm.simulation import Results, simulate
 from bestarm.simulation.compare import error_against_delta
 
+pytestmark = pytest.mark.usefixtures("folder")
+
 ROOT = Path(__file__).parent.parent.parent
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def report(*arguments: str) -> dict[str, Any]:
@@ -288,7 +284,7 @@ def test_a_policy_that_raises_names_the_run_and_the_line(folder: Path, workers: 
     assert f"{name}:X raised ArithmeticError: as asked ({name}.py, line {line})" in err
     assert re.search(r"This was run \d+ of a simulation with seed 0; run_once\(", err)
     assert err.count("\n") == 1
-    # What had finished is not lost, and is not said to be all.
+    # What had finished is not lost, and is not called all.
     found = json.loads(out)
     assert found["complete"] is False
     assert [method["name"] for method in found["methods"]] == ["uniform:budget=20"]
@@ -399,5 +395,5 @@ def test_a_target_that_there_is_not_is_refused_even_unchecked(folder: Path) -> N
             "if done else 0\n", "if done else 0\n        target += 77 * done\n", 1
         ).replace("label=self.problem.target_labels[target]", "label='x'")
     )
-    said = refused("--method", f"{name}:Once", "--runs", "2", "--no-check")
-    assert "names target" in said
+    message = refused("--method", f"{name}:Once", "--runs", "2", "--no-check")
+    assert "names target" in message

@@ -54,7 +54,7 @@ def run_all(path: Path, *only: str) -> dict[str, str]:
         "tokens": ["token", "list", *store],
         "doctor": ["doctor", f"sqlite:///{path}"],
     }
-    said = {}
+    message = {}
     for name in only or commands:
         arguments = commands[name]
         result = CliRunner().invoke(app, arguments)
@@ -62,8 +62,8 @@ def run_all(path: Path, *only: str) -> dict[str, str]:
             raise AssertionError(f"{name} ended in a traceback") from result.exception
         assert result.exit_code in {0, 1, 2}, (name, result.output)
         assert "Traceback" not in result.output, name
-        said[name] = result.output
-    return said
+        message[name] = result.output
+    return message
 
 
 BROKEN_TEXT = "CAST(x'fffe41' AS TEXT)"
@@ -120,9 +120,9 @@ def test_a_damaged_store(made: Path, tmp_path: Path, table: str, change: str, co
     shutil.copy(made, path)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(f"UPDATE bestarm_{table} SET {change}")
-    said = run_all(path, "list", "status", "verify", "ask", "tell", command)[command]
-    assert "Restore" in said or "restore" in said or "cannot be read" in said, said
-    assert "can be made again" not in said  # nothing that would help
+    message = run_all(path, "list", "status", "verify", "ask", "tell", command)[command]
+    assert "Restore" in message or "restore" in message or "cannot be read" in message, message
+    assert "can be made again" not in message  # nothing that would help
 
 
 def test_a_store_whose_bytes_were_changed(made: Path, tmp_path: Path) -> None:

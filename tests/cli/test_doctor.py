@@ -8,9 +8,11 @@ import sqlite3
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import commands
 import psycopg
 import pytest
 from databases import name_of, run_sql
@@ -19,12 +21,15 @@ from postgres import Server, find_pooler
 from typer.testing import CliRunner
 
 from bestarm import Experiment, Problem
+from bestarm.cli import database_checks
 from bestarm.cli.app import app
+from bestarm.cli.database_checks import check_database
 from bestarm.errors import InvalidInputError
 from bestarm.live import Check
-from bestarm.live.store import doctor
-from bestarm.live.store.doctor import diagnose
 from bestarm.live.store.sql.session import SqliteSession
+
+run = partial(commands.run, "doctor")
+
 
 MOUNTS = """\
 /dev/sda1 / ext4 rw 0 0
@@ -43,15 +48,7 @@ broken
 
 
 def by_name(url: str) -> dict[str, Check]:
-    return {check.name: check for check in diagnose(url)}
-
-
-def run(*arguments: str, code: int = 0) -> str:
-    result = CliRunner().invoke(app, ["doctor", *arguments])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == code, result.output
-    return result.stdout
+    return {check.name: check for check in check_database(url)}
 
 
 def test_a_local_file_is_safe_and_nothing_is_left_behind(tmp_path: Path, sqlite_url: str) -> None:
@@ -88,7 +85,7 @@ def test_a_local_file_is_safe_and_nothing_is_left_behind(tmp_path: Path, sqlite_
     ],
 )
 def test_builds_with_known_bugs(version: tuple[int, ...], level: str) -> None:
-    assert doctor._build(version).level == level
+    assert database_checks._build(version).level == level
 
 
 @pytest.mark.parametrize(
@@ -108,20 +105,20 @@ def test_builds_with_known_bugs(version: tuple[int, ...], level: str) -> None:
     ],
 )
 def test_file_systems(path: str, kind: str, level: str) -> None:
-    check = doctor._file_system(Path(path), MOUNTS)
+    check = database_checks._file_system(Path(path), MOUNTS)
     assert check.level == level
     assert kind in check.finding
 
 
 def test_where_mounts_are_not_known_nothing_is_claimed() -> None:
-    check = doctor._file_system(Path("/x"), "")
+    check = database_checks._file_system(Path("/x"), "")
     assert check.level == "ok"
     assert "unknown" in check.finding
 
 
 @pytest.mark.parametrize(("free", "level"), [(5e10, "ok"), (5e8, "warning"), (1e6, "alarm")])
 def test_space(free: float, level: str) -> None:
-    assert doctor._space(int(free)).level == level
+    assert database_checks._space(int(free)).level == level
 
 
 def test_a_disk_without_a_write_ahead_log(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +196,7 @@ def test_damage_behind_tables_in_order_is_found(sqlite_url: str, tmp_path: Path)
     assert found["content"].level == "alarm"
     assert "damaged" in found["content"].finding
     assert "backup" in found["content"].action
-    assert run(sqlite_url, code=1).count("ALARM") == 1
+    assert run(sqlite_url, code=1)[0].count("ALARM") == 1
 
 
 def test_a_server_is_looked_at(postgres_url: str) -> None:
@@ -217,19 +214,19 @@ def test_settings_of_a_database(postgres_url: str) -> None:
     found = by_name(postgres_url)
     assert found["durability"].level == "ok"  # our sessions wait for the disk all the same
     assert found["writable"].level == "alarm"
-    assert run(postgres_url, code=1).count("ALARM") == 1
+    assert run(postgres_url, code=1)[0].count("ALARM") == 1
 
 
 @pytest.mark.parametrize("name", ["fsync", "full_page_writes", "synchronous_commit"])
 def test_durability(name: str) -> None:
     on = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"}
-    assert doctor._durability(on).level == "ok"
-    assert name in doctor._durability(on | {name: "off"}).finding
+    assert database_checks._durability(on).level == "ok"
+    assert name in database_checks._durability(on | {name: "off"}).finding
 
 
 def test_servers_that_lack_letters() -> None:
-    assert doctor._server("15.1", "UTF8").level == "ok"
-    assert doctor._server("15.1", "LATIN1").level == "warning"
+    assert database_checks._server("15.1", "UTF8").level == "ok"
+    assert database_checks._server("15.1", "LATIN1").level == "warning"
 
 
 def test_a_database_of_no_encoding_works_and_is_a_warning(postgres: Server) -> None:
@@ -269,7 +266,7 @@ def test_a_pooler_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if size == 1:
-        monkeypatch.setattr(doctor, "_WAIT", 0.5)  # nobody else lets go of it
+        monkeypatch.setattr(database_checks, "_WAIT", 0.5)  # nobody else lets go of it
     name = name_of(postgres_url)
     run_sql(postgres_url, f"ALTER DATABASE {name} SET synchronous_commit = off")
     with postgres.pooler(pgbouncer, name, mode=mode, size=size) as url:
@@ -288,7 +285,7 @@ def test_a_pooler_without_transactions_is_an_alarm(
     postgres: Server, postgres_url: str, pgbouncer: str
 ) -> None:
     with postgres.pooler(pgbouncer, name_of(postgres_url), mode="statement") as url:
-        (check,) = diagnose(url)
+        (check,) = check_database(url)
     assert (check.name, check.level) == ("server", "alarm")
     assert "statement pooling mode" in check.finding
 
@@ -302,7 +299,7 @@ class _Weak:
         self.raw.execute("SET synchronous_commit = on")
 
     @contextmanager
-    def writing(self) -> Iterator[_Weak]:
+    def transaction(self) -> Iterator[_Weak]:
         with self.raw.transaction():
             if self.often:
                 self.raw.execute("SET LOCAL synchronous_commit = on")
@@ -317,7 +314,7 @@ def test_durability_that_a_pooler_takes_away_is_an_alarm(
     size: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(doctor, "_WAIT", 0.5)
+    monkeypatch.setattr(database_checks, "_WAIT", 0.5)
     name = name_of(postgres_url)
     run_sql(postgres_url, f"ALTER DATABASE {name} SET synchronous_commit = off")
     with postgres.pooler(pgbouncer, name, mode="transaction", size=size) as url:
@@ -325,37 +322,39 @@ def test_durability_that_a_pooler_takes_away_is_an_alarm(
         def level(*, often: bool) -> str:
             store: Any = _Weak(url, often=often)
             with store.raw:
-                settings, _ = doctor._settings(store, lambda: psycopg.connect(url), shared=True)
-            return doctor._durability(settings).level
+                settings, _ = database_checks._settings(
+                    store, lambda: psycopg.connect(url), shared=True
+                )
+            return database_checks._durability(settings).level
 
         assert level(often=False) == "alarm"
         assert level(often=True) == "ok"
 
 
 def test_rights_to_create() -> None:
-    assert doctor._may_write(read_only=False, create=False).level == "warning"
+    assert database_checks._may_write(read_only=False, create=False).level == "warning"
 
 
 def test_a_server_that_is_not_there_is_an_alarm() -> None:
-    (check,) = diagnose("postgresql://nobody@127.0.0.1:1/none")
+    (check,) = check_database("postgresql://nobody@127.0.0.1:1/none")
     assert (check.name, check.level) == ("server", "alarm")
     assert "127.0.0.1" in check.finding
 
 
 def test_nonsense_is_refused() -> None:
     with pytest.raises(InvalidInputError):
-        diagnose("nonsense")
+        check_database("nonsense")
     result = CliRunner().invoke(app, ["doctor", "nonsense"])
     assert result.exit_code == 2
     assert result.stderr.startswith("bestarm: `url`")
 
 
 def test_the_command(tmp_path: Path, sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    report = json.loads(run(sqlite_url, "--json"))
+    report = json.loads(run(sqlite_url, "--json")[0])
     assert report["level"] in {"ok", "warning"}
     assert [check["name"] for check in report["checks"]][-1] == "tables"
-    assert "journal" in run(sqlite_url)
-    report = json.loads(run(f"sqlite:///{tmp_path}/no/x.db", "--json", code=1))
+    assert "journal" in run(sqlite_url)[0]
+    report = json.loads(run(f"sqlite:///{tmp_path}/no/x.db", "--json", code=1)[0])
     assert report["level"] == "alarm"
     monkeypatch.setenv("BESTARM_STORE", f"sqlite:///{tmp_path}/no/x.db")
     run(code=1)

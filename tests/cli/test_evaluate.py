@@ -8,17 +8,27 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+import commands
 import pytest
 from databases import wait_until
-from typer.testing import CliRunner
 from workers_started import PATIENCE, processes
 
 from bestarm import Experiment
 from bestarm.cli import main
-from bestarm.cli.app import app
+
+invoke = partial(commands.invoke, "evaluate")
+
+
+@pytest.fixture(autouse=True)
+def files(folder: Path) -> None:
+    (folder / "judge.py").write_text(JUDGE, encoding="utf-8")
+    lines = "\n".join("?" * number for number in range(1, 81))
+    (folder / "items.txt").write_text(f"{lines}\n\n", encoding="utf-8")
+
 
 JUDGE = """
 def judge(option, item):
@@ -36,23 +46,6 @@ def judge(option, item):
         time.sleep(0.01)
     return float(option == "short")
 """
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("BESTARM_STORE", raising=False)
-    Path("judge.py").write_text(JUDGE, encoding="utf-8")
-    lines = "\n".join("?" * number for number in range(1, 81))
-    Path("items.txt").write_text(f"{lines}\n\n", encoding="utf-8")
-    return tmp_path
-
-
-def invoke(*arguments: str) -> tuple[int, str, str]:
-    result = CliRunner().invoke(app, ["evaluate", *arguments])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result.exit_code, result.stdout, result.stderr
 
 
 def test_it_says_what_is_best_and_what_was_saved_and_where_to_watch() -> None:
@@ -186,7 +179,7 @@ def test_another_file_under_the_same_name_is_refused() -> None:
 
 def run_command(*arguments: str) -> None:
     """Run `bestarm` with what it says on stderr in a file."""
-    os.dup2(os.open("said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+    os.dup2(os.open("stderr", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
     sys.stderr = os.fdopen(2, "w", buffering=1)
     sys.argv = ["bestarm", *arguments]
     main()
@@ -206,14 +199,14 @@ def three_calls_in_flight(*arguments: str) -> Iterator[BaseProcess]:
         assert process.exitcode == 130
     finally:
         process.kill()
-    said = Path("said").read_text()
-    assert "Traceback" not in said
-    assert said.endswith("To continue, run the same command.\n")
+    message = Path("stderr").read_text()
+    assert "Traceback" not in message
+    assert message.endswith("To continue, run the same command.\n")
 
 
 def interrupt(process: BaseProcess) -> None:
     os.kill(process.pid or 0, signal.SIGINT)
-    wait_until(lambda: "interrupt again to leave them" in Path("said").read_text())
+    wait_until(lambda: "interrupt again to leave them" in Path("stderr").read_text())
 
 
 def test_ctrl_c_keeps_what_is_in_flight_and_the_same_command_continues() -> None:

@@ -5,16 +5,29 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
+import commands
+import pandas as pd
 import pytest
 from forked_commands import ForkedCommand
-from typer.testing import CliRunner
 
-from bestarm import Experiment, Problem
-from bestarm.cli.app import app
+from bestarm import AnytimeBAI, Experiment, Problem
 from bestarm.cli.experiment import records
+
+run = partial(commands.run, "experiment")
+data = partial(commands.data, "experiment")
+refused = partial(commands.refused, "experiment")
+
+
+@pytest.fixture(autouse=True)
+def files(folder: Path) -> None:
+    (folder / "arms.csv").write_text(ARMS, encoding="utf-8")
+    (folder / "names.csv").write_text("old\nnew\n", encoding="utf-8")
+    (folder / "offer.toml").write_text(TOML, encoding="utf-8")
+
 
 ARMS = "name,f1,f2\ntea,1,0\ncoffee,0,1\nwater,0.6,0.8\n"
 TOML = """
@@ -34,27 +47,6 @@ max_pulls = 500
 """
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("BESTARM_STORE", raising=False)
-    (tmp_path / "arms.csv").write_text(ARMS, encoding="utf-8")
-    (tmp_path / "offer.toml").write_text(TOML, encoding="utf-8")
-    return tmp_path
-
-
-def run(*arguments: str, code: int = 0, stdin: str | None = None) -> tuple[str, str]:
-    result = CliRunner().invoke(app, ["experiment", *arguments], input=stdin)
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == code, result.output
-    return result.stdout, result.stderr
-
-
-def data(*arguments: str, code: int = 0, stdin: str | None = None) -> Any:
-    return json.loads(run(*arguments, "--json", code=code, stdin=stdin)[0])
-
-
 def open_one(name: str = "drinks") -> Experiment:
     return Experiment.open("sqlite:///bestarm.db", name)
 
@@ -67,7 +59,6 @@ def drinks() -> str:
 
 @pytest.mark.parametrize("how", ["csv", "json", "toml"])
 def test_names_alone_begin_an_experiment(folder: Path, how: str) -> None:
-    (folder / "names.csv").write_text("old\nnew\n", encoding="utf-8")
     (folder / "names.json").write_text('["old", "new"]', encoding="utf-8")
     (folder / "names.toml").write_text('source = ["old", "new"]\n', encoding="utf-8")
     file = ["--problem", "names.toml"] if how == "toml" else [f"names.{how}"]
@@ -424,3 +415,120 @@ def test_a_window(folder: Path) -> None:
     assert "have a window" in run("lease", "shop", "2h", code=2)[1]
     assert run("expire", "shop")[0] == "No lease or window has ended.\n"
     assert data("expire", "shop")["expired"] is False
+
+
+PAIRS = ("arms.csv", "--bounds", "0", "1", "--option", "block=2", "--seed", "1")
+
+
+def test_every_line_says_the_round() -> None:
+    run("create", "pairs", *PAIRS)
+    lines, _ = run("ask", "pairs", "2")
+    with open_one("pairs") as experiment:
+        labels = experiment.assignments()["label"].tolist()
+    wanted = [f"round {place // 2}  {place}  {label}" for place, label in enumerate(labels)]
+    assert lines.splitlines() == wanted
+    assert [each["round"] for each in data("ask", "pairs")["assignments"]] == [2, 2]
+    assert "6 assignments in 3 rounds" in run("status", "pairs")[0]
+
+
+def test_where_fewer_rounds_are_made_it_says_so() -> None:
+    run("create", "few", *PAIRS, "--option", "max_pulls=7")
+    made, why = run("ask", "few", "5")
+    assert len(made.splitlines()) == 6
+    assert "3 of 5 rounds made" in why
+
+
+def play(reward: Callable[[int, int], float], *options: str) -> None:
+    given = [word for option in ("control=old", *options) for word in ("--option", option)]
+    run("create", "t", "names.csv", "--bounds", "0", "1", "--seed", "1", *given)
+    with open_one("t") as experiment:
+        while not experiment.finished:
+            batch = experiment.ask(64)
+            experiment.tell_many([(each.id, reward(each.id, each.arm)) for each in batch])
+
+
+def test_status_and_recommend_say_by_how_much() -> None:
+    play(lambda number, arm: float(number % 10 < 4 + 5 * arm), "expected_gap=0.5")
+    told, effect = data("status", "t"), data("recommend", "t")["effect"]
+    assert (effect["label"], effect["control"]) == ("old", 0)
+    assert 0 < effect["lower"] < 0.5 < effect["upper"]
+    lead = f"Its lead over the control ‘old’ is +{100 * effect['estimate']:.1f} points ("
+    assert lead in told["verdict"]
+    assert told["verdict"] in run("status", "t")[0]
+    words = run("recommend", "t")[0]
+    assert f"its lead over 'old', the control, is +{100 * effect['estimate']:.1f} points" in words
+    rates = data("recommend", "t")["rates"]
+    assert [each["label"] for each in rates] == ["old", "new"]
+    assert rates[1]["estimate"] - rates[0]["estimate"] == pytest.approx(effect["estimate"])
+    assert f"- new: {100 * rates[1]['estimate']:.1f} % (" in words
+    assert "95 % for all intervals, at all times together" in words
+    assert f"- new: {100 * rates[1]['estimate']:.1f} % (" in run("status", "t")[0]
+
+
+def test_another_version_of_the_policy_shows_what_is_in_the_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    play(lambda _, arm: float(arm))
+    monkeypatch.setattr(AnytimeBAI, "version", AnytimeBAI.version + 1)
+    assert data("status", "t")["verdict"].startswith("‘new’ is the best of 2 options, at 95 %")
+
+
+def test_equivalent_options_are_named() -> None:
+    play(lambda number, _: float(number % 10 < 5), "tolerance=0.3")
+    assert data("recommend", "t")["reason"] == "equivalent"
+    assert (
+        "No option is better than the control ‘old’ by more than 30 points" in run("status", "t")[0]
+    )
+
+
+def test_before_the_end_there_is_no_verdict() -> None:
+    run("create", "t", "names.csv", "--bounds", "0", "1", "--option", "control=new")
+    assert data("status", "t")["verdict"] is None
+    assert data("recommend", "t")["effect"] is None
+
+
+def test_columns_of_a_file_are_what_is_known(folder: Path) -> None:
+    run("create", "drinks", "names.csv", "--bounds", "0", "1", "--forecaster", "default")
+    people = "age,country,member\n31,CH,true\n,PE,false\n"
+    (folder / "people.csv").write_text(people, encoding="utf-8")
+    asked = data("ask", "drinks", "--covariates", "people.csv")
+    assert [each["id"] for each in asked["assignments"]] == [0, 1]
+    run("export", "drinks", "--out", "all.csv")
+    frame = pd.read_csv(folder / "all.csv")
+    assert list(map(json.loads, frame["covariates"])) == [
+        {"age": 31.0, "country": "CH", "member": True},
+        {"country": "PE", "member": False},
+    ]
+    assert frame["forecast"].notna().all()
+    assert "one row per assignment asked for" in refused(
+        "ask", "drinks", "3", "--covariates", "people.csv"
+    )
+
+
+def test_forecasts_of_ones_own_are_a_column(folder: Path) -> None:
+    (folder / "offer.toml").write_text(
+        'source = ["tea", "coffee"]\nforecaster = "own"\npolicy = "sp-bai"\n', encoding="utf-8"
+    )
+    run("create", "drinks", "--problem", "offer.toml")
+    (folder / "own.csv").write_text("forecast,age\n0.25,31\n0.75,32\n", encoding="utf-8")
+    run("ask", "drinks", "--covariates", "own.csv")
+    run("export", "drinks", "--out", "all.csv")
+    frame = pd.read_csv(folder / "all.csv")
+    assert frame["forecast"].tolist() == [0.25, 0.75]
+    assert json.loads(frame["covariates"][1]) == {"age": 32.0}
+    assert "your own" in refused("ask", "drinks")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("age\n", "no rows below a header"),
+        ("", "no rows below a header"),
+        ("age,age\n1,2\n", "no rows below a header of different names"),
+        ("age,country\n1\n", "1 fields in line 2, and 2 columns"),
+    ],
+)
+def test_files_that_cannot_be_read(folder: Path, text: str, message: str) -> None:
+    run("create", "drinks", "names.csv", "--bounds", "0", "1", "--forecaster", "default")
+    (folder / "people.csv").write_text(text, encoding="utf-8")
+    assert message in refused("ask", "drinks", "--covariates", "people.csv")

@@ -9,25 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import run
 from forked_commands import PassedFile
-from typer.testing import CliRunner
 from workers_started import PATIENCE, processes
 
 from bestarm import Experiment, Problem
 from bestarm.cli import main
-from bestarm.cli.app import app
 from bestarm.cli.output import printable
+
+pytestmark = pytest.mark.usefixtures("folder")
 
 ODD = "tea\x1b[2J\nnow\u202eback"
 SHOWN = "tea\\x1b[2J\\nnow\\u202eback"
 URL = "sqlite:///bestarm.db"
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("BESTARM_STORE", raising=False)
-    return tmp_path
 
 
 def make(label: str = "tea", **given: Any) -> None:
@@ -36,17 +30,9 @@ def make(label: str = "tea", **given: Any) -> None:
     Experiment.create(URL, "drinks", problem, options=options, **{"seed": 0} | given).close()
 
 
-def run(*arguments: str, code: int = 0) -> tuple[str, str]:
-    result = CliRunner().invoke(app, list(arguments))
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == code, result.output
-    return result.stdout, result.stderr
-
-
 def print_to(out: int | None, encoding: str, arguments: tuple[str, ...]) -> None:
     """`bestarm` in a process of its own, where all is imported already."""
-    os.dup2(os.open("said.txt", os.O_WRONLY | os.O_CREAT), 2)
+    os.dup2(os.open("stderr.txt", os.O_WRONLY | os.O_CREAT), 2)
     sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     if out is None:
         os.close(1)
@@ -68,20 +54,20 @@ def started(*arguments: str, out: int | None, encoding: str = "utf-8") -> tuple[
     process = processes.Process(target=print_to, args=(passed, encoding, arguments))
     process.start()
     process.join(PATIENCE)
-    said = Path("said.txt").read_text(encoding="utf-8")
-    Path("said.txt").unlink()
-    return process.exitcode, said
+    message = Path("stderr.txt").read_text(encoding="utf-8")
+    Path("stderr.txt").unlink()
+    return process.exitcode, message
 
 
 def into_nowhere(*arguments: str) -> str:
-    """What is said of a command whose output is a disk that is full."""
+    """The message of a command whose output is a disk that is full."""
     with Path("/dev/full").open("wb") as full:
-        code, said = started(*arguments, out=full.fileno())
+        code, message = started(*arguments, out=full.fileno())
     assert code == 2
-    assert said.startswith("bestarm: ")
-    assert said.count("\n") == 1, said
-    assert "no space left" in said.lower()
-    return said
+    assert message.startswith("bestarm: ")
+    assert message.count("\n") == 1, message
+    assert "no space left" in message.lower()
+    return message
 
 
 needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full")
@@ -91,9 +77,9 @@ needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="this sys
 @pytest.mark.parametrize("json_too", [[], ["--json"]])
 def test_what_was_given_out_and_could_not_be_printed_can_be_found(json_too: list[str]) -> None:
     make()
-    said = into_nowhere("experiment", "ask", "drinks", "3", *json_too)
-    assert "Assignments 0 to 2 were made" in said
-    assert "experiment export drinks" in said
+    message = into_nowhere("experiment", "ask", "drinks", "3", *json_too)
+    assert "Assignments 0 to 2 were made" in message
+    assert "experiment export drinks" in message
     run("experiment", "export", "drinks", "--out", "all.csv")
     assert len(Path("all.csv").read_text(encoding="utf-8").splitlines()) == 4
     named = ("experiment", "ask", "drinks", "2", "--request-id", "a visit", *json_too)
@@ -106,9 +92,9 @@ def test_what_was_given_out_and_could_not_be_printed_can_be_found(json_too: list
 
 def test_nothing_is_given_out_where_output_is_closed() -> None:
     make()
-    code, said = started("experiment", "ask", "drinks", "3", out=None)
-    assert (code, said.count("\n")) == (2, 1), said
-    assert said.startswith("bestarm: Nothing was assigned")
+    code, message = started("experiment", "ask", "drinks", "3", out=None)
+    assert (code, message.count("\n")) == (2, 1), message
+    assert message.startswith("bestarm: Nothing was assigned")
     with Experiment.open(URL, "drinks") as experiment:
         assert experiment.status().pulls == 0
 
@@ -138,12 +124,12 @@ def test_whoever_reads_no_further_is_told_what_was_given_out() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     try:
-        code, said = started("experiment", "ask", "drinks", out=writing)
+        code, message = started("experiment", "ask", "drinks", out=writing)
     finally:
         os.close(writing)
     assert code == 2
-    assert "were made but could not be printed" in said
-    assert "Traceback" not in said
+    assert "were made but could not be printed" in message
+    assert "Traceback" not in message
 
 
 def test_labels_cannot_move_the_cursor() -> None:
@@ -223,8 +209,8 @@ def test_a_lease_can_be_changed_until_the_end() -> None:
             assert "`lease` must" in run("experiment", "lease", "drinks", "--", wrong, code=2)[1]
         experiment.stop()
         before = len(experiment.events())
-        said = run("experiment", "lease", "drinks", "1h", code=2)[1]
-        assert "is stopped cannot be given another lease" in said
+        message = run("experiment", "lease", "drinks", "1h", code=2)[1]
+        assert "is stopped cannot be given another lease" in message
         assert (experiment.lease, len(experiment.events())) == (None, before)
 
 

@@ -6,8 +6,10 @@ import json
 import shutil
 import sqlite3
 import sys
+from functools import partial
 from pathlib import Path
 
+import commands
 import pytest
 from forked_commands import ForkedCommand
 from typer.testing import CliRunner
@@ -15,33 +17,17 @@ from typer.testing import CliRunner
 from bestarm import Experiment
 from bestarm.cli.app import app
 
-ARMS = "name,f1,f2\ntea,1,0\ncoffee,0,1\n"
-STORE = "sqlite:///bestarm.db"
+invoke = partial(commands.invoke, "experiment")
+refused = partial(commands.refused, "experiment")
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("BESTARM_STORE", raising=False)
-    (tmp_path / "arms.csv").write_text(ARMS, encoding="utf-8")
-    return tmp_path
+def arms(folder: Path) -> None:
+    (folder / "arms.csv").write_text(ARMS, encoding="utf-8")
 
 
-def invoke(*arguments: str, stdin: str | None = None) -> tuple[int, str, str]:
-    result = CliRunner().invoke(app, ["experiment", *arguments], input=stdin)
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result.exit_code, result.stdout, result.stderr
-
-
-def refused(*arguments: str, stdin: str | None = None, code: int = 2) -> str:
-    found, out, err = invoke(*arguments, stdin=stdin)
-    assert found == code, (out, err)
-    assert out == ""
-    assert err.startswith("bestarm: ")
-    assert err.rstrip().endswith((".", "?"))
-    assert err.count("\n") == 1
-    return err
+ARMS = "name,f1,f2\ntea,1,0\ncoffee,0,1\n"
+STORE = "sqlite:///bestarm.db"
 
 
 @pytest.fixture(scope="module")
@@ -133,8 +119,10 @@ def test_tables_of_outcomes(drinks: str, folder: Path, table: str, hint: str) ->
 
 
 def test_tables_that_are_none(drinks: str, folder: Path) -> None:
-    said = refused("tell", drinks, "--from", "none.csv")
-    assert "'none.csv' cannot be read or written: no such file or directory. Check its name" in said
+    message = refused("tell", drinks, "--from", "none.csv")
+    assert (
+        "'none.csv' cannot be read or written: no such file or directory. Check its name" in message
+    )
     assert "is a directory. Name a file." in refused("tell", drinks, "--from", str(folder))
     (folder / "binary.csv").write_bytes(b"\xff\xfe\x00\x01\x80")
     wanted = "is not text in UTF-8. Save it as CSV in UTF-8."
@@ -166,8 +154,8 @@ def test_failures(drinks: str) -> None:
 def test_counts(drinks: str, count: str) -> None:
     before = record()
     for arguments in ((count,), ("--", count)):
-        said = refused("ask", drinks, *arguments)
-        assert f"`count` must be a whole number from 1 to 10000000; got {count}." in said
+        message = refused("ask", drinks, *arguments)
+        assert f"`count` must be a whole number from 1 to 10000000; got {count}." in message
     assert record() == before
 
 
@@ -197,9 +185,9 @@ def test_names(drinks: str) -> None:
     every += [("verify",), ("replay",), ("pause",), ("resume",), ("stop",), ("export",)]
     further = {"tell": ("0", "1"), "fail": ("0",), "export": ("--out", "o.csv")}
     for (verb,) in every:
-        said = refused(verb, "drink", *further.get(verb, ()))
-        assert "no experiment 'drink'" in said
-        assert "'drinks'" in said
+        message = refused(verb, "drink", *further.get(verb, ()))
+        assert "no experiment 'drink'" in message
+        assert "'drinks'" in message
     assert record() == before
 
 
@@ -208,7 +196,7 @@ def test_states_that_do_not_follow(drinks: str) -> None:
     before = record()
     assert "is stopped cannot be paused" in refused("pause", drinks)
     assert "is stopped cannot be resumed" in refused("resume", drinks)
-    assert invoke("stop", drinks)[0] == 0  # said again, it is harmless
+    assert invoke("stop", drinks)[0] == 0  # repeated, it is harmless
     assert record() == before
 
 
@@ -305,9 +293,9 @@ def test_stores_that_are_none(folder: Path) -> None:
     store = "sqlite:///no/such/folder/store.db"
     assert "folder" in refused("create", "drinks", "arms.csv", "--store", store)
     store = "postgresql://nobody@127.0.0.1:1/none"
-    said = refused("status", "drinks", "--store", store)
-    assert "Cannot connect to the database (" in said
-    assert "Check the host, the user, the password" in said
+    message = refused("status", "drinks", "--store", store)
+    assert "Cannot connect to the database (" in message
+    assert "Check the host, the user, the password" in message
 
 
 def change(*statements: str) -> None:
@@ -403,8 +391,8 @@ def test_a_policy_of_ones_own_that_breaks_loses_nothing(folder: Path) -> None:
     )
     assert invoke("create", "drinks", "arms.csv", "--policy", "breaking:Mine")[0] == 0
     invoke("ask", "drinks", "4")
-    said = refused("tell", "drinks", "--from", "-", stdin="0,1\n1,1\n2,1\n3,1\n")
-    assert "'breaking:Mine' raised KeyError: 'tea'" in said
+    message = refused("tell", "drinks", "--from", "-", stdin="0,1\n1,1\n2,1\n3,1\n")
+    assert "'breaking:Mine' raised KeyError: 'tea'" in message
     with Experiment.open(STORE, "drinks") as experiment:
         assert len(experiment.outcomes()) == 4
     sys.modules.pop("breaking")
@@ -430,9 +418,9 @@ def test_processes_end_without_a_traceback(
     if code == 1:
         change("UPDATE bestarm_experiments SET last_hash = ''")
     command = ForkedCommand("experiment", *arguments)
-    _, said = command.communicate()
+    _, message = command.communicate()
     assert command.returncode == code
-    assert "Traceback" not in said
+    assert "Traceback" not in message
     if code == 2 and arguments != ("--nothing",):
-        assert said.startswith("bestarm: ")
-        assert said.count("\n") == 1
+        assert message.startswith("bestarm: ")
+        assert message.count("\n") == 1

@@ -31,11 +31,11 @@ def test_people_differ_less_by_option_than_by_the_day() -> None:
     best, second = np.sort(chances, axis=1)[:, :-3:-1].T
     assert best - second == pytest.approx(0.07)
     assert np.ptp(chances[:, 0]) > 4 * 0.07
-    said = np.array([outcome(0, 4, t) for t in range(4000)])
+    message = np.array([outcome(0, 4, t) for t in range(4000)])
     expected = np.array([chance(4, t) for t in range(4000)])
-    assert set(said) == {0.0, 1.0}
-    assert abs(np.mean(said - expected)) < 4 * 0.5 / np.sqrt(4000)
-    assert said[:50].tolist() == [outcome(0, 4, t) for t in range(50)]
+    assert set(message) == {0.0, 1.0}
+    assert abs(np.mean(message - expected)) < 4 * 0.5 / np.sqrt(4000)
+    assert message[:50].tolist() == [outcome(0, 4, t) for t in range(50)]
 
 
 def test_a_winner_is_found_beside_earlier_demos(sqlite_url: str) -> None:

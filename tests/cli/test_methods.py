@@ -16,11 +16,7 @@ from bestarm.policies import SPBAI, ActionElimination, GOpt
 from bestarm.policies.registry import policies
 from bestarm.simulation import Oracle, simulate
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def test_every_policy_has_a_name() -> None:

@@ -7,17 +7,20 @@ import re
 import threading
 import time
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
+import commands
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from bestarm import Problem
-from bestarm.cli.app import app
 from bestarm.cli.output import counted
 from bestarm.planning import Effort, JobEffort, PlanRequest, plan_experiment
 from bestarm.planning import plan as planning_module
+
+run = partial(commands.invoke, "plan")
+
 
 ARMS = "name,a,b,c\nold,1,0,0\nnew,0,1,0\nbold,0,0,1\n"
 QUICK = ["--gap", "0.5", "--policy", "sp-bai-sharp", "--runs", "20"]
@@ -28,12 +31,6 @@ def arms(tmp_path: Path) -> str:
     path = tmp_path / "arms.csv"
     path.write_text(ARMS, encoding="utf-8")
     return str(path)
-
-
-def run(*arguments: str) -> tuple[int, str, str]:
-    result = CliRunner().invoke(app, ["plan", *arguments])
-    assert result.exception is None or isinstance(result.exception, SystemExit)
-    return result.exit_code, result.stdout, result.stderr
 
 
 def test_json_is_the_library_s_plan(arms: str) -> None:

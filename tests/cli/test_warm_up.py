@@ -20,7 +20,7 @@ NEEDED: tuple[Any, ...] = (
     kernels.contradiction, kernels.add_up, kernels.settle, kernels.look, kernels.lead,
     allocating.pose, allocating.minimised, allocating.mixed, allocating.read_out,
     allocating.weigh, allocating.fix, learning.learn, learning.correct,
-    learning.expect, design.interior,
+    learning.expect, design.interior_point,
     block_kernels.take_in, block_kernels.settle, block_kernels.learn,
     forecasting.foresee, forecasting.learn, forecasting.follow,
 )  # fmt: skip

@@ -1,8 +1,11 @@
-"""The four exact designs: their certificates against a conic solver, closed forms, invariance."""
+"""The exact designs: certificates against a conic solver, closed forms, invariance, refusals."""
 
 from __future__ import annotations
 
+import math
+import tracemalloc
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,12 +19,24 @@ from exact_instances import (
     lifted_norms,
     second_moment,
     small_gap_features,
+    sphere,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bestarm.design import Design, centered_g, centered_xy, linear_g, linear_xy
-from bestarm.numerics.geometry import Array, lift
+from bestarm.design import (
+    Design,
+    blocked_g,
+    blocked_xy,
+    centered_g,
+    centered_xy,
+    deo,
+    linear_g,
+    linear_xy,
+    xor,
+)
+from bestarm.errors import BestArmError, InvalidInputError, UnidentifiableError
+from bestarm.numerics.geometry import Array, centered_diameter, lift
 
 ORACLE = 1e-6  # relative accuracy credited to the conic solver, whose own tolerance is 1e-8
 
@@ -228,3 +243,205 @@ def test_weights_are_read_only() -> None:
     design = centered_g(np.eye(3))
     with pytest.raises(ValueError, match="read-only"):
         design.weights[0] = 1.0
+
+
+# --- lower bounds --------------------------------------------------------------------------------
+
+COARSE, FINE = 0.5, 1e-7
+POINTS = np.random.default_rng(0).normal(size=(14, 4))
+SHIFTED = POINTS - POINTS[0]
+
+
+def test_the_solver_does_stop_far_from_the_optimum() -> None:
+    """Or the tests below would say nothing."""
+    for coarse, fine in (
+        (linear_xy(SHIFTED, POINTS, tol=COARSE), linear_xy(SHIFTED, POINTS, tol=FINE)),
+        (linear_g(SHIFTED, tol=COARSE), linear_g(SHIFTED, tol=FINE)),
+    ):
+        assert coarse.value > 1.01 * fine.value
+
+
+@pytest.mark.parametrize("anchored", ["xor", "deo"])
+def test_the_bound_of_an_anchored_design_is_below_its_benchmark_s_optimum(anchored: str) -> None:
+    if anchored == "xor":
+        design, fine = xor(POINTS, POINTS, tol=COARSE), linear_xy(SHIFTED, POINTS, tol=FINE)
+    else:
+        design, fine = deo(POINTS, tol=COARSE), linear_g(SHIFTED, tol=FINE)
+    assert design.lower_bound <= fine.value
+    assert design.gap == pytest.approx(design.value / design.lower_bound - 1)
+
+
+def test_the_bounds_of_exact_designs_are_below_their_optima() -> None:
+    """By Kiefer and Wolfowitz the optimum of a G-design is the rank; of the others a finer one."""
+    assert linear_g(POINTS, tol=COARSE).lower_bound <= 4
+    assert centered_g(POINTS, tol=COARSE).lower_bound <= 4
+    for make in (linear_xy, centered_xy):
+        assert make(POINTS, POINTS, tol=COARSE).lower_bound <= make(POINTS, POINTS, tol=FINE).value
+
+
+# --- sizes ---------------------------------------------------------------------------------------
+
+
+def check_value(source: Array, target: Array, weights: Array, value: float) -> None:
+    """The worst pair under Σ_cov,p⁻¹, row by row with a dense inverse."""
+    centered = source - weights @ source
+    root = np.linalg.cholesky(np.linalg.inv(centered.T @ (weights[:, None] * centered)))
+    whitened = target @ root
+    worst = max(float(np.max(np.sum((whitened - row) ** 2, axis=1))) for row in whitened)
+    assert value == pytest.approx(worst, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("arms", "targets", "dimension"), [(300, 300, 12), (2000, 500, 20), (257, 40, 3)]
+)
+def test_sizes_between_the_paper_and_the_limit(arms: int, targets: int, dimension: int) -> None:
+    source, target = sphere(1, arms, dimension), sphere(2, targets, dimension)
+    design = centered_xy(source, target)
+    assert design.gap <= 1e-3
+    assert abs(design.weights.sum() - 1) <= 1e-12
+    assert (design.weights >= 0).all()
+    check_value(source, target, design.weights, design.value)
+    # The certificate is believed elsewhere; here only that nothing simple lies below it.
+    rng = np.random.default_rng(0)
+    for weights in (np.full(arms, 1 / arms), rng.dirichlet(np.ones(arms))):
+        assert centered_diameter(source, weights, target) >= design.lower_bound
+    assert xor(source, target).value >= design.lower_bound
+
+
+def test_many_arms_in_few_dimensions() -> None:
+    """20 000 arms on a circle: half of many ties at the optimum, whose value is known."""
+    angle = np.linspace(0, 2 * np.pi, 20_001)[:-1]
+    circle = np.column_stack([np.cos(angle), np.sin(angle)])
+    # By symmetry uniform weights are optimal: Σ_cov = ½ I, and the longest contrast has length 2.
+    assert centered_xy(circle, circle[::100]).value == pytest.approx(8, rel=1e-3)
+    assert centered_g(circle).value == pytest.approx(2, rel=1e-3)
+
+
+def test_pairs_are_never_materialised() -> None:
+    """3 million pairs in 10 dimensions would fill 250 MB; the matrix of all distances, 50 MB."""
+    source, target = sphere(3, 200, 10), sphere(4, 2500, 10)
+    tracemalloc.start()
+    try:
+        design = centered_xy(source, target)
+        linear = linear_xy(source, target)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert max(design.gap, linear.gap) <= 1e-3
+    assert peak < 40e6
+
+
+# --- refusals ------------------------------------------------------------------------------------
+
+SQUARE = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
+
+
+def paired_g(source: object, **options: Any) -> Any:
+    return blocked_g(source, **{"size": 2, **options})
+
+
+def paired_xy(source: object, target: object, **options: Any) -> Any:
+    return blocked_xy(source, target, **{"size": 2, **options})
+
+
+G_DESIGNS: list[Callable[..., Any]] = [linear_g, centered_g, deo, paired_g]
+XY_DESIGNS: list[Callable[..., Any]] = [linear_xy, centered_xy, xor, paired_xy]
+
+
+def target_of(design: Callable[..., Any]) -> tuple[Any, ...]:
+    return (SQUARE,) if design in XY_DESIGNS else ()
+
+
+def refusal(design: Callable[..., Any], *args: object, **options: object) -> BestArmError:
+    with pytest.raises(InvalidInputError) as caught:
+        design(*args, **options)
+    error = caught.value
+    assert error.field
+    assert "\n" not in str(error)
+    assert error.message.endswith(".")
+    return error
+
+
+@pytest.mark.parametrize("design", [*G_DESIGNS, *XY_DESIGNS])
+def test_the_source_is_a_table_of_finite_numbers(design: Callable[..., Any]) -> None:
+    target = target_of(design)
+    assert refusal(design, [1.0, 2.0], *target).field == "source"
+    error = refusal(design, [[0.0, 1.0], [1.0, math.nan]], *target)
+    assert error.field == "source"
+    assert "row 1, column 1" in str(error)
+
+
+@pytest.mark.parametrize("design", [*G_DESIGNS, *XY_DESIGNS])
+@pytest.mark.parametrize("tol", [0.0, 1e-10, math.nan, math.inf, "small"])
+def test_the_tolerance_is_one_that_can_be_certified(design: Callable[..., Any], tol: Any) -> None:
+    error = refusal(design, SQUARE, *target_of(design), tol=tol)
+    assert error.field == "tol"
+    assert error.value is tol
+
+
+@pytest.mark.parametrize("design", [deo, xor])
+def test_the_anchor_is_an_arm(design: Callable[..., Any]) -> None:
+    target = target_of(design)
+    assert design(SQUARE, *target, anchor=np.int64(3)).anchor == 3
+    for anchor in (-1, 4, 1.0):
+        error = refusal(design, SQUARE, *target, anchor=anchor)
+        assert error.field == "anchor"
+        assert "whole number from 0 to 3" in str(error)
+
+
+@pytest.mark.parametrize("design", [paired_g, paired_xy])
+@pytest.mark.parametrize("size", [1, 5, 2.0])
+def test_the_size_of_a_block_is_from_two_to_all_arms(
+    design: Callable[..., Any], size: object
+) -> None:
+    error = refusal(design, SQUARE, *target_of(design), size=size)
+    assert error.field == "size"
+    assert "whole number from 2 to 4" in str(error)
+
+
+@pytest.mark.parametrize("design", [centered_g, centered_xy, deo, xor, paired_g, paired_xy])
+@pytest.mark.parametrize("offset", [0.0, 0.1, 1e6])
+@pytest.mark.parametrize("arms", [1, 3])
+def test_arms_that_do_not_differ_inform_about_nothing(
+    design: Callable[..., Any], offset: float, arms: int
+) -> None:
+    source = np.tile([1.0 + offset, 2.0 + offset], (arms, 1))
+    error = refusal(design, source, *target_of(design))
+    assert error.field == "source"
+    assert "All rows of `source` are equal" in str(error)
+    assert error.remedy == "Give at least two different arms."
+
+
+def test_linear_designs_of_one_arm_are_fine_unless_it_is_zero() -> None:
+    assert linear_g([[3.0, 4.0]]).value == pytest.approx(1)
+    assert linear_xy([[3.0, 4.0]], [[0.0, 0.0], [6.0, 8.0]]).value == pytest.approx(4)
+    for design in (linear_g, linear_xy):
+        assert refusal(design, np.zeros((3, 2)), *target_of(design)).field == "source"
+
+
+@pytest.mark.parametrize("design", XY_DESIGNS)
+def test_targets_are_two_different_rows_of_the_same_features(design: Callable[..., Any]) -> None:
+    for target in ([[1.0, 0.0]], [[1.0], [2.0]], [[1.0, 2.0, 3.0], [0.0, 1.0, 1.0]]):
+        error = refusal(design, SQUARE, target)
+        assert (error.field, error.value) == ("target", np.shape(target))
+        assert "at least two rows of 2 features" in str(error)
+    assert refusal(design, SQUARE, [1.0, 2.0]).field == "target"
+    assert "row 0, column 1" in str(refusal(design, SQUARE, [[0.0, math.nan], [1.0, 0.0]]))
+    assert refusal(design, SQUARE, [[1.0, 0.5], [1.0, 0.5]]).field == "target"
+
+
+@pytest.mark.parametrize("design", XY_DESIGNS)
+def test_targets_off_the_span_are_named(design: Callable[..., Any]) -> None:
+    line = [[0.0, 0.0], [1.0, 0.0], [2.0, 0.0]]
+    error = refusal(design, line, [[0.0, 0.0], [5.0, 0.0], [0.0, 1.0]])
+    assert isinstance(error, UnidentifiableError)
+    assert (error.field, error.value) == ("target", (0, 2))
+    assert "Targets 0 and 2 cannot be distinguished" in str(error)
+    assert "Add a source arm" in error.remedy
+
+
+def test_a_constant_direction_is_hidden_from_centered_designs_only() -> None:
+    source = [[1.0, 0.0], [0.0, 1.0]]
+    assert linear_xy(source, SQUARE).value == pytest.approx(4, rel=1e-3)
+    for design in (centered_xy, xor, paired_xy):
+        assert isinstance(refusal(design, source, SQUARE), UnidentifiableError)

@@ -16,7 +16,7 @@ from pyarrow import parquet
 from bestarm import AnytimeBAI, Experiment, Problem
 from bestarm.errors import InvalidInputError, MissingDependencyError
 from bestarm.live import export as exporting
-from bestarm.live.store.sql import transactions
+from bestarm.live.store.sql import ledger as sql_ledger
 from bestarm.policies import Uniform
 
 LABELS = ["tea", 'a "comma", quoted', "naïve\nline"]
@@ -69,7 +69,7 @@ def test_all_that_is_on_record_reads_back(
     piece: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(transactions, "_PIECE", piece)
+    monkeypatch.setattr(sql_ledger, "_PIECE", piece)
     path = tmp_path / f"out{suffix}"
     assert experiment.export(path) == 35
     rows = read(path)

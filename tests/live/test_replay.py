@@ -88,7 +88,7 @@ def test_opening_and_following_solve_no_design(
 
     for home, step in (
         (solver, "_minimise"),
-        (solver, "_even"),
+        (solver, "_uniform"),
         (allocation.Allocation, "_design"),
     ):
         monkeypatch.setattr(home, step, refuse)

@@ -73,13 +73,13 @@ class Crashing:
         self._ledger = ledger
         self._at = at
 
-    def reading(self) -> Any:
-        return self._ledger.reading()
+    def snapshot(self) -> Any:
+        return self._ledger.snapshot()
 
     @contextmanager
-    def writing(self) -> Iterator[Any]:
+    def transaction(self) -> Iterator[Any]:
         self._at -= 1
-        with self._ledger.writing() as tx:
+        with self._ledger.transaction() as tx:
             yield tx
             if self._at == 0:
                 raise CrashError

@@ -22,7 +22,7 @@ from bestarm.live.store.contract import Reading
 from bestarm.live.transitions import Step, apply, pending_step
 from bestarm.policies import Policy
 from bestarm.records import Plan, Summary
-from bestarm.testing.policy_samples import altered_plan
+from bestarm.testing.policy_contract import altered_plan
 
 PROBLEM = Problem(np.eye(3), delta=0.01)
 PATIENCE = 20.0  # seconds until a thread is thought to wait
@@ -221,7 +221,7 @@ def test_a_plan_that_came_second_is_replaced_by_the_one_on_record(
         if not made:
             with other.read() as snapshot:
                 step = Step(pending_step(snapshot.head), plan=altered_plan(found))
-            with other._ledger.writing() as tx:
+            with other._ledger.transaction() as tx:
                 apply(tx, step, PROBLEM.target_labels, other._stamp(tx))
         made.append(found)
         return found
@@ -353,7 +353,7 @@ def test_a_step_without_anything_on_record_is_an_error_and_no_endless_loop(
 ) -> None:
     with Experiment.create(store_url, "offer", PROBLEM, **SETTINGS) as experiment:
         experiment.ask(5)
-        with experiment._ledger.writing() as tx:
+        with experiment._ledger.transaction() as tx:
             tx.head.arrivals = 50  # as a damaged record may say
         with pytest.raises(DamagedStoreError, match="none is on record"):
             experiment.ask(1)

@@ -41,7 +41,7 @@ def test_no_design_is_solved_for_plans_on_record(
 
     for home, step in (
         (solver, "_minimise"),
-        (solver, "_even"),
+        (solver, "_uniform"),
         (allocation.Allocation, "_design"),
     ):
         monkeypatch.setattr(home, step, refuse)

@@ -15,11 +15,9 @@ from golden import CASES, KEPT
 
 from bestarm import AnytimeBAI, Problem, Summary
 from bestarm.policies.anytime import allocation, bets, drawing, learning
-from bestarm.policies.info import PolicyInfo
-from bestarm.policies.means import base as index_rule
-from bestarm.policies.means import bernstein
+from bestarm.policies.catalog import BUILT_IN, PolicyInfo
+from bestarm.policies.means import bernstein, rounds
 from bestarm.policies.phased import halving
-from bestarm.policies.table import BUILT_IN
 
 RUNS: dict[str, golden.Run] = json.loads(KEPT.read_text(encoding="utf-8"))
 CLASSES = {case.policy.__name__: case.policy for case in CASES.values()}
@@ -66,8 +64,8 @@ def test_a_policy_that_names_a_version_has_a_recorded_run(info: PolicyInfo) -> N
         ("anytime, expected_gap", bets, "_EXPECTED", np.array([0.5, 1.0, 2.0])),
         ("anytime", bets, "LARGEST", 0.89),
         ("anytime, bounds", bets, "LOG_PRIOR", bets.LOG_PRIOR[::-1].copy()),
-        ("lucb, certified", index_rule, "_TURN", 301),
-        ("ae, certified", index_rule, "_TURN", 301),
+        ("lucb, certified", rounds, "_RHO", 301),
+        ("ae, certified", rounds, "_RHO", 301),
         ("bernstein", bernstein, "_REFERENCE", 30.1),
     ],
 )

@@ -15,7 +15,7 @@ from bestarm import Experiment, Problem, policies
 from bestarm.errors import InvalidInputError
 from bestarm.planning import PlanRequest, plan_experiment
 from bestarm.policies import Policy, PolicyInfo, registry
-from bestarm.policies.table import BUILT_IN
+from bestarm.policies.catalog import BUILT_IN
 
 PROBLEM = Problem(np.eye(3), delta=0.05)
 ANOTHER = """
@@ -68,7 +68,7 @@ def test_what_the_table_says_is_what_the_policy_declares(info: PolicyInfo) -> No
 
 
 def test_every_class_of_bestarm_has_a_name() -> None:
-    public = [getattr(policies, name) for name in policies.__all__]
+    public = [getattr(policies, name) for name in dir(policies)]
     classes = {each for each in public if isinstance(each, type) and Policy in each.__mro__[1:]}
     assert classes <= {each.factory for each in BUILT_IN}
 
@@ -156,7 +156,7 @@ def _serve_and_compare(installed: Path, said: Path) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "bestarm"]:
         del sys.modules[name]
     sys.path.insert(0, str(installed))
-    for module, body in (("bodies", "CreateBody"), ("plan", "PlanBody")):
+    for module, body in (("schemas", "CreateBody"), ("plan", "PlanBody")):
         found = getattr(import_module(f"bestarm.server.api.{module}"), body)
         assert "guess" in str(found.model_json_schema())
     sys.argv = ["bestarm", "compare", "--method", "guess", "--runs", "2", "--workers", "1"]

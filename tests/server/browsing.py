@@ -22,12 +22,12 @@ def window(browser: Browser, scripts: bool) -> tuple[Page, list[str]]:
     wrong: list[str] = []
 
     def dialog(opened: Dialog) -> None:
-        wrong.append(f"a dialog said {opened.message}")
+        wrong.append(f"a dialog: {opened.message}")
         opened.dismiss()
 
-    def console(said: ConsoleMessage) -> None:
-        if said.type == "error" and "status of 4" not in said.text:  # refusals are part of it
-            wrong.append(said.text)
+    def console(message: ConsoleMessage) -> None:
+        if message.type == "error" and "status of 4" not in message.text:  # refusals are part of it
+            wrong.append(message.text)
 
     page.on("dialog", dialog)
     page.on("console", console)

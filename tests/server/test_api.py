@@ -38,13 +38,13 @@ def test_an_experiment_over_http_is_the_experiment_of_the_library(
         assert receipt.json() == {"recorded": len(rewards), "repeated": 0, "late": 0, "held": 0}
         beside.tell_many(rewards)
     assert api.get(experiment).json()["state"] == "finished"
-    said, expected_said = api.get(f"{experiment}/recommendation").json(), beside.recommendation()
-    assert said["label"] == expected_said.label
-    assert said["error_bound"] == expected_said.error_bound == 0.05
-    assert said["final"] is True
-    assert said["statement"] == expected_said.statement
-    assert (said["claims"], said["contradicted"]) == (0.05, False)
-    assert said["chosen_labels"] == said["active_labels"] == [expected_said.label]
+    message, expected_said = api.get(f"{experiment}/recommendation").json(), beside.recommendation()
+    assert message["label"] == expected_said.label
+    assert message["error_bound"] == expected_said.error_bound == 0.05
+    assert message["final"] is True
+    assert message["statement"] == expected_said.statement
+    assert (message["claims"], message["contradicted"]) == (0.05, False)
+    assert message["chosen_labels"] == message["active_labels"] == [expected_said.label]
     late = api.post(f"{experiment}/ask", json={}).json()
     assert late["assignments"] == []
     assert late["state"] == "finished"
@@ -61,10 +61,10 @@ def test_the_lead_over_a_control_is_that_of_the_library(api: httpx.Client, serve
             given = beside.ask(64)
             beside.tell_many([(each.id, float(each.id % 10 < 4 + 5 * each.arm)) for each in given])
         expected = beside.recommendation().effect
-    said = api.get("/experiments/lead/recommendation").json()
+    message = api.get("/experiments/lead/recommendation").json()
     assert expected is not None
-    assert said["effect"] == asdict(expected)
-    assert said["effect"]["lower"] > 0
+    assert message["effect"] == asdict(expected)
+    assert message["effect"]["lower"] > 0
     unknown = body | {"name": "else", "options": options | {"control": "odl"}}
     refused = wrong(api.post("/experiments", json=unknown), 422, "invalid_input")
     assert refused["field"] == "control"
@@ -184,17 +184,17 @@ def test_nobody_learns_the_seed(api: httpx.Client, served: Served) -> None:
     seed = 918273645546372819
     for name, given in (("sown", {"seed": seed}), ("drawn", {})):
         body = {"name": name, **{key: ARMS[key] for key in ("source", "options")}, **given}
-        said = [api.post("/experiments", json=body).text]
+        message = [api.post("/experiments", json=body).text]
         with Experiment.open(served.url, name) as beside:
             known = str(beside.seed)
             assert (beside.seed == seed) == bool(given)
         api.post(f"/experiments/{name}/ask", json={"count": 3})
         for path in ("", "/recommendation", "/health", "/events", "/export"):
-            said += [api.get(f"/experiments/{name}{path}").text]
+            message += [api.get(f"/experiments/{name}{path}").text]
         address = str(api.base_url).split("/api/")[0]
         for page in (f"/experiments/{name}", f"/experiments/{name}/report", "/"):
-            said += [api.get(f"{address}{page}").text]
-        assert not any(known in text for text in said)
+            message += [api.get(f"{address}{page}").text]
+        assert not any(known in text for text in message)
         (created, *_) = api.get(f"/experiments/{name}/events").json()["events"]
         assert "seed" not in created["data"]
         assert len(known) > 9

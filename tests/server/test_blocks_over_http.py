@@ -49,10 +49,12 @@ def test_rounds_are_those_of_the_library_and_are_given_again_whatever_their_size
         assert again["assignments"] == batch["assignments"]
         other = api.post("/experiments/taste/ask", json={"count": 6}, headers=header)
         wrong(other, 409, "conflicting_request")
-    said, status = (api.get(f"/experiments/taste{part}").json() for part in ("/recommendation", ""))
+    message, status = (
+        api.get(f"/experiments/taste{part}").json() for part in ("/recommendation", "")
+    )
     with Experiment.open(served.url, "taste") as beside:
         answer = beside.recommendation()
-        assert (said["label"], said["rounds"]) == ("coffee", answer.rounds)
+        assert (message["label"], message["rounds"]) == ("coffee", answer.rounds)
         assert status["rounds"] == answer.rounds
         assert beside.verify().findings == ()
 

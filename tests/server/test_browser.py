@@ -165,15 +165,15 @@ def test_every_panel_shows_the_librarys_numbers(
         assert words(page.locator("#verdict").inner_text()) == seen.verdict
         assert seen.leaderboard[0].label == LABELS[2]
 
-        said = panel(page, "guarantee")
-        assert "Proven" in said
+        message = panel(page, "guarantee")
+        assert "Proven" in message
         for text in ("0.05", "anytime", "bounds = [0, 1]", *seen.recommendation.assumptions):
-            assert text in said
+            assert text in message
 
-        said = panel(page, "health")
+        message = panel(page, "health")
         assert page.locator("#panel-health li.check").count() == len(seen.health)
         for check in seen.health:
-            assert check.name in said.lower()
+            assert check.name in message.lower()
 
         rows = page.locator("#panel-leaderboard tbody tr")
         assert rows.count() == 4
@@ -215,14 +215,14 @@ def test_every_panel_shows_the_librarys_numbers(
             cells = [words(text) for text in rows.nth(at).locator("th, td").all_inner_texts()]
             assert cells[:3] == [arm.label, f"{arm.planned:,.0f}", f"{arm.drawn:,}"]
 
-        said = panel(page, "progress")
-        assert "The experiment is over" in said
+        message = panel(page, "progress")
+        assert "The experiment is over" in message
         for name, count in (
             ("Outcomes", seen.head.outcomes),
             ("used so far", seen.outcomes_used),
             ("Awaited", seen.head.outstanding),
         ):
-            assert f"{name} {count:,}" in said
+            assert f"{name} {count:,}" in message
 
         events = page.locator("#panel-events li span").all_inner_texts()
         assert [words(text) for text in events] == [words(e.words) for e in seen.events[:60]]
@@ -272,13 +272,13 @@ def test_a_token_that_may_only_view_manages_nothing(
             assert controls.count() == 0
             assert page.evaluate("sessionStorage.getItem('bestarm-token')") is None
         for token, status in (("", 403), (served.token(Role.VIEW), 403), ("bestarm-1-x", 401)):
-            said = page.evaluate(
+            message = page.evaluate(
                 """([place, token]) => fetch(place, {
                   method: "POST", headers: token ? { Authorization: `Bearer ${token}` } : {},
                 }).then(answer => answer.status)""",
                 [f"/api/v1/experiments/{quote(running)}/stop", token],
             )
-            assert said == status
+            assert message == status
         with Experiment.open(url, running) as experiment:
             assert experiment.state == "running"
         page.get_by_label("Access token (role: manage)").fill(served.token(Role.MANAGE))
@@ -365,8 +365,8 @@ def test_without_scripts_there_is_everything_but_the_charts(
     with tab(browser, scripts=False) as page:
         page.goto(place(served))
         assert words(page.locator("#verdict").inner_text()) == finished.verdict
-        said = page.get_by_text("This chart needs JavaScript.")
-        assert said.count() == len(charts(finished))
+        message = page.get_by_text("This chart needs JavaScript.")
+        assert message.count() == len(charts(finished))
 
 
 def test_where_a_token_is_needed_one_signs_in_and_follows(browser: Browser, url: str) -> None:
@@ -390,7 +390,7 @@ def test_where_a_token_is_needed_one_signs_in_and_follows(browser: Browser, url:
 
 
 def test_a_wrong_entry_is_named_in_a_sentence(browser: Browser, served: Served) -> None:
-    """Nothing typed is turned into something else, and what is wrong is said with its field."""
+    """Nothing typed is turned into something else, and what is wrong is named with its field."""
     token = served.token(Role.MANAGE)
     table = 'name,size,hue\n"small, red",1,0.5\nlarge,2,0.1\nblue,0,3'
     with tab(browser) as page:
@@ -402,7 +402,7 @@ def test_a_wrong_entry_is_named_in_a_sentence(browser: Browser, served: Served) 
         good |= {"control": "", "tolerance": "", "expected_gap": "", "low": "0", "delta": "0.05"}
         for name, value in good.items():
             page.locator(f"#{name}").fill(value)
-        for field, text, said in (
+        for field, text, message in (
             ("delta", "0,05", "Error probability δ: “0,05” is not a number; write 2000"),
             ("delta", "1.5", "delta"),
             ("delta", "0x1", "is not a number."),
@@ -419,7 +419,7 @@ def test_a_wrong_entry_is_named_in_a_sentence(browser: Browser, served: Served) 
         ):
             page.locator(f"#{field}").fill(text)
             page.locator("#create-go").click()
-            expect(page.locator("#create-error")).to_contain_text(said)
+            expect(page.locator("#create-error")).to_contain_text(message)
             page.locator(f"#{field}").fill(good[field])
         for name, value in {"control": "large", "tolerance": "0.1"}.items():
             page.locator(f"#{name}").fill(value)

@@ -67,7 +67,7 @@ def test_what_cannot_be_used_is_refused(api: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [
         ("1e999", "`covariates['age']` must be a finite number; got inf."),
         ("[1]", "must be a number, a text, true, false or null"),
@@ -75,7 +75,7 @@ def test_what_cannot_be_used_is_refused(api: httpx.Client) -> None:
     ],
 )
 def test_a_refused_covariate_is_named_with_its_fault(
-    api: httpx.Client, value: str, said: str
+    api: httpx.Client, value: str, message: str
 ) -> None:
     api.post("/experiments", json=BODY | {"name": "faults", "forecaster": "default"})
     sent = api.post(
@@ -84,4 +84,4 @@ def test_a_refused_covariate_is_named_with_its_fault(
         headers={"Content-Type": "application/json"},
     )
     wrong(sent, 422, "invalid_input")
-    assert said in sent.json()["error"]["message"]
+    assert message in sent.json()["error"]["message"]

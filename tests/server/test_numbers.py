@@ -162,12 +162,12 @@ def test_while_the_lead_is_measured_the_verdict_stands(sqlite_url: str) -> None:
             given = made.ask(2000)
             rewards = (rng.random(len(given)) < MEANS[given.arms]).astype(float)
             made.tell_many(zip(given.ids, rewards.tolist(), strict=True))
-        said = made.recommendation()
+        message = made.recommendation()
         made.replay()
         assert made.verify().sound
-    assert (said.reason, said.label, said.error_bound) == ("identified", "new", 0.05)
-    assert said.effect is not None
-    assert said.effect.upper - said.effect.lower <= 0.04
+    assert (message.reason, message.label, message.error_bound) == ("identified", "new", 0.05)
+    assert message.effect is not None
+    assert message.effect.upper - message.effect.lower <= 0.04
 
 
 @pytest.mark.parametrize(

@@ -220,8 +220,8 @@ def test_a_token_once_entered_allows_looking_and_nothing_else(outside: Served, r
         assert token not in page.text
         assert token not in browser.get("/").text
         assert browser.get("/role").json() == {"role": "view"}
-        said = browser.post(f"/api/v1{PLACE}/stop")
-        assert said.status_code == 403
+        message = browser.post(f"/api/v1{PLACE}/stop")
+        assert message.status_code == 403
         assert browser.post("/logout").status_code == 303
         assert browser.get(PLACE).status_code == 303
 

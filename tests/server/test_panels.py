@@ -47,14 +47,14 @@ def experiment(url: str, policy: str, pulls: int = 0, **options: Any) -> Iterato
 def test_a_policy_that_the_baseline_misleads_is_shown_as_one(sqlite_url: str, policy: str) -> None:
     with experiment(sqlite_url, policy, 200, max_pulls=5000) as made:
         seen = overview(made)
-    said = panels(seen)
+    message = panels(seen)
     assert seen.spec.traits.blind
-    assert "Not protected" in said["guarantee"]
-    assert "can name a wrong winner" in said["guarantee"]
-    assert "this policy decides by them" in said["leaderboard"]
-    assert "Mean of its outcomes" in said["leaderboard"]
+    assert "Not protected" in message["guarantee"]
+    assert "can name a wrong winner" in message["guarantee"]
+    assert "this policy decides by them" in message["leaderboard"]
+    assert "Mean of its outcomes" in message["leaderboard"]
     told = "raw" in charts(seen)  # before a phase has closed, nothing is
-    assert ("it can mislead this policy" in said["timeline"]) == told
+    assert ("it can mislead this policy" in message["timeline"]) == told
     assert "does not mislead it" not in report(seen)
 
 
@@ -68,15 +68,15 @@ def test_the_page_says_what_forecasts_save(sqlite_url: str) -> None:
             level = rng.random(10)
             given = made.ask(10, forecasts=level)
             made.tell_many(zip(given.ids, (level[: len(given)] > 0.5).tolist(), strict=True))
-        said = panels(overview(made))["progress"]
-    assert "Forecasts take " in said
-    assert "off the variance of outcomes." in said
+        message = panels(overview(made))["progress"]
+    assert "Forecasts take " in message
+    assert "off the variance of outcomes." in message
 
 
 def test_one_that_is_proven_without_a_drift_says_so(sqlite_url: str) -> None:
     with experiment(sqlite_url, "lucb", 200, radius="certified", max_pulls=5000) as made:
-        said = panels(overview(made))
-    assert "as long as nothing drifts" in said["guarantee"]
+        message = panels(overview(made))
+    assert "as long as nothing drifts" in message["guarantee"]
 
 
 @pytest.mark.parametrize("policy", ["anytime", "sp-bai", "sbe"])
@@ -91,20 +91,20 @@ def test_one_that_it_cannot_mislead_is_not(sqlite_url: str, policy: str) -> None
 
 def test_what_is_within_a_tolerance_is_not_called_the_best(sqlite_url: str) -> None:
     with experiment(sqlite_url, "anytime", 9000, bounds=[0, 1], tolerance=0.3) as made:
-        seen, said = overview(made), panels(overview(made))
+        seen, message = overview(made), panels(overview(made))
     assert seen.head.state == "finished"
-    assert "within 30 points of the best" in plain(said["leaderboard"])
-    assert ">the best<" not in said["leaderboard"]
-    assert "<dt>Named</dt>" in said["verdict"]
+    assert "within 30 points of the best" in plain(message["leaderboard"])
+    assert ">the best<" not in message["leaderboard"]
+    assert "<dt>Named</dt>" in message["verdict"]
 
 
 def test_all_that_are_named_are_named_everywhere(sqlite_url: str) -> None:
     with experiment(sqlite_url, "anytime", 9000, bounds=[0, 1], top=2) as made:
-        seen, said = overview(made), panels(overview(made))
+        seen, message = overview(made), panels(overview(made))
     assert seen.head.state == "finished"
     assert set(seen.leaders) == {"b", "c"}
-    assert f'<dt>Named</dt><dd class="name">{", ".join(seen.leaders)}</dd>' in said["verdict"]
-    assert said["leaderboard"].count("among the 2 best") == 2
+    assert f'<dt>Named</dt><dd class="name">{", ".join(seen.leaders)}</dd>' in message["verdict"]
+    assert message["leaderboard"].count("among the 2 best") == 2
     assert "are named" in seen.events[0].words
     # Nothing is held against either of them, and the band is that of the closest of the others.
     drawn = charts(seen)
@@ -122,11 +122,11 @@ def test_one_stretch_says_nothing_of_how_the_level_moved(sqlite_url: str) -> Non
 
 def test_pulls_that_no_phase_has_closed_over_are_not_denied(sqlite_url: str) -> None:
     with experiment(sqlite_url, "sp-bai", 100) as made:
-        seen, said = overview(made), panels(overview(made))
+        seen, message = overview(made), panels(overview(made))
     assert (seen.head.assigned, seen.used) == (100, 0)
-    assert "No outcomes yet" not in said["allocation"]
-    assert "once phase 1 closes" in said["allocation"]
-    assert "once phase 1 closes" in said["leaderboard"]
+    assert "No outcomes yet" not in message["allocation"]
+    assert "once phase 1 closes" in message["allocation"]
+    assert "once phase 1 closes" in message["leaderboard"]
 
 
 def test_the_page_says_of_how_many_pulls_the_verdict_speaks(sqlite_url: str) -> None:
@@ -137,15 +137,15 @@ def test_the_page_says_of_how_many_pulls_the_verdict_speaks(sqlite_url: str) -> 
             made.tell_many(later + told[:200])
             later = told[200:]
         out = made.status().pulls
-        seen, said = overview(made), panels(overview(made))
+        seen, message = overview(made), panels(overview(made))
     used = seen.used
     assert used < out
     assert f"after {used:,} assignments" in seen.verdict
-    assert f"<dt>Assignments</dt><dd>{out:,}</dd>" in said["verdict"]
-    assert f"<dt>Outcomes</dt><dd>{seen.head.outcomes:,}</dd>" in said["progress"]
+    assert f"<dt>Assignments</dt><dd>{out:,}</dd>" in message["verdict"]
+    assert f"<dt>Outcomes</dt><dd>{seen.head.outcomes:,}</dd>" in message["progress"]
     # What is used of them is never more: assignments without an outcome do not count.
     assert seen.outcomes_used <= seen.head.outcomes < out
-    assert f"<dt>used so far</dt><dd>{seen.outcomes_used:,}</dd>" in said["progress"]
+    assert f"<dt>used so far</dt><dd>{seen.outcomes_used:,}</dd>" in message["progress"]
 
 
 @pytest.mark.parametrize(
@@ -199,9 +199,9 @@ class Clock:
 def test_a_budget_claims_no_error_probability_and_no_radius(sqlite_url: str) -> None:
     halving = "bestarm.policies.phased.halving:SequentialHalving"
     with experiment(sqlite_url, halving, 1000, budget=400) as made:
-        seen, said = overview(made), panels(overview(made))
+        seen, message = overview(made), panels(overview(made))
     assert seen.head.state == "finished"
-    assert "no error probability is claimed" in said["guarantee"]
+    assert "no error probability is claimed" in message["guarantee"]
     assert "tuned" not in seen.reliability
     assert all(option.radius is None and option.low is None for option in seen.leaderboard)
     assert any(option.behind is not None for option in seen.leaderboard)

@@ -271,10 +271,10 @@ def test_what_is_out_of_reach_is_refused_before_it_is_simulated(
     monkeypatch.setattr(plan_api, "_WORKER", ("-c", OUT_OF_REACH))
     found = planned(client, LONG)
     assert [name for name, _ in found] == ["progress", "error"]
-    said = found[-1][1]
-    assert "out of reach: one run of each policy would take about 10 min" in said["message"]
-    assert said["field"] == "gap"
-    assert "larger gap" in said["remedy"]
+    message = found[-1][1]
+    assert "out of reach: one run of each policy would take about 10 min" in message["message"]
+    assert message["field"] == "gap"
+    assert "larger gap" in message["remedy"]
     assert settled()
 
 
@@ -284,11 +284,11 @@ def test_a_simulation_that_ends_without_a_result_is_an_error(
 ) -> None:
     """Such as one that the system kills for its memory, in the middle of a line."""
     monkeypatch.setattr(plan_api, "_WORKER", ("-c", ABRUPT))
-    *before, (name, said) = planned(client, LONG)
+    *before, (name, message) = planned(client, LONG)
     assert before == [("progress", {"done": 0, "total": 1})]
     assert name == "error"
-    assert said["message"] == "The simulation ended abruptly."
-    assert set(said) == {"message", "field", "remedy"}
+    assert message["message"] == "The simulation ended abruptly."
+    assert set(message) == {"message", "field", "remedy"}
     assert settled()
     monkeypatch.setattr(plan_api, "_WORKER", ("-c", QUICK))
     assert planned(client, LONG) == [("plan", {})]  # it is free again

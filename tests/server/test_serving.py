@@ -62,7 +62,7 @@ def test_a_token_that_was_revoked_is_none(sqlite_url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["--workers", "2"], 2, "A SQLite file is served by one process"),
         (["--host", "no such host"], 2, "There is no address for 'no such host'."),
@@ -74,10 +74,12 @@ def test_a_token_that_was_revoked_is_none(sqlite_url: str) -> None:
     ],
     ids=lambda value: value[0] if isinstance(value, list) else None,
 )
-def test_mistakes_are_one_line(sqlite_url: str, arguments: list[str], code: int, said: str) -> None:
+def test_mistakes_are_one_line(
+    sqlite_url: str, arguments: list[str], code: int, message: str
+) -> None:
     result = command("serve", "--store", sqlite_url, *arguments)
     assert (result.exit_code, result.stdout) == (code, "")
-    assert said in result.stderr
+    assert message in result.stderr
     assert result.stderr.count("\n") == 1
 
 
@@ -116,11 +118,11 @@ def test_it_says_where_it_is_and_stops_in_order_with_streams_open(
         assert process.wait(PATIENCE) in {0, -sent}
         assert sent != signal.SIGINT or process.returncode == 0
         # Read as the first line was: `communicate` would miss what was read ahead with it.
-        said = process.stdout.read()
+        message = process.stdout.read()
         log.seek(0)
         logged = log.read()
-    assert "Viewing needs no token on this machine" in said
-    assert f"bestarm token create NAME --role manage --store {sqlite_url}" in said
+    assert "Viewing needs no token on this machine" in message
+    assert f"bestarm token create NAME --role manage --store {sqlite_url}" in message
     if options:
         assert logged == "Stopped.\n"
     else:

@@ -117,11 +117,11 @@ def test_all_who_follow_see_every_change_and_the_experiment_is_looked_at_once(
 def test_the_page_and_those_who_follow_are_told_what_is_being_compiled(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = "Compiling the <step> of a policy."
+    message = "Compiling the <step> of a policy."
     with ExitStack() as stack:
         follower = follow(stack, served)
         follower.status()
-        for words in (said, ""):
+        for words in (message, ""):
             monkeypatch.setattr(compiling, "in_progress", lambda words=words: words, raising=False)
             lines = follower._lines
             assert next(line for line in lines if line.startswith("event:")) == "event: compiling"
@@ -261,8 +261,8 @@ def test_what_cannot_be_read_for_a_while_ends_no_stream(
             assert looked.wait(PATIENCE)
         monkeypatch.undo()
         assert follower.status()[1]["pulls"] == 2
-        said = [each for each in caplog.records if "cannot be read" in each.message]
-        assert len(said) == isinstance(error, ValueError)  # once, however often it fails
+        message = [each for each in caplog.records if "cannot be read" in each.message]
+        assert len(message) == isinstance(error, ValueError)  # once, however often it fails
 
 
 def test_two_hundred_who_follow_leave_threads_for_others(sqlite_url: str) -> None:

@@ -228,17 +228,17 @@ def test_the_commands(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["create", "x", "--role", "root"], "`role` must be view, tell or manage; got 'root'."),
         (["create", "", "--role", "view"], "`name` must say who uses the token"),
         (["revoke", "7"], "There is no token 7. `bestarm token list` shows them."),
     ],
 )
-def test_mistakes_are_one_line(sqlite_url: str, arguments: list[str], said: str) -> None:
+def test_mistakes_are_one_line(sqlite_url: str, arguments: list[str], message: str) -> None:
     result = bestarm("token", *arguments, "--store", sqlite_url)
     assert result.exit_code == 2
     assert result.stdout == ""
     assert result.stderr.startswith("bestarm: ")
-    assert said in result.stderr
+    assert message in result.stderr
     assert result.stderr.count("\n") == 1

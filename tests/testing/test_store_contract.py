@@ -26,7 +26,8 @@ from bestarm.live.store.contract import (
     SummaryRecord,
 )
 from bestarm.live.store.memory import MemoryLedger
-from bestarm.live.store.sql import SqlLedger, Store, transactions
+from bestarm.live.store.sql import SqlLedger, Store
+from bestarm.live.store.sql import ledger as sql_ledger
 from bestarm.numerics.geometry import Array
 from bestarm.testing import check_store
 from bestarm.testing.store_samples import lost_of, rewards_of
@@ -49,16 +50,16 @@ def reopen(url: str) -> Callable[[Ledger], Ledger]:
     return lambda ledger: SqlLedger.open(Store(url), OPENED[id(ledger)])
 
 
-def test_books_in_memory_keep_the_contract() -> None:
+def test_a_ledger_in_memory_keeps_the_contract() -> None:
     check_store(MemoryLedger)
 
 
-def test_books_in_a_database_keep_the_contract(
+def test_a_ledger_in_a_database_keeps_the_contract(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A tenth of what is read at a time, so that a tenth of the rows is read in pieces too.
     for size in ("_PIECE", "_PAGE"):
-        monkeypatch.setattr(transactions, size, getattr(transactions, size) // 10)
+        monkeypatch.setattr(sql_ledger, size, getattr(sql_ledger, size) // 10)
     made: list[SqlLedger] = []
 
     def make() -> SqlLedger:
@@ -75,7 +76,7 @@ def test_numbers_may_be_larger_than_any_experiment(store_url: str) -> None:
     ledger = make_stored(store_url)
     for start in (2**31 - 1, 2**53, 2**62):
         ids = np.arange(start, start + 3)
-        with ledger.writing() as tx:
+        with ledger.transaction() as tx:
             tx.head.assigned = start
             tx.add_assignments(np.array([0, 1, 2]), np.ones(3), at=1.0, request=None)
             tx.head.assigned = start + 3
@@ -83,15 +84,15 @@ def test_numbers_may_be_larger_than_any_experiment(store_url: str) -> None:
             assert tx.first_outstanding(start, start + 3) == start + 1
             tx.add_losses([start + 1], reason="", at=3.0)
             tx.head.losses += 1
-        with ledger.reading() as books:
-            assert rewards_of(books, ids) == {start: 0.5, start + 2: 2.0}
-            assert lost_of(books, ids) == {start + 1}
-            (rows,) = books.rows(start, start + 3)
+        with ledger.snapshot() as snapshot:
+            assert rewards_of(snapshot, ids) == {start: 0.5, start + 2: 2.0}
+            assert lost_of(snapshot, ids) == {start + 1}
+            (rows,) = snapshot.rows(start, start + 3)
             assert rows["id"].tolist() == ids.tolist()
-    with ledger.reading() as books:
+    with ledger.snapshot() as snapshot:
         every = np.array([2**62, 2**31, 2**53 + 2, 2**53 + 1])
-        assert rewards_of(books, every) == {2**62: 0.5, 2**53 + 2: 2.0}
-        assert lost_of(books, every) == {2**31, 2**53 + 1}
+        assert rewards_of(snapshot, every) == {2**62: 0.5, 2**53 + 2: 2.0}
+        assert lost_of(snapshot, every) == {2**31, 2**53 + 1}
     ledger.close()
 
 
@@ -130,10 +131,10 @@ class ForgetsThatPlansAreOpen(MemoryLedger):
 @breaks("an exception leaves no assignments", words="after asking and RuntimeError")
 class KeepsTheCounters(MemoryLedger):
     @contextmanager
-    def writing(self) -> Iterator[MemoryLedger]:
+    def transaction(self) -> Iterator[MemoryLedger]:
         with self._lock:
             try:
-                with super().writing():
+                with super().transaction():
                     yield self
                     head = replace(self.head)
             except BaseException:
@@ -145,9 +146,9 @@ class KeepsTheCounters(MemoryLedger):
 @breaks("an interruption is an exception", words="and KeyboardInterrupt in one transaction")
 class MindsExceptionsOnly(MemoryLedger):
     @contextmanager
-    def writing(self) -> Iterator[MemoryLedger]:
+    def transaction(self) -> Iterator[MemoryLedger]:
         stopped: list[BaseException] = []
-        with super().writing():
+        with super().transaction():
             try:
                 yield self
             except KeyboardInterrupt as error:
@@ -175,10 +176,10 @@ class RemembersRequests(MemoryLedger):
             self._undo.pop()
 
 
-@breaks("a reading sees one state", words="within one reading")
+@breaks("a snapshot sees one state", words="within one snapshot")
 class LetsReadersLookOn(MemoryLedger):
     @contextmanager
-    def reading(self) -> Iterator[MemoryLedger]:
+    def snapshot(self) -> Iterator[MemoryLedger]:
         yield self
 
 
@@ -197,7 +198,7 @@ class LetsTwoWrite(MemoryLedger):
         self._lock = NoLock()  # type: ignore[assignment]
 
     @contextmanager
-    def reading(self) -> Iterator[MemoryLedger]:
+    def snapshot(self) -> Iterator[MemoryLedger]:
         yield deepcopy(self)
 
 
@@ -353,7 +354,7 @@ class CountsEveryAttempt(MemoryLedger):
         return len(ids)
 
 
-@breaks("an exception leaves no refusal", words="refused in vain")
+@breaks("an exception leaves no refusal", words="after a rollback of one, two refusals")
 class RemembersRefusals(MemoryLedger):
     def add_refusals(self, ids: Ids, rewards: Array, *, at: float) -> int:
         added = super().add_refusals(ids, rewards, at=at)
@@ -425,8 +426,8 @@ class FlushesToZero(MemoryLedger):
 @breaks("counters are kept whole", words="the counters read")
 class HasNarrowCounters(MemoryLedger):
     @contextmanager
-    def writing(self) -> Iterator[MemoryLedger]:
-        with super().writing():
+    def transaction(self) -> Iterator[MemoryLedger]:
+        with super().transaction():
             yield self
         self.head.refusals = int(float(self.head.refusals))
 
@@ -438,8 +439,8 @@ class TakesItsOwnCountersForTheLast(MemoryLedger):
         self._last: Head | None = None
 
     @contextmanager
-    def writing(self) -> Iterator[MemoryLedger]:
-        with super().writing():
+    def transaction(self) -> Iterator[MemoryLedger]:
+        with super().transaction():
             before = self.head.copy()
             if self._last is not None and self.head.outcomes == 7:
                 self.head = self._last
@@ -450,8 +451,8 @@ class TakesItsOwnCountersForTheLast(MemoryLedger):
 @breaks("what is unset stays unset", words="its head read")
 class SetsTheTime(MemoryLedger):
     @contextmanager
-    def writing(self) -> Iterator[MemoryLedger]:
-        with super().writing():
+    def transaction(self) -> Iterator[MemoryLedger]:
+        with super().transaction():
             yield self
         self.head.last_time = max(self.head.last_time, 0.0)
 
@@ -473,7 +474,7 @@ class KnowsAsciiOnly(MemoryLedger):
 SHARED: dict[str, Request] = {}
 
 
-@breaks("books are apart", words="after somebody else's")
+@breaks("ledgers are apart", words="after somebody else's")
 class SharesRequests(MemoryLedger):
     def __init__(self) -> None:
         super().__init__()

@@ -26,9 +26,9 @@ def doctor(
     json: AsJson = False,
 ) -> None:
     """Say whether a database is safe to keep an experiment in: exit code 1 on an alarm."""
-    from bestarm.live.store.doctor import diagnose
+    from bestarm.cli.database_checks import check_database
 
-    data, lines, code = checks_result(diagnose(url))
+    data, lines, code = checks_result(check_database(url))
     print_result(data, *lines, as_json=json)
     raise typer.Exit(code)
 

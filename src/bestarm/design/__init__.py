@@ -1,8 +1,7 @@
 """Certified experimental designs: one solver behind all of them."""
 
 from bestarm.design.anchored import AnchoredDesign, deo, xor
-from bestarm.design.blocked import blocked_g, blocked_xy
-from bestarm.design.blocks import BlockDesign
+from bestarm.design.blocks import BlockDesign, blocked_g, blocked_xy
 from bestarm.design.complexities import complexity
 from bestarm.design.criteria import centered_g, centered_xy, linear_g, linear_xy
 from bestarm.design.solver import Design, check_tolerance

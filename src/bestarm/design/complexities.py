@@ -9,11 +9,9 @@ from typing import Literal
 import numpy as np
 
 from bestarm.checks import choice, vector, whole
-from bestarm.design.blocked import check_size
-from bestarm.design.blocks import BlockDesign, minimise_blocks, neighbours
-from bestarm.design.contrasts import ListedContrasts
+from bestarm.design.blocks import BlockDesign, check_size, minimise_blocks, ring_blocks
 from bestarm.design.criteria import Regression, contrast_features, regression_features
-from bestarm.design.solver import Design, check_gap, check_tolerance, minimise
+from bestarm.design.solver import Design, ListedContrasts, check_gap, check_tolerance, minimise
 from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
 from bestarm.problem import Problem, as_problem
@@ -59,7 +57,7 @@ def complexity(
     contrasts, gaps = _best_contrasts(problem, theta)
     if not gaps.all():
         if kind == "blocked":
-            blocks = neighbours(problem.arms, size)
+            blocks = ring_blocks(problem.arms, size)
             uniform = np.full(len(blocks), 1 / len(blocks))
             return BlockDesign(uniform, math.inf, math.inf, 0.0, 0, blocks)
         return Design(np.full(problem.arms, 1 / problem.arms), math.inf, math.inf, 0.0, 0)

@@ -6,8 +6,13 @@ from typing import Literal
 
 import numpy as np
 
-from bestarm.design.contrasts import ListedContrasts, PairwiseContrasts
-from bestarm.design.solver import Design, check_tolerance, minimise
+from bestarm.design.solver import (
+    Design,
+    ListedContrasts,
+    PairwiseContrasts,
+    check_tolerance,
+    minimise,
+)
 from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array, Span, affine_span, lift, linear_span
 from bestarm.problem import as_features, check_identifiable

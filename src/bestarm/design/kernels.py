@@ -1,7 +1,20 @@
-"""The interior-point method of `interior`, compiled.
+"""Compiled loops: an interior-point method, the farthest pairs of points, branch and bound.
 
-Imported when the first design is solved: compiling takes seconds, once. Every loop has its order,
-so that a design has the same bits on every processor.
+Every loop has its order, so that a design has the same bits on every processor.
+
+**The interior-point method**, for small XY-designs, is the core of the solver.
+
+    minimise Σ q_i   subject to   h_y(q) ≥ 1 for every y in Y,  q ≥ 0,      h_y(q) = 1 / yᵀM(q)⁻¹y
+
+is the design problem with the scale of the weights left free: p = q / Σq, and the optimal value of
+max_y yᵀM(p)⁻¹y is the optimal Σq. Written with h it is easiest to solve: h_y is a
+Schur complement, so it is concave, and it is homogeneous of degree one, so a Newton step sees
+almost no curvature along the rays where q must travel. A primal–dual path-following method with
+Mehrotra's predictor then takes about ten steps, each one Cholesky factorisation of order n.
+(With the constraint written as yᵀM⁻¹y ≤ 1 the same method stalls for lack of step length.)
+
+A mass may stand for several rows of features: M(q) = Σ_i q_i Σ_{rows φ of i} φφᵀ. For arms it is
+one row; for a block of k arms, k − 1.
 """
 
 from __future__ import annotations
@@ -10,15 +23,18 @@ from typing import Any
 
 import numpy as np
 from numba import uint64 as _uint64
+from numpy.typing import NDArray
 
-from bestarm.compiling import tiered
-from bestarm.numerics.geometry import Array
+from bestarm.compiling import compiled, tiered
+from bestarm.numerics.geometry import TIE, Array
 from bestarm.numerics.linalg import add_gram, cholesky, cholesky_solve, forward_solve
 
 MOST_STEPS = 60
 _CENTRAL = 1e-3  # the least that a product may be of the mean product
 _MOST_CUTS = 12
 _BOUNDARY = 0.95  # part of the way to the boundary that a step may go
+
+_TIE = float(TIE)
 
 Parts = tuple[Any, ...]  # see `compiling`
 uint64: Any = _uint64
@@ -28,13 +44,13 @@ uint64: Any = _uint64
 def whiten(features: Array, contrasts: Array, q: Array) -> tuple[bool, Array, Array]:
     """U⁻ᵀΦᵀ and U⁻ᵀYᵀ with UᵀU = M(q), and whether M(q) is regular."""
     width, rank = len(features) // len(q), features.shape[1]
-    weighed = np.empty(features.shape)
+    scaled = np.empty(features.shape)
     for i in range(len(features)):
         root = np.sqrt(q[i // width])
         for j in range(rank):
-            weighed[i, j] = root * features[i, j]
+            scaled[i, j] = root * features[i, j]
     upper = np.zeros((rank, rank))
-    add_gram(weighed, upper)
+    add_gram(scaled, upper)
     regular = cholesky(upper)
     return regular, forward_solve(upper, features), forward_solve(upper, contrasts)
 
@@ -68,21 +84,21 @@ def _hessian(a: Array, b: Array, w: Array, g: Array, primal: Array, dual: Array)
     triangle is filled.
     """
     arms, (rank, rows) = len(w), a.shape
-    root, turned = np.empty((len(g), arms)), np.empty((len(g), rank))
+    root, rooted = np.empty((len(g), arms)), np.empty((len(g), rank))
     inner = np.zeros((rank, rank))
     count = 0
     for y in range(len(g)):
         mu, slack, h = dual[arms + y], primal[arms + y], 1 / g[y]
         share = np.sqrt(mu) * h
         for j in range(rank):
-            turned[y, j] = share * b[j, y]
+            rooted[y, j] = share * b[j, y]
         left = mu * h * h * h * (h / slack - 2)
         if left > 0:
             left = np.sqrt(left)
             for i in range(arms):
                 root[count, i] = w[i, y] * left
             count += 1
-    add_gram(turned, inner)
+    add_gram(rooted, inner)
     second = np.zeros((rank, rows))
     _add_product(inner, a, second)
     hessian = np.zeros((arms, arms))
@@ -129,7 +145,7 @@ def _add_curvature(a: Array, second: Array, hessian: Array) -> None:
 
 
 @tiered
-def _towards(newton: Parts, target: Array, moved: Array, turned: Array) -> None:
+def _newton_step(newton: Parts, target: Array, primal_step: Array, dual_step: Array) -> None:
     """The step, primal and dual, after which the products are the targets; output.
 
     The linearised optimality conditions at one iterate, factored:
@@ -141,27 +157,27 @@ def _towards(newton: Parts, target: Array, moved: Array, turned: Array) -> None:
     upper, jacobian, primal, dual, gradient, slacks = newton
     arms, count = jacobian.shape
     for i in range(len(primal)):
-        turned[i] = target[i] / primal[i] - dual[i]
+        dual_step[i] = target[i] / primal[i] - dual[i]
     for y in range(count):
-        turned[arms + y] -= dual[arms + y] / primal[arms + y] * slacks[y]
+        dual_step[arms + y] -= dual[arms + y] / primal[arms + y] * slacks[y]
     for i in range(arms):
-        moved[i] = turned[i] - gradient[i]
+        primal_step[i] = dual_step[i] - gradient[i]
         for y in range(count):
-            moved[i] += jacobian[i, y] * turned[arms + y]
-    cholesky_solve(upper, moved)
-    moved[arms:] = 0.0
+            primal_step[i] += jacobian[i, y] * dual_step[arms + y]
+    cholesky_solve(upper, primal_step)
+    primal_step[arms:] = 0.0
     for i in range(arms):
-        step = moved[i]
+        step = primal_step[i]
         for y in range(count):
-            moved[arms + y] += step * jacobian[i, y]
+            primal_step[arms + y] += step * jacobian[i, y]
     for i in range(len(primal)):
-        turned[i] -= dual[i] / primal[i] * moved[i]
+        dual_step[i] -= dual[i] / primal[i] * primal_step[i]
     for y in range(count):
-        moved[arms + y] += slacks[y]
+        primal_step[arms + y] += slacks[y]
 
 
 @tiered
-def _longest(x: Array, dx: Array) -> float:
+def step_length(x: Array, dx: Array) -> float:
     """The longest step in (0, 1] that keeps x well inside the positive numbers."""
     ratio = -np.inf
     for i in range(len(x)):
@@ -170,7 +186,9 @@ def _longest(x: Array, dx: Array) -> float:
 
 
 @tiered
-def _products(primal: Array, dual: Array, step: Parts, lengths: Parts) -> tuple[float, float]:
+def _complementarity(
+    primal: Array, dual: Array, step: Parts, lengths: Parts
+) -> tuple[float, float]:
     """The least and the mean product after a step of these lengths."""
     least, total = np.inf, 0.0
     for i in range(len(primal)):
@@ -181,7 +199,7 @@ def _products(primal: Array, dual: Array, step: Parts, lengths: Parts) -> tuple[
 
 
 @tiered
-def _step(newton: Parts, enough: float) -> tuple[Array, Array, float, float]:
+def _mehrotra_step(newton: Parts, enough: float) -> tuple[Array, Array, float, float]:
     """Mehrotra's step: aim at the boundary, measure the progress, correct for the curvature.
 
     Products are aimed no lower than `enough`, and not lower at all while the gradient condition is
@@ -192,30 +210,30 @@ def _step(newton: Parts, enough: float) -> tuple[Array, Array, float, float]:
     """
     _, _, primal, dual, gradient, _ = newton
     size = len(primal)
-    moved, turned, target = np.empty(size), np.empty(size), np.zeros(size)
-    _towards(newton, target, moved, turned)
-    lengths = _longest(primal, moved), _longest(dual, turned)
-    _, now = _products(primal, dual, (moved, turned), (0.0, 0.0))
-    _, after = _products(primal, dual, (moved, turned), lengths)
+    primal_step, dual_step, target = np.empty(size), np.empty(size), np.zeros(size)
+    _newton_step(newton, target, primal_step, dual_step)
+    lengths = step_length(primal, primal_step), step_length(dual, dual_step)
+    _, now = _complementarity(primal, dual, (primal_step, dual_step), (0.0, 0.0))
+    _, after = _complementarity(primal, dual, (primal_step, dual_step), lengths)
     infeasible = 0.0
     for i in range(len(gradient)):
         infeasible = max(infeasible, abs(gradient[i]))
     ratio = after / now
     center = max(now * max(ratio * ratio * ratio, min(infeasible, 1.0)), enough)
     for i in range(size):
-        target[i] = center - moved[i] * turned[i]
-    _towards(newton, target, moved, turned)
-    first, second = _longest(primal, moved), _longest(dual, turned)
+        target[i] = center - primal_step[i] * dual_step[i]
+    _newton_step(newton, target, primal_step, dual_step)
+    first, second = step_length(primal, primal_step), step_length(dual, dual_step)
     for _ in range(_MOST_CUTS):
-        least, mean = _products(primal, dual, (moved, turned), (first, second))
+        least, mean = _complementarity(primal, dual, (primal_step, dual_step), (first, second))
         if least >= _CENTRAL * mean:
             break
         first, second = 0.8 * first, 0.8 * second
-    return moved, turned, first, second
+    return primal_step, dual_step, first, second
 
 
 @tiered
-def _begin(a: Array, b: Array, q: Array, mu: Array) -> tuple[Array, Array]:
+def _feasible_start(a: Array, b: Array, q: Array, mu: Array) -> tuple[Array, Array]:
     """A strictly feasible pair; scales `a` and `b` with it."""
     arms = len(q)
     w, g = measure(a, b, arms)
@@ -268,19 +286,26 @@ def _gap(w: Array, g: Array, primal: Array, dual: Array) -> tuple[float, float]:
 
 
 @tiered
-def interior(
+def interior_point(
     features: Array, contrasts: Array, start: Parts, tol: float
 ) -> tuple[Array, Array, int, float]:
-    """See `interior.interior_point`: masses, multipliers, the steps taken, the gap that is certain.
+    """Improve `start` until its certified relative gap over these arms and contrasts is ≤ tol.
 
-    `start` are masses and multipliers.
+    Args:
+        features: φ, one per row, of full column rank; the same number of rows for each mass.
+        contrasts: y, one per row.
+        start: positive masses and multipliers, of any scale.
+        tol: the relative gap between Σq at max g = 1 and the lower bound of the multipliers.
+
+    Returns:
+        Masses, multipliers, the steps taken, and the certified gap.
     """
     q, mu = start
     arms, count = len(q), len(mu)
     regular, a, b = whiten(features, contrasts, q)
     if not regular:
         return q, mu, 0, np.inf
-    primal, dual = _begin(a, b, q, mu)
+    primal, dual = _feasible_start(a, b, q, mu)
     steps, ratio = 0, np.inf
     while steps < MOST_STEPS:
         w, g = measure(a, b, arms)
@@ -299,13 +324,162 @@ def interior(
         if not cholesky(upper):
             break
         newton = upper, w, primal, dual, gradient, slacks
-        moved, turned, first, second = _step(newton, 0.3 * tol * value / len(dual))
+        primal_step, dual_step, first, second = _mehrotra_step(
+            newton, 0.3 * tol * value / len(dual)
+        )
         for i in range(len(primal)):
-            moved[i] = primal[i] + first * moved[i]
-            turned[i] = dual[i] + second * turned[i]
-        regular, a, b = whiten(features, contrasts, moved[:arms])
+            primal_step[i] = primal[i] + first * primal_step[i]
+            dual_step[i] = dual[i] + second * dual_step[i]
+        regular, a, b = whiten(features, contrasts, primal_step[:arms])
         if not regular:
             break
-        primal, dual, ratio = moved, turned, np.inf
+        primal, dual, ratio = primal_step, dual_step, np.inf
         steps += 1
     return primal[:arms].copy(), dual[arms:].copy(), steps, ratio - 1
+
+
+@tiered
+def worst_pairs(points: Array, level: float, most: int) -> tuple[float, NDArray[np.int64]]:
+    """See `solver.PairwiseContrasts.violators`, of points that are whitened already.
+
+    With a hundred points, preparing NumPy's products would take ten times as long as the distances.
+
+    Each point names the one farthest from it: of several equally far ones the first after itself,
+    else the first of all, so that identical points name each other in turn.
+    """
+    count = len(points)
+    squares = _squared_distances(points)
+    partner, distance = np.empty(count, dtype=np.int64), np.empty(count)
+    largest = 0.0
+    for i in range(count):
+        distance[i] = 0.0
+        for j in range(count):
+            distance[i] = max(distance[i], squares[i, j])
+        largest = max(largest, distance[i])
+    for i in range(count):
+        enough, first, partner[i] = distance[i] - _TIE * largest, -1, -1
+        for j in range(count):
+            if squares[i, j] >= enough:
+                first = j if first < 0 else first
+                if j > i:
+                    partner[i] = j
+                    break
+        partner[i] = first if partner[i] < 0 else partner[i]
+        distance[i] = squares[i, partner[i]]
+    codes, chosen = np.empty(most, dtype=np.int64), 0
+    while chosen < most:
+        worst = 0.0
+        for i in range(count):
+            worst = max(worst, distance[i])
+        if not worst > level * (1 + _TIE):
+            break
+        i = 0
+        while distance[i] < worst - _TIE * largest or not distance[i] > level * (1 + _TIE):
+            i += 1
+        j = partner[i]
+        codes[chosen] = min(i, j) * count + max(i, j)
+        chosen += 1
+        distance[i] = 0.0
+        if partner[j] == i:
+            distance[j] = 0.0  # both ends name this pair
+    return max(level, largest), codes[:chosen].copy()
+
+
+@tiered
+def _squared_distances(points: Array) -> Array:
+    """Of all pairs of rows, from their differences: products would lose digits."""
+    count, rank = points.shape
+    columns = points.T.copy()
+    squares = np.zeros((count, count))
+    for i in range(count):
+        row = squares[i]
+        for k in range(rank):
+            here, column = columns[k, i], columns[k]
+            for j in range(count):
+                step = here - column[j]
+                row[j] += step * step
+    return squares
+
+
+@compiled
+def branch_and_bound(
+    distances: Array, norms: Array, tops: Array, enough: float, found: NDArray[np.int64], most: int
+) -> tuple[float, int]:
+    """A bound on the sum of distances over the pairs of a block, and blocks above `enough`.
+
+    Points are added in order of index. With S chosen, m points J to come, and T_j the distances
+    from j to S, the pairs of S and J sum to Σ_J T_j, and those of J to at most
+
+        m Σ_J ‖v_j‖²   and to at most   ½ Σ_J (the m − 1 largest distances from j),
+
+    so the m largest of T_j plus either bound what the block can still gain. A branch is left if it
+    cannot exceed `enough`, and after `most` branches in any case.
+
+    Args:
+        distances: squared distances of all pairs.
+        norms: ‖v_j‖² with any origin; the points are sorted by them, the largest first.
+        tops: in row m, the sum of the m largest distances from each point.
+        enough: what the sums should not exceed.
+        found: one row of at least 3 columns per block to find; filled from the top.
+        most: how many branches to follow.
+
+    Returns:
+        The bound, +∞ if all rows are filled; and how many rows are.
+    """
+    count, (room, size) = len(distances), found.shape
+    reach = np.zeros((size, count))  # T_j after 0, 1, … points
+    within = np.zeros(size)
+    chosen = np.full(size, -1)
+    high = np.empty((2, size))
+    bound, filled, depth, branches = 0.0, 0, 0, 0
+    while depth >= 0:
+        chosen[depth] += 1
+        new = chosen[depth]
+        left = size - depth - 1
+        if new > count - 1 - left:
+            depth -= 1
+            continue
+        total = within[depth] + reach[depth, new]
+        high[:, :left] = -1.0
+        last = -1
+        for j in range(new + 1, count):  # only these are read: the points to come
+            here = reach[depth, j] + distances[new, j]
+            reach[depth + 1, j] = here
+            if here + left * norms[j] > high[0, left - 1]:
+                _insert(high[0], left, here + left * norms[j])
+            if here + tops[left - 1, j] / 2 > high[1, left - 1]:
+                last = j
+                _insert(high[1], left, here + tops[left - 1, j] / 2)
+        if left == 1:
+            bound = max(bound, total + high[1, 0])  # it is exact: no pair is left to bound
+            if total + high[1, 0] > enough:
+                if filled == room:
+                    return np.inf, filled
+                for k in range(size - 1):  # slices of arrays take seconds longer to compile
+                    found[filled, k] = chosen[k]
+                found[filled, -1] = last
+                filled += 1
+            continue
+        by_norms, by_distances = 0.0, 0.0
+        for k in range(left):
+            by_norms += high[0, k]
+            by_distances += high[1, k]
+        limit = total + min(by_norms, by_distances)
+        if limit <= enough or branches >= most:
+            bound = max(bound, limit)
+            continue
+        branches += 1
+        depth += 1
+        within[depth] = total
+        chosen[depth] = new
+    return bound, filled
+
+
+@compiled
+def _insert(high: Array, length: int, value: float) -> None:
+    """Put a value into a falling list, whose last it exceeds."""
+    place = length - 1
+    while place > 0 and high[place - 1] < value:
+        high[place] = high[place - 1]
+        place -= 1
+    high[place] = value

@@ -173,7 +173,7 @@ def open_book(
                 seed=seed,
                 description=_description(question),
             )
-        with closing(experiment), store.hold(f"evaluation {experiment.name}") as alone:
+        with closing(experiment), store.try_lock(f"evaluation {experiment.name}") as alone:
             if not alone:
                 raise InvalidInputError(
                     f"Another process runs the evaluation {experiment.name!r} now.",

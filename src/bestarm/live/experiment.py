@@ -149,7 +149,7 @@ class Experiment:
         ledger = MemoryLedger()
         forecasts = make_forecasts(kind_of(forecaster), forecaster, policy.problem.source, None)
         self._set_up(ledger, policy, seed=read_seed(seed), clock=clock, forecasts=forecasts)
-        with ledger.writing() as tx:
+        with ledger.transaction() as tx:
             tx.head, created = transitions.begin(self._now(tx), limits, seed=self.seed)
             tx.add_event(created)
         self.advance()
@@ -515,7 +515,7 @@ class Experiment:
 
     def read(self) -> AbstractContextManager[Reading]:
         """A transaction that reads one state of the ledger, for programs that watch it."""
-        return self._ledger.reading()
+        return self._ledger.snapshot()
 
     def now(self) -> float:
         """The time in seconds: by the clock of the experiment, or else of the ledger."""
@@ -667,7 +667,7 @@ class Experiment:
     def _commit_asks(self, calls: Sequence[_Ask]) -> Sequence[Answer | Exception]:
         """Make the assignments of several calls in one transaction, unless a step is pending."""
         answers = list[Answer | Exception]()
-        with self._ledger.writing() as tx:
+        with self._ledger.transaction() as tx:
             now = self._stamp(tx)
             for call in calls:
                 try:
@@ -700,7 +700,7 @@ class Experiment:
         No step is taken: `advance` is called for the answer with a step pending.
         """
         answers = list[Answer | Exception]()
-        with self._ledger.writing() as tx:
+        with self._ledger.transaction() as tx:
             now, bounds = self._stamp(tx), self.traits.bounds
             for call in calls:
                 try:
@@ -737,7 +737,7 @@ class Experiment:
         self, precondition: Precondition | None = None, *, leaps: bool = False
     ) -> Iterator[tuple[Writing, float]]:
         """A transaction and its time; afterwards the experiment advances."""
-        with self._ledger.writing() as tx:
+        with self._ledger.transaction() as tx:
             if precondition is not None:
                 precondition(tx)
             yield tx, self._stamp(tx, leaps=leaps)
@@ -773,7 +773,7 @@ class Experiment:
         """
         labels = self.problem.target_labels
         if self.spec is None:
-            with self._ledger.writing() as tx:
+            with self._ledger.transaction() as tx:
                 if not tx.head.due:
                     return False
                 now = self._stamp(tx)  # first: a clock may raise
@@ -784,7 +784,7 @@ class Experiment:
             if not snapshot.head.due:
                 return False
             step = transitions.prepare(snapshot, self._player)
-        with self._ledger.writing() as tx:
+        with self._ledger.transaction() as tx:
             fits = step.fits(tx.head)
             if fits:
                 transitions.apply(tx, step, labels, self._stamp(tx))

@@ -19,8 +19,7 @@ from bestarm.errors import (
     InvalidInputError,
     MissingDependencyError,
 )
-from bestarm.live.store.head import Limits
-from bestarm.live.store.records import Ids
+from bestarm.live.store.records import Ids, Limits
 from bestarm.live.values import Assignment
 
 if TYPE_CHECKING:

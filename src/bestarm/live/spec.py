@@ -16,9 +16,9 @@ from bestarm.errors import BestArmError, DamagedStoreError, InvalidInputError, R
 from bestarm.forecasting.rewards import less_forecasts
 from bestarm.live.events import canonical
 from bestarm.live.store.records import UNREADABLE
+from bestarm.policies.catalog import BUILT_IN
 from bestarm.policies.policy import Policy, Traits
 from bestarm.policies.registry import free_options, load, policies, unknown_option
-from bestarm.policies.table import BUILT_IN
 from bestarm.problem import Problem, as_problem
 from bestarm.records import BlockPlan, Plan
 

@@ -33,8 +33,7 @@ from bestarm.live.store.contract import (
     Writing,
     answers_of,
 )
-from bestarm.live.store.head import Limits
-from bestarm.live.store.records import damaged
+from bestarm.live.store.records import Limits, damaged
 from bestarm.live.summaries import late_data, ranges
 from bestarm.live.values import Receipt
 from bestarm.policies.policy import Policy
@@ -230,7 +229,7 @@ def record_outcomes(
     check_assigned(ids, head)
     if head.window is not None:
         return _record_reports(tx, ids, rewards, now)
-    known, lost = tx.endings(ids)
+    known, lost = tx.settlements(ids)
     new: dict[int, float] = {}
     for number, reward in zip(ids, rewards, strict=True):
         before = known.get(number)
@@ -278,7 +277,7 @@ def _record_reports(
 
     What is told later is kept, and is not used.
     """
-    head, (settled, lost) = tx.head, tx.endings(ids)
+    head, (settled, lost) = tx.head, tx.settlements(ids)
     reported = {report.assignment: report.reward for report in tx.reports_of(ids)}
     known = settled | reported
     new = {each: to for each, to in zip(ids, rewards, strict=True) if known.get(each) != to}
@@ -317,7 +316,7 @@ def record_failures(tx: Writing, ids: Ids, *, reason: str, now: float) -> None:
     """
     check_assigned(ids.tolist(), tx.head)
     expire(tx, now)
-    known, lost = tx.endings(ids.tolist())
+    known, lost = tx.settlements(ids.tolist())
     windows = tx.head.window is not None
     if windows:
         known |= {report.assignment: report.reward for report in tx.reports_of(ids.tolist())}

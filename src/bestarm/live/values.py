@@ -11,7 +11,7 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.live.store.head import Head
+from bestarm.live.store.records import Head
 from bestarm.numerics.geometry import Array
 
 LEVELS = ("ok", "warning", "alarm")

@@ -10,16 +10,18 @@ layer knows the name of a policy or of one of its options.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.numerics.geometry import Array
-from bestarm.presampled import PresampledRewards
 from bestarm.problem import Problem
 from bestarm.recommendation import Recommendation
 from bestarm.records import Plan, Summary
+
+if TYPE_CHECKING:
+    from bestarm.presampled import PresampledRewards  # loads Numba, which asking does not need
 
 
 @dataclass(frozen=True)

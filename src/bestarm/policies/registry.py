@@ -1,4 +1,4 @@
-"""All policies by name: those of `table`, then those of other installed packages.
+"""All policies by name: those of `catalog`, then those of other installed packages.
 
 The command line, the server, planning, the documentation and the contract tests read them. Another
 package adds a policy through the entry-point group `bestarm.policies`, with a `PolicyInfo` of its
@@ -21,9 +21,8 @@ from typing import Any
 
 from bestarm.checks import suggestion
 from bestarm.errors import BestArmError, InvalidInputError
-from bestarm.policies.info import PolicyInfo
+from bestarm.policies.catalog import BUILT_IN, PolicyInfo
 from bestarm.policies.policy import Method
-from bestarm.policies.table import BUILT_IN
 
 GROUP = "bestarm.policies"
 
@@ -67,7 +66,7 @@ def find(name: str) -> PolicyInfo | None:
 def spelling() -> Mapping[str, str]:
     """The name of every policy, by name and class, each without case and punctuation."""
     plain = [each for each in policies().values() if not each.options]
-    classes = {each.place.partition(":")[2]: each.name for each in plain}
+    classes = {each.import_path.partition(":")[2]: each.name for each in plain}
     known = classes | {name: name for name in policies()}
     return {_plain(key): name for key, name in known.items()}
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from starlette.concurrency import run_in_threadpool
 
 from bestarm.errors import BestArmError
-from bestarm.live.store.sql import Changes
+from bestarm.live.store.sql import ChangeFeed
 from bestarm.live.values import LEVELS, Check
 from bestarm.server.experiments import OpenExperiments
 
@@ -30,7 +30,7 @@ class Maintenance:
     def __init__(self, experiments: OpenExperiments) -> None:
         self._experiments = experiments
         self.worst: dict[str, Check | None] = {}  # checks by experiment, None if all are well
-        self._changes = Changes(experiments.store)
+        self._changes = ChangeFeed(experiments.store)
         self._unchecked: dict[str, None] = {}  # names, in order
 
     async def run(self) -> None:

@@ -27,7 +27,7 @@ from bestarm.environments import (
     tao,
     transductive,
 )
-from bestarm.policies.info import Model, PolicyInfo
+from bestarm.policies.catalog import Model, PolicyInfo
 from bestarm.policies.policy import Method, Policy
 from bestarm.policies.registry import accepted, options_of, policies
 from bestarm.problem import Problem

@@ -12,7 +12,7 @@ from typing import ClassVar
 from bestarm.checks import probability
 from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError
-from bestarm.policies.info import MODEL_WORDS
+from bestarm.policies.catalog import MODEL_WORDS
 from bestarm.studies.benchmark import (
     DRIFTS,
     INSTANCES,

@@ -20,18 +20,13 @@ from typing import Any, NoReturn
 import numpy as np
 
 from bestarm.errors import ProtocolError
+from bestarm.numerics.geometry import Array
 from bestarm.policies.policy import Method, Policy, Traits
 from bestarm.problem import Problem
 from bestarm.recommendation import FINAL, Phase, Recommendation
-from bestarm.records import Plan, Summary
-from bestarm.testing.policy_samples import (
-    LinearRewards,
-    Pull,
-    altered_plan,
-    copied_plan,
-    widened_plan,
-    wrong_summaries,
-)
+from bestarm.records import BlockPlan, Plan, Rounds, Summary
+
+Pull = Callable[[Plan, np.random.Generator], Summary]
 
 
 def check_policy(
@@ -133,8 +128,8 @@ def _same_summaries_give_the_same_run(case: _Case, run: list[_Step]) -> None:
 def _asking_changes_nothing(case: _Case, run: list[_Step]) -> None:
     for policy, step in case.replay(run):
         for _ in range(2):
-            _scribble(policy.plan())
-            _scribble(_recommend(policy))
+            _overwrite_arrays(policy.plan())
+            _overwrite_arrays(_recommend(policy))
             _require_unchanged(policy, step, "it was asked, and its answer was overwritten")
 
 
@@ -161,7 +156,7 @@ def _wrong_summaries_are_refused(case: _Case, run: list[_Step]) -> None:
         wrong = [("a summary after its end", last)]
         if step.plan is not None and step.summary is not None:
             last = step.summary
-            wrong = list(wrong_summaries(step.plan, last))
+            wrong = list(_wrong_summaries(step.plan, last))
         for fault, summary in wrong:
             _require_refused(partial(policy.update, summary), fault)
             _require_unchanged(policy, step, f"it refused {fault}")
@@ -217,7 +212,7 @@ def _recorded_plans_are_adopted(case: _Case, run: list[_Step]) -> None:
         for number, step in enumerate(run):
             if step.plan is not None and number < until:
                 for _ in range(2):
-                    _adopt(policy, copied_plan(step.plan))
+                    _adopt(policy, _copied_plan(step.plan))
             if number >= compared:
                 planned = _fingerprint(policy.plan()) == step.planned
                 if number < until and step.plan is not None:
@@ -261,7 +256,7 @@ def _wrong_plans_are_not_adopted(case: _Case, run: list[_Step]) -> None:
         if step.plan is not None:
             wrong = [
                 ("a plan of another phase", replace(step.plan, phase=step.plan.phase + 1)),
-                ("a plan over an arm too many", widened_plan(step.plan)),
+                ("a plan over an arm too many", _widened_plan(step.plan)),
             ]
         for fault, plan in wrong:
             _require_refused(partial(policy.adopt, plan), fault)
@@ -374,7 +369,7 @@ def _recommend(policy: Policy) -> Recommendation:
         raise AssertionError("recommend() must work at every moment; it raised.") from error
 
 
-def _scribble(value: object) -> None:
+def _overwrite_arrays(value: object) -> None:
     """Write over every array of a value that can be written to."""
     if isinstance(value, np.ndarray):
         if value.flags.writeable:
@@ -383,7 +378,7 @@ def _scribble(value: object) -> None:
     parts = _parts(value)
     if parts and not _PLAIN.issuperset(map(type, parts)):
         for part in parts:
-            _scribble(part)
+            _overwrite_arrays(part)
 
 
 def _fingerprint(value: object) -> object:
@@ -410,3 +405,123 @@ def _parts(value: object) -> tuple[object, ...] | None:
 @lru_cache(maxsize=64)
 def _field_names(kind: type) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
+
+
+# --- rewards, plans and summaries to test with ---------------------------------------------------
+
+
+class LinearRewards:
+    """Carries out plans under rewards x·θ + small noise, no baseline, with a clear best target.
+
+    The best target is the one farthest from the mean of the targets; θ points at it and is scaled
+    so that its lead over the next is 0.4 times the problem's scale: small enough for an elimination
+    method to need a second phase, large enough for the noise (1 % of the lead) not to matter.
+
+    Args:
+        problem: the problem to simulate.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        coordinates = problem.span.contrast_coordinates(problem.target - problem.target[0])
+        centered = coordinates - coordinates.mean(axis=0)
+        self.best = int(np.argmax(np.einsum("ij,ij->i", centered, centered)))
+        theta = problem.span.dual @ centered[self.best]
+        values = problem.target @ theta
+        lead = values[self.best] - np.delete(values, self.best).max()
+        self.means: Array = problem.source @ theta * (0.4 * problem.scale / lead)
+        self.noise = 0.004 * problem.scale
+
+    def __call__(self, plan: Plan, rng: np.random.Generator) -> Summary:
+        """Draw the totals of a plan's pulls, with their exact distribution."""
+        if isinstance(plan, BlockPlan):
+            return self._rounds(plan, rng)
+        counts = plan.counts
+        if counts is None:
+            assert plan.weights is not None
+            counts, drawn = np.zeros(plan.arms, dtype=np.int64), np.flatnonzero(plan.weights)
+            chances = plan.weights[drawn]
+            counts[drawn] = rng.multinomial(plan.pulls, chances / chances.sum())
+        # Over n pulls the noise has Σ η = √n g and Σ η² = g² + χ²(n − 1), with g normal.
+        normal = rng.standard_normal(len(counts)) * (counts > 0)
+        spread = rng.chisquare(np.maximum(counts - 1, 1)) * (counts > 1)
+        noise = self.noise * np.sqrt(counts) * normal
+        return Summary(
+            counts,
+            counts * self.means + noise,
+            counts * self.means**2 + 2 * self.means * noise + self.noise**2 * (normal**2 + spread),
+        )
+
+    def _rounds(self, plan: BlockPlan, rng: np.random.Generator) -> Rounds:
+        kinds = rng.choice(len(plan.blocks), size=plan.rounds, p=plan.block_weights)
+        means = self.means[plan.blocks[kinds]]
+        return Rounds.of(plan, kinds, means + self.noise * rng.standard_normal(means.shape))
+
+
+def _copied_plan(plan: Plan) -> Plan:
+    """The plan as a store would return it: equal, in new arrays."""
+    if isinstance(plan, BlockPlan):
+        blocks, chances = np.array(plan.blocks), np.array(plan.block_weights)
+        return replace(plan, blocks=blocks, block_weights=chances)
+    weights = None if plan.weights is None else np.array(plan.weights)
+    counts = None if plan.counts is None else np.array(plan.counts)
+    return replace(plan, weights=weights, counts=counts)
+
+
+def altered_plan(plan: Plan) -> Plan:
+    """A plan for the same arms with twice the pulls and other probabilities.
+
+    A plan of one pull, which is all that some policies can make, pulls another arm.
+    """
+    if isinstance(plan, BlockPlan):
+        chances = plan.block_weights * (1 + np.arange(len(plan.blocks)) / len(plan.blocks))
+        return replace(plan, pulls=2 * plan.pulls, block_weights=chances / chances.sum())
+    if plan.weights is None and plan.pulls == 1:
+        return replace(plan, counts=np.roll(np.array(plan.counts), 1))
+    if plan.weights is None:
+        return replace(plan, pulls=2 * plan.pulls, counts=2 * np.array(plan.counts))
+    weights = plan.weights * (1 + np.arange(plan.arms) / plan.arms)
+    return replace(plan, pulls=2 * plan.pulls, weights=weights / weights.sum())
+
+
+def _widened_plan(plan: Plan) -> Plan:
+    """The plan with one more arm, which is not pulled."""
+    weights = None if plan.weights is None else np.append(plan.weights, 0.0)
+    counts = None if plan.counts is None else np.append(plan.counts, 0)
+    return replace(plan, weights=weights, counts=counts)
+
+
+def _wrong_summaries(plan: Plan, summary: Summary) -> Iterator[tuple[str, Summary]]:
+    """Summaries that cannot be the outcome of a plan, each with its fault."""
+    if isinstance(plan, BlockPlan) and isinstance(summary, Rounds):
+        yield from _wrong_rounds(plan, summary)
+        return
+    counts, sums, squares = summary.counts, summary.sums, summary.squares
+    pulled = int(np.argmax(counts))
+    one = (np.arange(plan.arms) == pulled).astype(int)
+    if not plan.open:
+        yield "a summary with one pull too many", Summary(counts + one, sums, squares)
+    yield "a summary with one pull too few", Summary(counts - one, sums, squares)
+    counted, summed, squared = (np.append(part, 0) for part in (counts, sums, squares))
+    yield "a summary with an arm too many", Summary(counted, summed, squared)
+    yield "a summary with an arm too few", Summary(counts[1:], sums[1:], squares[1:])
+    # Pulls moved to an arm that the plan does not pull, or not that often.
+    other = np.arange(plan.arms) == (pulled + 1) % plan.arms
+    if plan.weights is not None:
+        other = np.arange(plan.arms) == np.argmin(plan.weights)
+    if plan.weights is None or plan.weights.min() == 0:
+        yield (
+            "a summary with a pull on another arm than planned",
+            Summary(counts - one + other, sums, squares),
+        )
+
+
+def _wrong_rounds(plan: BlockPlan, rounds: Rounds) -> Iterator[tuple[str, Summary]]:
+    yield "totals for rounds", Summary(rounds.counts, rounds.sums, rounds.squares)
+    short = Rounds.of(plan, rounds.kinds[1:], rounds.table[1:])
+    yield "one round too few", short
+    wider = replace(plan, weights=np.zeros(plan.arms + 1))
+    yield "rounds with an arm too many", Rounds.of(wider, rounds.kinds, rounds.table)
+    blocks = plan.arms - 1 - plan.blocks[:, ::-1]
+    if not np.array_equal(blocks, plan.blocks):
+        mirrored = replace(plan, blocks=blocks)
+        yield "rounds of other blocks", Rounds.of(mirrored, rounds.kinds, rounds.table)

@@ -1,4 +1,4 @@
-"""What the laws of a ledger are tested with: something of everything, and pictures of it."""
+"""What the laws of a ledger are tested with: samples of every record, and how they are read."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from bestarm.live.store.contract import (
     Ids,
     Ledger,
     PlanRecord,
-    Reading,
     Report,
     Request,
+    Snapshot,
     SummaryRecord,
-    Writing,
+    Transaction,
 )
 from bestarm.records import Plan, Summary
 
@@ -61,7 +61,7 @@ _NAMES = ("a", "b", "kept", "more", "meanwhile")  # of requests that laws make
 
 Make = Callable[[], Ledger]
 Reopen = Callable[[Ledger], Ledger]
-Picture = dict[str, Any]
+Contents = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -72,10 +72,10 @@ class Case:
     reopen: Reopen | None
     many: int
 
-    def books(self) -> Ledger:
+    def ledger(self) -> Ledger:
         """A new ledger in which the first phase is open."""
         ledger = self.make()
-        with ledger.writing() as tx:
+        with ledger.transaction() as tx:
             open_phase(tx, Plan.randomised([0.25, 0.75, 0.0], 8, phase=1, open=True))
         return ledger
 
@@ -87,11 +87,11 @@ class Case:
             yield " when opened again", other
             other.close()
 
-    def readings(self, ledger: Ledger) -> Iterator[tuple[str, Reading]]:
-        """A reading of each view."""
+    def snapshots(self, ledger: Ledger) -> Iterator[tuple[str, Snapshot]]:
+        """A snapshot of each view."""
         for how, view in self.views(ledger):
-            with view.reading() as books:
-                yield how, books
+            with view.snapshot() as snapshot:
+                yield how, snapshot
 
 
 # --- writing -----------------------------------------------------------------------------------
@@ -102,15 +102,15 @@ def ids_of(numbers: Any) -> NDArray[np.int64]:
     return np.array(list(numbers), dtype=np.int64)
 
 
-def open_phase(tx: Writing, plan: Plan) -> None:
+def open_phase(tx: Transaction, plan: Plan) -> None:
     """Open a phase at the next id."""
     tx.head.phase, tx.head.first, tx.head.planned = plan.phase, tx.head.assigned, True
     tx.head.size = plan.size
     tx.add_plan(PlanRecord(plan, tx.head.assigned, tx.head.rounds))
 
 
-def give_some(
-    tx: Writing,
+def assign(
+    tx: Transaction,
     arms: list[int],
     *,
     at: float = 1.0,
@@ -135,16 +135,21 @@ def give_some(
     tx.head.rounds += size // tx.head.size
 
 
-def tell_some(
-    tx: Writing, ids: Sequence[int], rewards: Sequence[float], *, late: Any = None, at: float = 2.0
+def tell(
+    tx: Transaction,
+    ids: Sequence[int],
+    rewards: Sequence[float],
+    *,
+    late: Any = None,
+    at: float = 2.0,
 ) -> None:
     """Tell outcomes."""
     flags = [False] * len(ids) if late is None else np.array(late).tolist()
     tx.add_outcomes(ids, rewards, at=at, late=flags)
 
 
-def report_some(
-    tx: Writing,
+def report(
+    tx: Transaction,
     ids: Sequence[int],
     rewards: Sequence[float],
     *,
@@ -156,26 +161,13 @@ def report_some(
     tx.head.reports += len(ids)
 
 
-def rewards_of(books: Reading, ids: Ids) -> dict[int, float]:
-    """The rewards of those of these assignments that have an outcome, late ones included."""
-    rows = books.rows_of(ids)
-    rows = rows[~np.isnan(rows["reward"])]
-    return dict(zip(rows["id"].tolist(), rows["reward"].tolist(), strict=True))
-
-
-def lost_of(books: Reading, ids: Ids) -> set[int]:
-    """Which of these assignments are lost."""
-    rows = books.rows_of(ids)
-    return set(rows["id"][~np.isnan(rows["lost"])].tolist())
-
-
-def lose_some(tx: Writing, ids: Sequence[int], *, reason: str = "", at: float = 3.0) -> None:
+def lose(tx: Transaction, ids: Sequence[int], *, reason: str = "", at: float = 3.0) -> None:
     """Give outcomes up."""
     tx.add_losses(ids, reason=reason, at=at)
     tx.head.losses += len(ids)
 
 
-def sum_up(tx: Writing) -> SummaryRecord:
+def summarize(tx: Transaction) -> SummaryRecord:
     """Add a summary of the open phase."""
     summary = Summary(
         counts=np.array([1, 0, 2]),
@@ -194,14 +186,14 @@ def sum_up(tx: Writing) -> SummaryRecord:
     return record
 
 
-STEPS: dict[str, Callable[[Writing], Any]] = {
-    "asking": lambda tx: give_some(
+STEPS: dict[str, Callable[[Transaction], Any]] = {
+    "asking": lambda tx: assign(
         tx, [1, 1, 0], request="more", forecasts=[1.0, 2.0, 3.0], covariates=["{}"] * 3
     ),
-    "telling": lambda tx: tell_some(tx, [3, 4], [4.0, 5.0], late=[True, False], at=50.0),
-    "reporting": lambda tx: report_some(tx, [7, 1], [0.5, 2.0], late=True, at=55.0),
-    "losing": lambda tx: lose_some(tx, [7, 6], reason="gone too", at=60.0),
-    "summing up": sum_up,
+    "telling": lambda tx: tell(tx, [3, 4], [4.0, 5.0], late=[True, False], at=50.0),
+    "reporting": lambda tx: report(tx, [7, 1], [0.5, 2.0], late=True, at=55.0),
+    "losing": lambda tx: lose(tx, [7, 6], reason="gone too", at=60.0),
+    "summing up": summarize,
     "planning": lambda tx: open_phase(tx, Plan.fixed([2, 0, 1], phase=2)),
     "refusing": lambda tx: tx.add_refusals(ids_of([5, 6]), np.array([8.0, 9.0]), at=65.0),
     "deferring": lambda tx: tx.add_deferrals(ids_of([0, 4])),
@@ -210,25 +202,25 @@ STEPS: dict[str, Callable[[Writing], Any]] = {
 }
 
 
-def write_some(tx: Writing) -> Picture:
-    """Write something of everything; return the picture that must be read back."""
+def write_everything(tx: Transaction) -> Contents:
+    """Write records of every kind; return the contents that must be read back."""
     before, nan = list(tx.events()), math.nan
     plans = [Plan.randomised([0.5, 0.25, 0.25], 6, phase=1, open=True, most=9)]
     plans.append(Plan.fixed([1, 2, 0], phase=2))
     open_phase(tx, plans[0])
-    give_some(tx, [0, 2, 1], request="a")
+    assign(tx, [0, 2, 1], request="a")
     known = '{"name":"é","x":0.1}'
-    give_some(tx, [1], at=2.5, forecasts=[1 / 3], covariates=[known])
-    tell_some(tx, [3, 0], [0.5, -0.5], at=3.0)
-    lose_some(tx, [2], reason="no answer", at=4.0)
-    tell_some(tx, [2], [7.0], late=[True], at=5.0)
-    report_some(tx, [3, 1], [0.25, 1 / 3], at=4.5)
-    report_some(tx, [3], [0.5], late=True, at=5.5)
-    record = sum_up(tx)
+    assign(tx, [1], at=2.5, forecasts=[1 / 3], covariates=[known])
+    tell(tx, [3, 0], [0.5, -0.5], at=3.0)
+    lose(tx, [2], reason="no answer", at=4.0)
+    tell(tx, [2], [7.0], late=[True], at=5.0)
+    report(tx, [3, 1], [0.25, 1 / 3], at=4.5)
+    report(tx, [3], [0.5], late=True, at=5.5)
+    record = summarize(tx)
     tx.add_deferrals(ids_of([0, 1, 2]))
     tx.settle_deferrals(ids_of([2]), summary=0)
     open_phase(tx, plans[1])
-    give_some(tx, [0, 1], at=6.0, request="b", forecasts=[-2.0, 0.5])
+    assign(tx, [0, 1], at=6.0, request="b", forecasts=[-2.0, 0.5])
     log(tx, "happened", 6.5, what={"list": [1, 2.5, None, True, "x"]})
     log(tx, "finished", 6.5)
     tx.head.state, tx.head.lease = "paused", 60.0
@@ -265,11 +257,9 @@ def write_some(tx: Writing) -> Picture:
         "plans": [PlanRecord(plans[0], 0, 0), PlanRecord(plans[1], 4, 4)],
         "summaries": [record],
         "events": events,
-        "lost": {2},
         "deferrals": ([0, 1, 2], [-1, -1, 0]),
         "arrivals": [0],
         "lost arms": {1: [1], 2: []},
-        "rewards": {0: -0.5, 2: 7.0, 3: 0.5},
         "requests": {request.name: request for request in requests},
     }
     return {name: plain(part) for name, part in wanted.items()}
@@ -278,30 +268,29 @@ def write_some(tx: Writing) -> Picture:
 # --- reading -----------------------------------------------------------------------------------
 
 
-def picture(books: Reading) -> Picture:
+def contents(snapshot: Snapshot) -> Contents:
     """All that can be read, as plain values."""
-    given, plans = books.head.assigned, list(books.plans())
-    found = {name: books.request(name) for name in _NAMES}
-    reported = books.reports_of(range(given))
+    given, plans = snapshot.head.assigned, list(snapshot.plans())
+    found = {name: snapshot.request(name) for name in _NAMES}
+    reported = snapshot.reports_of(range(given))
+    _settlements(snapshot, np.arange(given))
     parts = {
-        "head": books.head,
-        "rows": read_rows(books, 0, given),
-        "covariates": books.covariates(0, given),
-        "answers": read_answers(books, 0, given),
-        "reports": list(books.reports()),
+        "head": snapshot.head,
+        "rows": read_rows(snapshot, 0, given),
+        "covariates": snapshot.covariates(0, given),
+        "answers": read_answers(snapshot, 0, given),
+        "reports": list(snapshot.reports()),
         "last reports": {each.assignment: each.reward for each in reported},
-        "asked": list(books.requests()),
+        "asked": list(snapshot.requests()),
         "plans": plans,
-        "summaries": list(books.summaries()),
-        "events": list(books.events()),
-        "lost": lost_of(books, np.arange(given)),
-        "deferrals": books.deferrals(),
-        "arrivals": books.arrivals(),
+        "summaries": list(snapshot.summaries()),
+        "events": list(snapshot.events()),
+        "deferrals": snapshot.deferrals(),
+        "arrivals": snapshot.arrivals(),
         "lost arms": {
-            phase: books.lost_arms(phase, 0, 100)
+            phase: snapshot.lost_arms(phase, 0, 100)
             for phase in (record.plan.phase for record in plans)
         },
-        "rewards": rewards_of(books, np.arange(given)),
         "requests": {name: request for name, request in found.items() if request is not None},
     }
     return {name: plain(part) for name, part in parts.items()}
@@ -320,14 +309,34 @@ def plain(value: Any) -> Any:
     return "nan" if isinstance(value, float) and math.isnan(value) else value
 
 
-def read_rows(books: Reading, first: int, end: int) -> NDArray[Any]:
+def rewards_of(snapshot: Snapshot, ids: Ids) -> dict[int, float]:
+    """The rewards of those of these assignments that have an outcome, late ones included."""
+    return _settlements(snapshot, ids)[0]
+
+
+def lost_of(snapshot: Snapshot, ids: Ids) -> set[int]:
+    """Which of these assignments are lost."""
+    return _settlements(snapshot, ids)[1]
+
+
+def _settlements(snapshot: Snapshot, ids: Ids) -> tuple[dict[int, float], set[int]]:
+    """Rewards and losses, for which `settlements` and `rows_of` must agree."""
+    found, rows = snapshot.settlements(ids.tolist()), snapshot.rows_of(ids)
+    told = rows[~np.isnan(rows["reward"])]
+    rewards = dict(zip(told["id"].tolist(), told["reward"].tolist(), strict=True))
+    lost = set(rows["id"][~np.isnan(rows["lost"])].tolist())
+    require(found == (rewards, lost), f"settlements are {found}, and by row {(rewards, lost)}")
+    return found
+
+
+def read_rows(snapshot: Snapshot, first: int, end: int) -> NDArray[Any]:
     """Rows in one piece."""
-    return np.concatenate([np.empty(0, dtype=ROW), *books.rows(first, end)])
+    return np.concatenate([np.empty(0, dtype=ROW), *snapshot.rows(first, end)])
 
 
-def read_answers(books: Reading, first: int, end: int) -> NDArray[Any]:
+def read_answers(snapshot: Snapshot, first: int, end: int) -> NDArray[Any]:
     """Answers in one piece."""
-    return np.concatenate([np.empty(0, dtype=ANSWER), *books.answers(first, end)])
+    return np.concatenate([np.empty(0, dtype=ANSWER), *snapshot.answers(first, end)])
 
 
 # --- saying what is wrong ----------------------------------------------------------------------
@@ -346,8 +355,8 @@ def expect(found: object, wanted: object, what: str) -> None:
     require(there == right, f"{what} {there}, not {right}")
 
 
-def expect_picture(books: Reading, wanted: Picture, where: str) -> None:
-    """Raise unless all that can be read is as in the picture."""
-    found = picture(books)
+def expect_contents(snapshot: Snapshot, wanted: Contents, where: str) -> None:
+    """Raise unless everything that can be read is as wanted."""
+    found = contents(snapshot)
     for name, value in wanted.items():
         require(found[name] == value, f"its {name} read {found[name]}, not {value}, {where}")

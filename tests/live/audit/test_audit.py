@@ -18,7 +18,7 @@ from bestarm.errors import InvalidInputError, ReplayError
 from bestarm.live import summaries
 from bestarm.live.audit.verify import SHOWN, Audit
 from bestarm.live.events import as_data, canonical, chained, digest
-from bestarm.live.store.sql import transactions
+from bestarm.live.store.sql import ledger as sql_ledger
 
 DRINKS = Problem(np.eye(3), source_labels=["tea", "coffee", "water"], delta=0.1)
 BOUNDS = {"bounds": [0, 1]}
@@ -126,7 +126,7 @@ def test_what_is_found_does_not_depend_on_the_pieces_read(
     copy: Callable[[str], Path], size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = copy("open")
-    monkeypatch.setattr(transactions, "_PIECE", size)
+    monkeypatch.setattr(sql_ledger, "_PIECE", size)
     assert verify(path).sound
     change(path, "UPDATE bestarm_outcomes SET reward = 1 - reward WHERE number = 100")
     (one, two) = verify(path).findings
@@ -380,5 +380,5 @@ def test_memory_stays_flat(tmp_path: Path) -> None:
         return size
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transactions, "_PIECE", 500)
+        patch.setattr(sql_ledger, "_PIECE", 500)
         assert peak(20_000) < 2 * peak(2_000)

@@ -559,15 +559,15 @@ def test_only_the_last_part_is_read_row_by_row(
         for size in (30_000, 30_000, 50):
             batch = experiment.ask(size)
             experiment.tell_many((n, 0.5) for n in batch.ids)
-        from bestarm.live.store.sql.transactions import SqlReading  # noqa: PLC0415
+        from bestarm.live.store.sql import SqlSnapshot  # noqa: PLC0415
 
-        whole, read = SqlReading.rows, list[int]()
+        whole, read = SqlSnapshot.rows, list[int]()
 
         def counting(self: Any, first: int, end: int) -> Any:
             read.append(end - first)
             return whole(self, first, end)
 
-        monkeypatch.setattr(SqlReading, "rows", counting)
+        monkeypatch.setattr(SqlSnapshot, "rows", counting)
         assert worst(experiment.health()) == "ok"
         assert sum(read) < 15_000
 

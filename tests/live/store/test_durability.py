@@ -13,7 +13,7 @@ from kept import told
 from postgres import Server
 
 from bestarm import Experiment, Problem
-from bestarm.live.store.doctor import diagnose
+from bestarm.cli.database_checks import check_database
 from bestarm.live.store.sql import Store
 from bestarm.server.security.tokens import Role, create_token, list_tokens, revoke_token
 
@@ -33,7 +33,7 @@ def use_everything(url: str) -> None:
     Experiment.list(url)
     store = Store(url)
     create_token(store, "me", Role.MANAGE)
-    diagnose(url)
+    check_database(url)
     revoke_token(store, list_tokens(store)[0].id)
     store.close()
 
@@ -122,7 +122,7 @@ def test_a_server_without_fsync_is_noticed(postgres: Server, postgres_url: str) 
     try:
         run_sql(postgres_url, "ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
         wait_until(lambda: run_sql(postgres_url, "SHOW fsync") == [("off",)])
-        found = {check.name: check for check in diagnose(postgres_url)}["durability"]
+        found = {check.name: check for check in check_database(postgres_url)}["durability"]
     finally:
         run_sql(postgres_url, "ALTER SYSTEM RESET fsync", "SELECT pg_reload_conf()")
     assert found.level == "alarm"

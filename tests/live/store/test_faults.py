@@ -294,7 +294,7 @@ def test_who_finds_the_file_locked_waits(tmp_path: Path) -> None:
 def test_who_has_waited_long_enough_says_so(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "TIMEOUT", 0.1)
+    monkeypatch.setattr(session, "BUSY_TIMEOUT", 0.1)
     with begin(store_url) as experiment:
         ids = experiment.ask(3).ids
         other: Any
@@ -315,7 +315,7 @@ def test_who_has_waited_long_enough_says_so(
 _STOPS = """
 import os, signal, sys
 from bestarm.live import Experiment
-with Experiment.open(sys.argv[1], "offer")._ledger.writing() as tx:
+with Experiment.open(sys.argv[1], "offer")._ledger.transaction() as tx:
     tx.add_outcomes([1], [1.0], at=2e9, late=[False])
     print("begun", flush=True)
     os.kill(os.getpid(), signal.SIGSTOP)
@@ -332,7 +332,7 @@ def test_a_process_that_is_stopped_in_its_transaction_holds_up_nobody_for_good(
         stopped = subprocess.Popen(command, stdout=subprocess.PIPE)
         assert stopped.stdout is not None
         assert stopped.stdout.readline() == b"begun\n"
-        monkeypatch.setattr(session, "TIMEOUT", 0.3)
+        monkeypatch.setattr(session, "BUSY_TIMEOUT", 0.3)
         with pytest.raises(StoreUnavailableError) as caught:
             experiment.tell(0, 1.0)
         assert one_sentence(caught.value)

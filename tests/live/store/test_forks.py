@@ -93,7 +93,7 @@ def test_a_child_is_refused_a_file_that_was_in_use(
         begun, let = Event(), Event()
 
         def use() -> None:
-            with ledger.writing() if writing else ledger.reading():
+            with ledger.transaction() if writing else ledger.snapshot():
                 begun.set()
                 assert let.wait(60)
 
@@ -101,7 +101,7 @@ def test_a_child_is_refused_a_file_that_was_in_use(
             experiment.tell(next(ids), 1.0)
 
         if own_thread:
-            with ledger.writing() if writing else ledger.reading():
+            with ledger.transaction() if writing else ledger.snapshot():
                 assert is_refused_in_fork(tell)
                 assert is_refused_in_fork(lambda: begin(sqlite_url, "another"))
         else:
@@ -123,7 +123,7 @@ _ENDS = """
 import os, sys
 from bestarm.live import Experiment
 experiment = Experiment.open(sys.argv[1], "offer")
-with experiment._ledger.writing() as tx:
+with experiment._ledger.transaction() as tx:
     tx.add_outcomes([0], [1.0], at=2e9, late=[False])
     child = os.fork()
     if not child:
@@ -144,8 +144,8 @@ def test_a_child_that_ends_leaves_a_transaction_of_its_parent_alone(store_url: s
 def test_a_child_is_refused_a_file_whose_tables_are_being_made(sqlite_url: str) -> None:
     store = Store(sqlite_url)
     store.prepare()
-    with store._making_tables():
-        assert is_refused_in_fork(lambda: store.make_tables(MetaData()))
+    with store._changing_schema():
+        assert is_refused_in_fork(lambda: store.create_tables(MetaData()))
     store.close()
 
 
@@ -187,7 +187,7 @@ def test_a_child_uses_a_server_its_parent_uses(postgres_url: str) -> None:
     with begin(postgres_url) as experiment:
         ids = experiment.ask(4).ids
         ledger: Any = experiment._ledger
-        with ledger.reading():
+        with ledger.snapshot():
             assert can_in_fork(lambda: experiment.tell(ids[0], 1.0))
         experiment.tell(ids[1], 1.0)
         assert told(experiment) == {0: 1.0, 1: 1.0}

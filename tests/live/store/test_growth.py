@@ -103,15 +103,15 @@ def test_late_outcomes_are_found_without_a_look_at_those_before(store_url: str) 
         ):
             ids = np.asarray(experiment.ask(before + 50).ids)
             ledger: Any = experiment._ledger
-            with ledger.writing() as tx:
+            with ledger.transaction() as tx:
                 tx.add_deferrals(ids)
                 tx.settle_deferrals(ids[:before], summary=0)
             experiment.tell(ids[-1], 0.5)
-            with ledger.reading() as tx:
+            with ledger.snapshot() as tx:
                 start = work.steps + _rows_visited(tx.session.raw)
                 assert tx.arrivals().tolist() == [ids[-1]]
                 visited.append(work.steps + _rows_visited(tx.session.raw) - start)
-            with ledger.writing() as tx:
+            with ledger.transaction() as tx:
                 start = work.steps + _rows_visited(tx.session.raw)
                 tx.settle_deferrals(ids[-1:], summary=1)
                 settled.append(work.steps + _rows_visited(tx.session.raw) - start)

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from bestarm import Experiment, Problem
 from bestarm.cli.app import app
+from bestarm.cli.database_checks import check_database
 from bestarm.errors import UnknownExperimentError
-from bestarm.live.store.doctor import diagnose
 from bestarm.live.store.sql import Store
 
 
@@ -41,7 +41,7 @@ def command(*arguments: str) -> Callable[[str], None]:
 LOOKS: dict[str, Callable[[str], object]] = {
     "opening": unknown,
     "listing": Experiment.list,
-    "the doctor": diagnose,
+    "the doctor": check_database,
     "its version": version,
     "the doctor's command": command("doctor"),
 }
@@ -104,7 +104,7 @@ def test_an_experiment_that_is_only_read_stays_as_it_is(tmp_path: Path, mode: st
     connection.close()
     before = bytes_of(tmp_path)
     Experiment.list(url)
-    diagnose(url)
+    check_database(url)
     with Experiment.open(url, "offer") as experiment:
         assert experiment.verify().sound
         (

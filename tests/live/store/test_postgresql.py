@@ -183,10 +183,10 @@ def test_a_pooler_may_give_every_transaction_another_session(
 def test_a_lock_is_held_through_a_pooler(pooled_url: str) -> None:
     with begin(pooled_url) as one, Experiment.open(pooled_url, "offer") as other:
         stores = [each._ledger.store for each in (one, other)]  # type: ignore[attr-defined]
-        with stores[0].hold("evaluation") as held:
+        with stores[0].try_lock("evaluation") as held:
             assert held
             one.ask(1)
-            with stores[1].hold("evaluation") as again:
+            with stores[1].try_lock("evaluation") as again:
                 assert not again
-        with stores[1].hold("evaluation") as free:
+        with stores[1].try_lock("evaluation") as free:
             assert free

@@ -15,7 +15,7 @@ from bestarm.errors import DamagedStoreError, InvalidInputError, UnknownExperime
 from bestarm.live import summaries
 from bestarm.live.events import as_data, canonical
 from bestarm.live.store.contract import ANSWER, Rows
-from bestarm.live.store.sql import transactions
+from bestarm.live.store.sql import ledger as sql_ledger
 from bestarm.records import Plan
 
 PROBLEM = Problem(np.eye(2), source_labels=["tea", "coffee"])
@@ -60,7 +60,7 @@ def test_pages_hold_all_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         whole = experiment.events()
         assert len(whole) > 4
         for size in (1, 2, len(whole)):
-            monkeypatch.setattr(transactions, "_PAGE", size)
+            monkeypatch.setattr(sql_ledger, "_PAGE", size)
             assert experiment.events() == whole
             assert experiment.events(3) == whole[3:]
 
@@ -129,7 +129,7 @@ def test_rows_come_with_their_own_outcomes(store_url: str, monkeypatch: pytest.M
         experiment.tell_many({number: float(number) for number in range(0, 30, 3)})
         experiment.fail_many([29, 1, 3 + 4])
         for size in (1, 4, 30, 1000):
-            monkeypatch.setattr(transactions, "_PIECE", size)
+            monkeypatch.setattr(sql_ledger, "_PIECE", size)
             with experiment.read() as books:
                 rows = np.concatenate(list(books.rows(0, 30)))
             assert rows["id"].tolist() == list(range(30))
@@ -143,7 +143,7 @@ def test_rows_come_with_their_own_outcomes(store_url: str, monkeypatch: pytest.M
 def test_who_waits_is_told_how_much_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transactions, "_PIECE", 40)
+    monkeypatch.setattr(sql_ledger, "_PIECE", 40)
     with Experiment.open(make(tmp_path), "drinks") as experiment:
         seen: list[tuple[int, int]] = []
         experiment.verify(progress=lambda *count: seen.append(count))

@@ -216,7 +216,7 @@ def test_the_log_may_go_with_the_only_connection_that_used_it(
     with ThreadPoolExecutor(1) as thread:
         with ExitStack() as readers:
             for _ in range(pool.size()):
-                readers.enter_context(store.reading())
+                readers.enter_context(store.snapshot())
             asked = thread.submit(experiment.ask, 3)  # on a connection that the pool does not keep
             wait_until(lambda: pool.checkedout() > pool.size())
         assert asked.result().ids == range(3)

@@ -69,7 +69,7 @@ def test_who_is_interrupted_while_rolling_back_keeps_no_lock(
         with monkeypatch.context() as patch:
             for kind in (SqliteSession, PostgresSession):
                 patch.setattr(kind, "rollback", interrupt)
-            with pytest.raises(KeyboardInterrupt), experiment._ledger.writing():
+            with pytest.raises(KeyboardInterrupt), experiment._ledger.transaction():
                 raise ValueError
         assert other.tell(ids[0], 1.0).recorded
         assert experiment.tell(ids[1], 1.0).recorded
@@ -111,7 +111,7 @@ def test_writers_take_turns_whatever_the_server_says(postgres_url: str) -> None:
     run_sql(postgres_url, f"ALTER DATABASE {name} SET {strict}")
     with begin(postgres_url) as one, Experiment.open(postgres_url, "offer") as other:
         ids = one.ask(2).ids
-        with one._ledger.writing() as tx:
+        with one._ledger.transaction() as tx:
             later = threading.Thread(target=other.tell, args=(ids[0], 1.0))
             later.start()
             wait_until(lambda: bool(run_sql(postgres_url, _WAITING)))
@@ -127,7 +127,7 @@ def test_an_outcome_without_its_assignment_is_found(store_url: str) -> None:
     with begin(store_url) as experiment:
         experiment.tell(experiment.ask(2).ids[0], 1.0)
         ledger: Any = experiment._ledger
-        with ledger.store.writing() as session:
+        with ledger.store.transaction() as session:
             session.raw.execute("DELETE FROM bestarm_assignments WHERE number = 0")
         assert not experiment.verify().sound
 
@@ -177,5 +177,5 @@ def test_what_the_server_does_not_keep_is_not_acknowledged(postgres_url: str) ->
 
 
 def fail_and_go_on(ledger: Any) -> None:
-    with ledger.writing() as tx, suppress(psycopg.Error):
+    with ledger.transaction() as tx, suppress(psycopg.Error):
         tx.session.raw.execute("SELECT 1 / 0")

@@ -12,16 +12,14 @@ from told import told
 from bestarm import Problem, simulate
 from bestarm.environments import malicious, small_gap
 from bestarm.policies.budget.odlinbai import ODLinBAI
-from bestarm.policies.budget.p1_linear import P1Linear
-from bestarm.policies.budget.p1_peace import P1Peace
-from bestarm.policies.budget.p1_rage import P1RAGE
+from bestarm.policies.budget.p1_rage import P1RAGE, P1Peace
 
 # Arms with nothing in common: the designs for k of them, and their G-design, are uniform on them,
 # and ρ = 2k. So there are ⌈log₂ 8⌉ = 3 epochs after the first pull.
 PROBLEM = Problem(np.eye(4))
 
 
-def run(policy: P1Linear, sums: list[float]) -> NDArray[np.float64]:
+def run(policy: P1RAGE, sums: list[float]) -> NDArray[np.float64]:
     """Tell a policy its first two plans, with all rewards in the second; the weights of a third."""
     for plan_sums in ([0.0] * 4, sums):
         plan = policy.plan()
@@ -36,7 +34,7 @@ def run(policy: P1Linear, sums: list[float]) -> NDArray[np.float64]:
 
 
 @pytest.mark.parametrize("method", [P1RAGE, P1Peace])
-def test_one_pull_then_epochs_of_equal_length(method: type[P1Linear]) -> None:
+def test_one_pull_then_epochs_of_equal_length(method: type[P1RAGE]) -> None:
     policy, lengths = method(PROBLEM, budget=32), []
     while (plan := policy.plan()) is not None:
         lengths.append(plan.pulls)

@@ -13,8 +13,8 @@ from bestarm import Plan, Problem, Summary, simulate
 from bestarm.environments import Semiparametric
 from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
-from bestarm.policies.budget.designs import g_counts, g_weights
 from bestarm.policies.budget.gse import GSE
+from bestarm.policies.budget.linear import g_counts, g_weights
 from bestarm.policies.budget.odlinbai import ODLinBAI, few_weights
 from bestarm.policies.budget.pss import PSS
 from bestarm.policies.phased.shrinking import Shrinking

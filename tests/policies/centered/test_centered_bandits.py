@@ -12,10 +12,7 @@ from scipy.special import ndtr
 from bestarm import Plan, Problem
 from bestarm.environments import Semiparametric
 from bestarm.numerics.geometry import Array
-from bestarm.policies.centered.action_centered import ActionCentered
-from bestarm.policies.centered.base import CenteredBandit
-from bestarm.policies.centered.bose import BOSE
-from bestarm.policies.centered.kim_paik import KimPaik
+from bestarm.policies.centered import BOSE, ActionCentered, CenteredBandit, KimPaik
 from bestarm.records import Counts, Summary
 from bestarm.simulation import regret
 

@@ -9,9 +9,7 @@ import pytest
 
 from bestarm import Problem, simulate
 from bestarm.environments import Semiparametric
-from bestarm.policies.industry.epochs import EpochStratified
-from bestarm.policies.industry.periods import PeriodRule
-from bestarm.policies.industry.thompson import PeriodThompson
+from bestarm.policies.industry import EpochStratified, PeriodRule, PeriodThompson
 from bestarm.records import Summary
 
 

@@ -16,12 +16,11 @@ from bestarm import Problem, simulate
 from bestarm.environments.two_point import TwoPoint
 from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
+from bestarm.policies.means.base import MeansRule
 from bestarm.policies.means.eb_tci import EBTCI
 from bestarm.policies.means.kl_lucb import KLLUCB
 from bestarm.policies.means.lil_ucb import LilUCB
-from bestarm.policies.means.means import MeansRule
-from bestarm.policies.means.track_and_stop import TrackAndStop
-from bestarm.policies.means.track_and_stop_kernels import bernoulli_weights
+from bestarm.policies.means.track_and_stop import TrackAndStop, bernoulli_weights
 from bestarm.presampled import PresampledRewards
 from bestarm.records import Summary
 

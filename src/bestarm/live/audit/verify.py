@@ -17,8 +17,7 @@ from bestarm.live import summaries
 from bestarm.live.draws import PlanDraws
 from bestarm.live.events import as_data, chained, plan_data, summary_data
 from bestarm.live.store.contract import Event, Ids, PlanRecord, Reading, Rows, SummaryRecord
-from bestarm.live.store.head import Limits
-from bestarm.live.store.records import answers_of
+from bestarm.live.store.records import Limits, answers_of
 from bestarm.live.values import plural
 from bestarm.records import Plan, Summary
 

@@ -1,24 +1,24 @@
 """The store contract: what an experiment needs of the place where it is kept.
 
 A `Ledger` holds one experiment: a `Head` of counters, and rows that are only ever added. Everything
-an experiment does is a short transaction on its ledger: a `Reading` or a `Writing`. An
-implementation keeps the laws below; `bestarm.testing.check_store` tests each of them.
+an experiment does is a short transaction on its ledger: a `Snapshot`, which only reads, or a
+`Transaction`, which writes too. An implementation keeps the laws below;
+`bestarm.testing.check_store` tests each of them.
 
 Threads and processes:
-    A ledger may be used by any number of threads at once, and, where it is stored, by any number
-    of processes that have opened it. A transaction belongs to the thread that began it.
+    Any number of threads may use a ledger at once, and so may any number of processes that have
+    opened it where it is stored. A snapshot or transaction belongs to the thread that began it.
 
 Consistency:
-    All that is read in one transaction belongs to one state: what others commit meanwhile is not
-    in it. A transaction that begins after another has committed reads what that one wrote. Writers
-    take turns: a `Writing` begins once no other writer of the same experiment is active, so that
-    its head is the latest there is. Numbers are read back to the bit and texts to the letter.
+    Everything read in one snapshot or transaction belongs to one state: what others commit
+    meanwhile is not in it. Whatever begins after a commit reads what was committed. Writers take
+    turns: a `Transaction` begins once no other one on the same experiment is active, so that its
+    head is the latest. Numbers are read back to the bit and texts to the letter.
 
 Atomicity:
-    What is written in one `Writing` is there whole, with its head, once the `with` block has ended
-    without an exception, or else not at all: after an exception, or when the process is killed,
-    everything is as it was. Where the ledger is stored, the end of the block means that the rows
-    are on disk.
+    A `Transaction` is committed as a whole, with its head, when its `with` block ends without an
+    exception. After an exception, or when the process is killed, everything is as it was before.
+    Where the ledger is stored, the rows are on disk when the block has ended.
 
 Errors:
     Any method of a stored ledger raises `StoreUnavailableError` where the database cannot be
@@ -37,11 +37,11 @@ from typing import Protocol
 
 import numpy as np
 
-from bestarm.live.store.head import Head
 from bestarm.live.store.records import (
     ANSWER,
     ROW,
     Event,
+    Head,
     Ids,
     PlanRecord,
     Report,
@@ -61,23 +61,23 @@ __all__ = [
     "Ids",
     "Ledger",
     "PlanRecord",
-    "Reading",
     "Report",
     "Request",
     "Rows",
+    "Snapshot",
     "SummaryRecord",
-    "Writing",
+    "Transaction",
     "answers_of",
 ]
 
-_FAR = 1000  # ids farther apart than this are looked up apart
+_MAX_GAP = 1000  # ids farther apart than this are read as two ranges
 
 
-class Reading(ABC):
-    """A transaction that reads.
+class Snapshot(ABC):
+    """The state of an experiment at one moment, to read.
 
     Attributes:
-        head: the counters. In a `Writing`, change them in place.
+        head: the counters. In a `Transaction`, change them in place.
     """
 
     head: Head
@@ -86,7 +86,7 @@ class Reading(ABC):
     def now(self) -> float:
         """The time in seconds since 1970, by the one clock of all who share the ledger.
 
-        For a database server that is the server's clock, read after a `Writing` got its turn.
+        For a database server that is the server's clock, read once a `Transaction` has begun.
         """
 
     @abstractmethod
@@ -126,9 +126,9 @@ class Reading(ABC):
 
     @abstractmethod
     def covariates(self, first: int, end: int) -> dict[int, str]:
-        """What was known of the assignments with ids from `first` up to `end`, as JSON, by id.
+        """The covariates of the assignments with ids from `first` up to `end`, as JSON, by id.
 
-        Assignments of which nothing was known are left out.
+        Assignments without covariates are left out.
         """
 
     @abstractmethod
@@ -148,8 +148,8 @@ class Reading(ABC):
     def deferrals(
         self, first: int = 0, end: int = 2**62, *, waiting: bool = False
     ) -> tuple[Ids, Ids]:
-        """The assignments that were outstanding when their phase closed, in order of id, and of
-        each the number of the summary that covers it, or −1.
+        """The deferred assignments, which were outstanding when their phase closed, in order of id,
+        and the number of the summary that covers each, or −1.
 
         Args:
             first: the least id.
@@ -159,7 +159,7 @@ class Reading(ABC):
 
     @abstractmethod
     def arrivals(self) -> Ids:
-        """Those of them that are settled and that no summary covers, in order of id."""
+        """Deferred assignments that are settled and that no summary covers, in order of id."""
 
     def plan(self, phase: int) -> PlanRecord:
         """The plan of a phase.
@@ -197,13 +197,13 @@ class Reading(ABC):
     def rows_of(self, ids: Ids) -> Rows:
         """These assignments as ROW, in order of id, as far as there are any."""
         found = []
-        for run in close_together(ids):
+        for run in id_ranges(ids):
             first, end = int(run[0]), int(run[-1]) + 1
             pieces, dense = self.rows(first, end), end - first == len(run)
             found += [rows if dense else rows[np.isin(rows["id"], run)] for rows in pieces]
         return found[0] if len(found) == 1 else np.concatenate([np.empty(0, dtype=ROW), *found])
 
-    def endings(self, ids: Sequence[int]) -> tuple[dict[int, float], set[int]]:
+    def settlements(self, ids: Sequence[int]) -> tuple[dict[int, float], set[int]]:
         """Of these assignments, the rewards of those that have one, and those that are lost."""
         rows = self.rows_of(np.asarray(ids, dtype=np.int64))
         told = rows[~np.isnan(rows["reward"])]
@@ -211,17 +211,17 @@ class Reading(ABC):
         return rewards, set(rows["id"][~np.isnan(rows["lost"])].tolist())
 
 
-def close_together(ids: Ids) -> Iterator[Ids]:
-    """These ids in order, in parts that are each worth reading as one range."""
+def id_ranges(ids: Ids) -> Iterator[Ids]:
+    """These ids in order, in parts that are each read as one range."""
     ordered = np.sort(ids)
-    parts = np.split(ordered, np.flatnonzero(np.diff(ordered) > _FAR) + 1)
+    parts = np.split(ordered, np.flatnonzero(np.diff(ordered) > _MAX_GAP) + 1)
     return (part for part in parts if part.size)
 
 
-class Writing(Reading):
+class Transaction(Snapshot):
     """A transaction that writes; the head is saved when it ends.
 
-    What is added can be read in the same transaction.
+    Rows that it has added can be read in it.
     """
 
     @abstractmethod
@@ -243,9 +243,9 @@ class Writing(Reading):
             arms: one per assignment.
             probabilities: of the arms to be in their round.
             at: the time.
-            request: the named request they are for, added along with them.
+            request: the named request that they answer, which is added too.
             forecasts: one per assignment, or None.
-            covariates: what is known of each as JSON, or None.
+            covariates: those of each assignment as JSON, or None.
 
         Raises:
             StoreError: one of these ids is on record.
@@ -281,7 +281,7 @@ class Writing(Reading):
 
     @abstractmethod
     def add_refusals(self, ids: Ids, rewards: Array, *, at: float) -> int:
-        """Add refused rewards, except where one is on record; return the number added."""
+        """Add refused rewards, unless the assignment has one; return the number added."""
 
     @abstractmethod
     def add_deferrals(self, ids: Ids) -> None:
@@ -311,15 +311,15 @@ class Writing(Reading):
 class Ledger(Protocol):
     """One experiment, wherever it is kept."""
 
-    def reading(self) -> AbstractContextManager[Reading]:
-        """A transaction that sees one state.
+    def snapshot(self) -> AbstractContextManager[Snapshot]:
+        """Begin a snapshot of the committed state.
 
         Raises:
             StoreUnavailableError: the database cannot be reached, or its file was replaced.
         """
 
-    def writing(self) -> AbstractContextManager[Writing]:
-        """A transaction that waits for other writers; after an exception nothing of it remains.
+    def transaction(self) -> AbstractContextManager[Transaction]:
+        """Begin a transaction, once other writers are done; it is rolled back on an exception.
 
         Raises:
             StoreUnavailableError: the database cannot be reached or written to, its file was
@@ -328,3 +328,7 @@ class Ledger(Protocol):
 
     def close(self) -> None:
         """Release connections and files."""
+
+
+Reading = Snapshot
+Writing = Transaction

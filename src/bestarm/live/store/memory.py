@@ -23,18 +23,18 @@ from bestarm.live.store.contract import (
     Request,
     Rows,
     SummaryRecord,
-    Writing,
+    Transaction,
 )
 from bestarm.live.store.records import damaged
 from bestarm.numerics.geometry import Array
 
 _PIECE = 4096  # rows searched at a time
 # With the number of the summary that covers a deferral, −1 for none; −2 if it is not a deferral.
-_KEPT = np.dtype([*ROW.descr, ("refused", bool), ("summary", np.int64)])
+_STORED = np.dtype([*ROW.descr, ("refused", bool), ("summary", np.int64)])
 
 
-class MemoryLedger(Writing):
-    """A ledger in memory, safe for threads. It is its own transaction; `Writing` documents it.
+class MemoryLedger(Transaction):
+    """A ledger in memory, safe for threads. It is its own transaction.
 
     A forked process must not use it: another thread may have been in a transaction.
     """
@@ -42,7 +42,7 @@ class MemoryLedger(Writing):
     def __init__(self) -> None:
         self._lock = RLock()
         self.head = Head()
-        self._rows = np.empty(0, dtype=_KEPT)
+        self._rows = np.empty(0, dtype=_STORED)
         self._used = 0
         self._covariates: dict[int, str] = {}
         self._losses: dict[int, list[int]] = {}  # ids by phase
@@ -52,29 +52,27 @@ class MemoryLedger(Writing):
         self._summaries: list[SummaryRecord] = []
         self._plans: list[PlanRecord] = []
         self._events: list[Event] = []
-        self._undo: list[Callable[[], object]] = []  # what takes back the steps of a transaction
+        self._undo: list[Callable[[], object]] = []  # the steps of the transaction
 
     @contextmanager
-    def reading(self) -> Iterator[MemoryLedger]:
-        """A transaction that sees one state."""
+    def snapshot(self) -> Iterator[MemoryLedger]:
         with self._lock:
             yield self
 
     @contextmanager
-    def writing(self) -> Iterator[MemoryLedger]:
-        """A transaction; after an exception everything is as it was before."""
+    def transaction(self) -> Iterator[MemoryLedger]:
         with self._lock:
             head, self._undo = self.head.copy(), []
             try:
                 yield self
             except BaseException:
-                for take_back in reversed(self._undo):
-                    take_back()
+                for undo in reversed(self._undo):
+                    undo()
                 self.head = head
                 raise
 
     def close(self) -> None:
-        """Release nothing."""
+        """Nothing is held."""
 
     def now(self) -> float:
         return time.time()
@@ -147,7 +145,7 @@ class MemoryLedger(Writing):
     ) -> None:
         first, end, used = self.head.assigned, self.head.assigned + len(arms), self._used
         if end > len(self._rows):
-            grown = np.empty(max(end, 2 * len(self._rows)), dtype=_KEPT)
+            grown = np.empty(max(end, 2 * len(self._rows)), dtype=_STORED)
             grown[:used] = self._rows[:used]
             self._rows = grown
         rows = self._rows[first:end]

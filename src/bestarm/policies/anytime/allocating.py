@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.compiling import tiered
-from bestarm.design.kernels import interior
+from bestarm.design.kernels import interior_point
 from bestarm.numerics.geometry import Array
 from bestarm.numerics.linalg import add_gram, cholesky, cholesky_solve, forward_solve
 from bestarm.policies.anytime.allocation import TOL
@@ -67,7 +67,7 @@ def pose(
 @tiered
 def minimised(features: Array, rows: Array) -> tuple[bool, Array]:
     """The design for a posed problem, all of whose arms and contrasts are few, and if it is one."""
-    q, _, _, gap = interior(features, rows, (np.ones(len(features)), np.ones(len(rows))), TOL)
+    q, _, _, gap = interior_point(features, rows, (np.ones(len(features)), np.ones(len(rows))), TOL)
     scale = total(q)
     for a in range(len(q)):
         q[a] /= scale

@@ -9,9 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bestarm.design import centered_g, linear_g
-from bestarm.design.contrasts import ListedContrasts
-from bestarm.design.pools import ALL
-from bestarm.design.solver import minimise
+from bestarm.design.solver import SMALL_POOL, ListedContrasts, minimise
 from bestarm.errors import ProtocolError
 from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.contests import OpenContrasts
@@ -134,7 +132,7 @@ class Allocation:
 
         known = guesses.information, guesses.slope, margin, SURE
         posed = allocating.pose(self.features, guesses.spread, *wanted, known)
-        few = max(map(len, posed)) <= ALL
+        few = max(map(len, posed)) <= SMALL_POOL
         certified, weights = allocating.minimised(*posed) if few else (False, np.empty(0))
         if not certified:
             features, rows = posed

@@ -15,8 +15,7 @@ from math import comb
 import numpy as np
 
 from bestarm.design import centered_g
-from bestarm.design.contrasts import ListedContrasts
-from bestarm.design.solver import minimise
+from bestarm.design.solver import ListedContrasts, minimise
 from bestarm.numerics.geometry import Array, affine_span, lift
 from bestarm.records import Blocks
 

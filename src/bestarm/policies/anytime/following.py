@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from bestarm.design.pools import ALL
+from bestarm.design.solver import SMALL_POOL
 from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.allocation import Stage
 from bestarm.policies.anytime.bets import RARE
@@ -49,7 +49,7 @@ class Follower:
 
         Compiled code knows single pulls, the best target, and designs that are solved at one go.
         """
-        few = max(len(setting.arms), len(setting.targets)) <= ALL
+        few = max(len(setting.arms), len(setting.targets)) <= SMALL_POOL
         if few and isinstance(contest, BestOf) and isinstance(way, Singles):
             return cls(setting, contest, way)
         return None

@@ -6,8 +6,8 @@ import numpy as np
 
 from bestarm.checks import whole
 from bestarm.numerics.geometry import Array
-from bestarm.policies.budget.designs import g_weights, weighted_sum
-from bestarm.policies.oneshot.base import OneShot
+from bestarm.policies.budget.linear import g_weights, weighted_sum
+from bestarm.policies.budget.one_shot import OneShot
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
@@ -27,7 +27,7 @@ class GBAI(OneShot):
 
     Example:
         >>> from bestarm import Problem
-        >>> from bestarm.policies import GBAI
+        >>> from bestarm.policies.budget.gbai import GBAI
         >>> GBAI(Problem([[1, 0], [0, 1], [0.5, 0.5]]), budget=100).plan().weights.round(2).tolist()
         [0.5, 0.5, 0.0]
 

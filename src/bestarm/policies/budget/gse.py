@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from bestarm.checks import whole
 from bestarm.errors import InvalidInputError
-from bestarm.estimation import ordinary
-from bestarm.numerics.geometry import Array
-from bestarm.policies.budget.designs import g_counts, linear_rank, linear_value
-from bestarm.policies.phased.shrinking import Shrinking, parts, shares
+from bestarm.policies.budget.linear import LinearShrinking, g_counts, linear_rank
+from bestarm.policies.phased.shrinking import parts
 from bestarm.policies.stepwise import require_pullable_targets
 from bestarm.problem import Problem
-from bestarm.records import Plan, Summary
+from bestarm.records import Plan
 
 
-class GSE(Shrinking):
+class GSE(LinearShrinking):
     """Generalized successive elimination in the linear model: halve the arms, log₂ K times.
 
     There are ⌈log_η K⌉ stages of equal length. Each pulls the G-optimal design over the arms left,
@@ -36,16 +32,13 @@ class GSE(Shrinking):
 
     Example:
         >>> from bestarm import Problem
-        >>> from bestarm.policies import GSE
+        >>> from bestarm.policies.budget.gse import GSE
         >>> GSE(Problem([[1, 0], [0, 1], [0.5, 0.5]]), budget=100).plan().counts.tolist()
         [25, 25, 0]
 
     Reference: Azizi, Kveton and Ghavamzadeh (2022), algorithm 1 with exact designs in place of
     Frank–Wolfe's.
     """
-
-    _blind = True
-    _kind = "fixed"
 
     def __init__(
         self,
@@ -72,13 +65,6 @@ class GSE(Shrinking):
     def _make_plan(self) -> Plan:
         counts = g_counts(self.problem, self._active.tobytes(), self._lengths[self._plans])
         return Plan.fixed(counts, phase=self._plans + 1)
-
-    def _scores(self, plan: Plan, summary: Summary) -> Array:  # noqa: ARG002
-        arms = self.problem.source[self._active]
-        return np.asarray((arms - arms[0]) @ ordinary(self.problem, summary))
-
-    def _value(self, plan: Plan) -> float:
-        return linear_value(self.problem, self._active.tobytes(), shares(plan).tobytes())
 
 
 def stage_sizes(arms: int, factor: int) -> list[int]:

@@ -9,16 +9,14 @@ import numpy as np
 
 from bestarm.checks import whole
 from bestarm.errors import InvalidInputError
-from bestarm.estimation import ordinary
 from bestarm.numerics.geometry import Array, linear_span
-from bestarm.policies.budget.designs import g_weights, linear_rank, linear_value
-from bestarm.policies.phased.shrinking import Shrinking, shares
+from bestarm.policies.budget.linear import LinearShrinking, g_weights, linear_rank
 from bestarm.policies.stepwise import require_pullable_targets
 from bestarm.problem import Problem
-from bestarm.records import Plan, Summary
+from bestarm.records import Plan
 
 
-class ODLinBAI(Shrinking):
+class ODLinBAI(LinearShrinking):
     """Optimal-design elimination: the error depends on the gaps of the d best arms only.
 
     There are ⌈log₂ d⌉ phases. Phase r pulls arm i ⌈m π_i⌉ times, where π is the G-optimal design
@@ -37,15 +35,12 @@ class ODLinBAI(Shrinking):
 
     Example:
         >>> from bestarm import Problem
-        >>> from bestarm.policies import ODLinBAI
+        >>> from bestarm.policies.budget.odlinbai import ODLinBAI
         >>> ODLinBAI(Problem([[1, 0], [0, 1], [0.5, 0.5]]), budget=103).plan().counts.tolist()
         [50, 50, 0]
 
     Reference: Yang and Tan (2022), algorithm 1.
     """
-
-    _blind = True
-    _kind = "fixed"
 
     def __init__(self, problem: Problem, *, budget: int, seed: int = 0) -> None:  # noqa: ARG002
         require_pullable_targets(problem, "OD-LinBAI")
@@ -68,13 +63,6 @@ class ODLinBAI(Shrinking):
         counts = np.ceil(weights * self._pulls_per_phase - 1e-9)
         counts[weights > 0] = np.maximum(counts[weights > 0], 1)
         return Plan.fixed(counts.astype(np.int64), phase=self._plans + 1)
-
-    def _scores(self, plan: Plan, summary: Summary) -> Array:  # noqa: ARG002
-        arms = self.problem.source[self._active]
-        return np.asarray((arms - arms[0]) @ ordinary(self.problem, summary))
-
-    def _value(self, plan: Plan) -> float:
-        return linear_value(self.problem, self._active.tobytes(), shares(plan).tobytes())
 
 
 def most_support(problem: Problem) -> int:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from bestarm.compiling import compiled
+from bestarm.numerics.geometry import Array
 from bestarm.policies.pull_by_pull import PullByPull
 from bestarm.policies.stepwise import require_pullable_targets
-from bestarm.presampled import PresampledRewards
+from bestarm.presampled import Parts, PresampledRewards, reward_at
 from bestarm.problem import Problem
 
 
@@ -29,7 +31,7 @@ class P1(PullByPull):
 
     Example:
         >>> from bestarm import Problem
-        >>> from bestarm.policies import P1
+        >>> from bestarm.policies.budget.p1 import P1
         >>> P1(Problem.named(["a", "b", "c"]), budget=100).chances.round(3).tolist()
         [0.545, 0.273, 0.182]
 
@@ -53,9 +55,7 @@ class P1(PullByPull):
         self._due = int(self._order[np.searchsorted(self._limits, self._rng.random(), "right")])
 
     def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
-        from bestarm.policies.budget.kernels import rank_and_draw  # noqa: PLC0415 - compiles
-
-        self._due = rank_and_draw(
+        self._due = advance(
             presampled.parts,
             self._due,
             (self._counts, self._sums, self._gains),
@@ -65,3 +65,42 @@ class P1(PullByPull):
         )
         self._leader = int(self._order[0])
         return most, False
+
+
+@compiled
+def advance(
+    presampled: Parts,
+    due: int,
+    totals: Parts,
+    ranking: Parts,
+    chances: Parts,
+    draws: Array,
+) -> int:
+    """P1 for a pull per draw from (0, 1); everything is updated in place.
+
+    Returns the arm of the next pull.
+    """
+    counts, sums, gains = totals
+    order, ranks = ranking
+    shares, limits = chances
+    for i in range(len(draws)):
+        reward = reward_at(presampled, i, due)
+        counts[due] += 1
+        sums[due] += reward
+        rank = ranks[due]
+        gains[due] += reward / shares[rank]  # unbiased: it is drawn with this probability
+        gain = gains[due]
+        while rank > 0 and gains[order[rank - 1]] < gain:
+            order[rank] = order[rank - 1]
+            ranks[order[rank]] = rank
+            rank -= 1
+        while rank < len(order) - 1 and gains[order[rank + 1]] > gain:
+            order[rank] = order[rank + 1]
+            ranks[order[rank]] = rank
+            rank += 1
+        order[rank], ranks[due] = due, rank
+        place = 0
+        while draws[i] >= limits[place]:
+            place += 1
+        due = order[place]
+    return due

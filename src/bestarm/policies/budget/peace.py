@@ -11,13 +11,11 @@ import numpy as np
 from bestarm.checks import choice, whole
 from bestarm.design.rounding import round_any
 from bestarm.design.widths import width_design
-from bestarm.estimation import ordinary
 from bestarm.numerics.geometry import Array
-from bestarm.policies.budget.designs import xy_design
-from bestarm.policies.phased.shrinking import Shrinking
+from bestarm.policies.budget.linear import LinearShrinking, longest_prefix, xy_design
 from bestarm.policies.stepwise import Indices
 from bestarm.problem import Problem
-from bestarm.records import Plan, Summary
+from bestarm.records import Plan
 
 _DUST = 1e-3  # times the mean weight: not worth a pull
 
@@ -30,7 +28,7 @@ class _Sized(NamedTuple):
     gap: float
 
 
-class PeaceBudget(Shrinking):
+class PeaceBudget(LinearShrinking):
     """The targets that seem best, so many that their Gaussian width is halved, phase by phase.
 
     The number of phases is log₂ of the squared width of all targets under the design that makes it
@@ -60,9 +58,6 @@ class PeaceBudget(Shrinking):
     Reference: Katz-Samuels, Jain, Karnin and Jamieson (2020), fixed-budget Peace.
     """
 
-    _blind = True
-    _kind = "fixed"
-
     def __init__(
         self,
         problem: Problem,
@@ -89,10 +84,6 @@ class PeaceBudget(Shrinking):
         self._gap = design.gap
         return Plan.fixed(round_any(design.weights, pulls), phase=phase)
 
-    def _scores(self, plan: Plan, summary: Summary) -> Array:  # noqa: ARG002
-        options = self.problem.target[self._active]
-        return np.asarray((options - options[0]) @ ordinary(self.problem, summary))
-
     def _value(self, plan: Plan) -> float:  # noqa: ARG002
         return self._solve(self._active).value
 
@@ -100,21 +91,11 @@ class PeaceBudget(Shrinking):
         """So many that their size is halved; all of them after the last phase."""
         if self._plans + 1 == self._phases:
             return len(ranking)
-        return self._longest(ranking, self._solve(self._active).value / 2)
+        most = self._solve(self._active).value / 2
+        return longest_prefix(ranking, lambda targets: self._solve(targets).value, most)
 
     def _over(self) -> bool:
         return len(self._trace) == self._phases or len(self._active) == 1
-
-    def _longest(self, ranking: Indices, most: float) -> int:
-        """How many of a ranking are kept: the size grows with their number."""
-        low, high = 1, len(ranking)  # the size of one is 0, that of all is too large
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self._solve(ranking[:middle]).value > most:
-                high = middle
-            else:
-                low = middle
-        return low
 
 
 @lru_cache(maxsize=65536)

@@ -35,7 +35,7 @@ class PSS(Shrinking):
 
     Example:
         >>> from bestarm import Problem
-        >>> from bestarm.policies import PSS
+        >>> from bestarm.policies.budget.pss import PSS
         >>> PSS(Problem.named(["a", "b", "c", "d"]), budget=1000).plan().pulls
         500
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import numpy as np
 
 from bestarm import bounds
 from bestarm.checks import choice
-from bestarm.policies.means.means import MeansRule
-from bestarm.policies.stepwise import sub_gaussian_assumptions
-from bestarm.presampled import PresampledRewards
+from bestarm.compiling import compiled
+from bestarm.numerics.geometry import Array
+from bestarm.policies.means.base import MeansRule, best_mean, first_without_pulls, rate
+from bestarm.policies.stepwise import Indices, sub_gaussian_assumptions
+from bestarm.presampled import Parts, PresampledRewards, reward_at
 from bestarm.problem import Problem
 
 
@@ -60,8 +63,6 @@ class EBTCI(MeansRule):
         self._rng = np.random.default_rng(seed)
 
     def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
-        from bestarm.policies.means.eb_tci_kernels import advance  # noqa: PLC0415 - compiles
-
         pulls, self._due, self._leader, stopped = advance(
             presampled.parts,
             self._due,
@@ -76,3 +77,59 @@ class EBTCI(MeansRule):
 
     def _assumptions(self) -> tuple[str, ...]:
         return sub_gaussian_assumptions(self._sigma) if self._proven else ()
+
+
+@compiled
+def advance(
+    presampled: Parts,
+    arm: int,
+    counts: Indices,
+    sums: Array,
+    scale: float,
+    constants: tuple[float, ...],
+    rng: np.random.Generator,
+    most: int,
+) -> tuple[int, int, int, bool]:
+    """Pull until `most` pulls are made or the leader is shown to be the best.
+
+    `scale` is 2σ². Returns the pulls made, the arm to pull next, the leader, and whether it
+    stopped; changes `counts` and `sums`.
+    """
+    arms = len(counts)
+    means, logs, inverse = np.zeros(arms), np.zeros(arms), np.zeros(arms)
+    for a in range(arms):
+        if counts[a]:
+            inverse[a] = 1.0 / counts[a]
+            means[a], logs[a] = sums[a] * inverse[a], scale * math.log(counts[a])
+    leader, missing = best_mean(means, counts), first_without_pulls(counts)
+    total = counts.sum()
+    proven = 0.0  # β at an earlier time, which is smaller: while the evidence is below, no log
+    for i in range(most):
+        sums[arm] += reward_at(presampled, i, arm)
+        counts[arm] += 1
+        total += 1
+        inverse[arm] = 1.0 / counts[arm]
+        means[arm], logs[arm] = sums[arm] * inverse[arm], scale * math.log(counts[arm])
+        if missing >= 0:
+            missing = first_without_pulls(counts)
+        if missing >= 0:
+            leader, arm = best_mean(means, counts), missing
+            continue
+        leader = best_mean(means, counts)  # EB
+        challenger, least, evidence = -1, math.inf, math.inf
+        for a in range(arms):
+            if a == leader:
+                continue
+            gap = means[leader] - means[a]
+            # 2σ² W(i, j) = (μ_i − μ_j)² / (1/N_i + 1/N_j)
+            cost = gap * gap / (inverse[leader] + inverse[a])
+            evidence = min(evidence, cost)
+            if cost + logs[a] < least:  # TCI: the cost with a penalty of log N_j
+                challenger, least = a, cost + logs[a]
+        evidence /= scale
+        arm = leader if rng.random() < 0.5 else challenger
+        if evidence > proven:
+            proven = rate(total, constants)
+            if evidence > proven:
+                return i + 1, arm, leader, True
+    return most, arm, leader, False

@@ -9,8 +9,11 @@ import numpy as np
 
 from bestarm import bounds
 from bestarm.checks import choice
-from bestarm.policies.means.means import MeansRule
-from bestarm.presampled import PresampledRewards
+from bestarm.compiling import compiled
+from bestarm.numerics.geometry import Array
+from bestarm.policies.means.base import MeansRule, first_without_pulls
+from bestarm.policies.stepwise import Indices
+from bestarm.presampled import Parts, PresampledRewards, reward_at
 from bestarm.problem import Problem
 
 
@@ -65,10 +68,62 @@ class LilUCB(MeansRule):
         self._constants = factor * self._sigma, 1 + epsilon, shift, level, share
 
     def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
-        from bestarm.policies.means.lil_ucb_kernels import advance  # noqa: PLC0415 - compiles
-
         pulls, self._due, stopped = advance(
             presampled.parts, self._due, self._counts, self._sums, self._constants, most
         )
         self._leader = int(np.argmax(self._counts))
         return pulls, stopped
+
+
+@compiled
+def _bonus(n: int, constants: tuple[float, ...]) -> float:
+    """(1 + β)(1 + √ε) √(2σ²(1 + ε) log(log((1 + ε)n + c)/δ) / n); infinite if log ≤ 0."""
+    factor, stretch, shift, level, _ = constants
+    inner = math.log(stretch * n + shift) / level
+    return factor * math.sqrt(math.log(inner) / n) if inner > 1 else math.inf
+
+
+@compiled
+def advance(
+    presampled: Parts,
+    arm: int,
+    counts: Indices,
+    sums: Array,
+    constants: tuple[float, ...],
+    most: int,
+) -> tuple[int, int, bool]:
+    """Pull until `most` pulls are made or one arm has enough of them (Figure 1).
+
+    Returns the pulls made, the arm to pull next, and whether it stopped; changes `counts` and
+    `sums`.
+    """
+    arms, share = len(counts), constants[4]
+    upper = np.full(arms, math.inf)
+    for a in range(arms):
+        if counts[a]:
+            upper[a] = sums[a] / counts[a] + _bonus(counts[a], constants)
+    total, missing = counts.sum(), first_without_pulls(counts)
+    rival = math.inf  # the highest bound of the other arms
+    for i in range(most):
+        sums[arm] += reward_at(presampled, i, arm)
+        counts[arm] += 1
+        total += 1
+        n = counts[arm]
+        upper[arm] = sums[arm] / n + _bonus(n, constants)
+        if missing >= 0:
+            missing = first_without_pulls(counts)
+        if missing >= 0:
+            arm = missing
+            continue
+        if n >= 1 + share * (total - n):  # T_i ≥ 1 + λ Σ_{j ≠ i} T_j
+            return i + 1, arm, True
+        if upper[arm] > rival:
+            continue
+        arm, rival = 0, -math.inf
+        for a in range(1, arms):
+            if upper[a] > upper[arm]:
+                rival = max(rival, upper[arm])
+                arm = a
+            else:
+                rival = max(rival, upper[a])
+    return most, arm, False

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from functools import lru_cache
+from typing import Any, ClassVar
 
 import numpy as np
+from numba import uint64 as _uint64
 
-from bestarm.policies.means.base import IndexRule
+from bestarm.compiling import tiered
+from bestarm.numerics.geometry import Array
+from bestarm.policies.means.rounds import Radius, RoundRule, radius_after
 from bestarm.policies.stepwise import Indices
-from bestarm.presampled import PresampledRewards
+from bestarm.presampled import Parts, PresampledRewards, reward_at
+
+_TABULATED = 2**16  # pulls of an arm up to which radii are kept: half a megabyte
+
+uint64: Any = _uint64  # indices of arms: no test for negative ones in the inner loops
 
 
-class LUCB(IndexRule):
+class LUCB(RoundRule):
     """Each round pulls the arm with the best mean and the other arm with the highest upper bound.
 
     With `radius="certified"` and a σ that is true, δ-correct for rewards that are σ-sub-Gaussian
@@ -39,22 +47,75 @@ class LUCB(IndexRule):
 
     version: ClassVar[int] = 1
 
-    def _next(self) -> Indices:
-        means, radii = self._means, self._radii()
-        leader = int(np.argmax(means))
-        upper = means + radii
-        upper[leader] = -np.inf
-        challenger = int(np.argmax(upper))
-        if means[leader] - radii[leader] > upper[challenger]:
-            self._active = np.array([leader])
-        return np.array([leader, challenger])
+    def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, int]:
+        self._round, radius = np.empty(2, dtype=np.int64), self._radius
+        table = first_radii(radius) if most else np.empty(0)
+        pulls, separated = advance(
+            presampled.parts, self._round, self._counts, self._sums, radius, table, most
+        )
+        if separated:
+            self._active = self._round[:1].copy()
+        return pulls, pulls // 2
 
-    def _rush(self, presampled: PresampledRewards, most: int) -> tuple[int, int]:
-        from bestarm.policies.means.kernels import first_radii, separate  # noqa: PLC0415 - compiles
 
-        radius = tuple(self._radius)
-        known = self._counts, self._sums, radius, first_radii(radius)
-        pulls, rounds, over = separate(presampled.parts, self._due, *known, most)
-        if over:
-            self._active = self._due[:1].copy()
-        return pulls, rounds
+@lru_cache(maxsize=32)
+def first_radii(radius: Radius) -> Array:
+    """The radii after 0 (infinite), 1, 2, … pulls, which are the same in all runs."""
+    radii = np.full(_TABULATED, np.inf)
+    _tabulate(radius, radii)
+    return radii
+
+
+@tiered
+def _tabulate(radius: Radius, radii: Array) -> None:
+    for n in range(1, len(radii)):
+        radii[n] = radius_after(n, radius)
+
+
+@tiered
+def advance(
+    presampled: Parts,
+    pair: Indices,
+    counts: Indices,
+    sums: Array,
+    radius: Radius,
+    first: Array,
+    most: int,
+) -> tuple[int, bool]:
+    """Find the leader and its challenger, pull both, and so on.
+
+    It ends when the rewards or `most` pulls do not suffice for a round, or when the bounds of the
+    two separate. Returns the pulls made, and whether the bounds separate; `pair` becomes the leader
+    and its challenger, and `counts` and `sums` are updated in place. `first` is from `first_radii`,
+    or empty.
+    """
+    arms = uint64(len(counts))
+    means, radii = np.empty(arms), np.empty(arms)
+    for a in range(arms):
+        means[a] = sums[a] / counts[a]
+        radii[a] = radius_after(counts[a], radius)
+    end, used = min(len(presampled[1]), most), 0
+    while True:
+        leader = uint64(0)
+        for a in range(arms):
+            if means[a] > means[leader]:
+                leader = a
+        challenger, highest = leader, -np.inf
+        for a in range(arms):
+            upper = means[a] + radii[a]
+            if a != leader and (challenger == leader or upper > highest):
+                challenger, highest = a, upper
+        pair[0], pair[1] = leader, challenger
+        # Stop once the lower bound of the leader exceeds the upper bound of the challenger.
+        if means[leader] - radii[leader] > highest:
+            return used, True
+        if used + 2 > end:
+            return used, False
+        for second in range(2):  # in index order, as a fixed plan is pulled
+            arm = max(leader, challenger) if second else min(leader, challenger)
+            sums[arm] += reward_at(presampled, used, arm)
+            counts[arm] += 1
+            n = counts[arm]
+            means[arm] = sums[arm] / n
+            radii[arm] = first[uint64(n)] if n < len(first) else radius_after(n, radius)
+            used += 1

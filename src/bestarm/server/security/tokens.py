@@ -16,11 +16,9 @@ from enum import IntEnum
 import sqlalchemy as sa
 
 from bestarm.errors import BestArmError, InvalidInputError, StoreError
-from bestarm.live.store.contract import Reading
+from bestarm.live.store.contract import Snapshot
 from bestarm.live.store.records import damaged
-from bestarm.live.store.sql import Store
-from bestarm.live.store.sql.session import Session
-from bestarm.live.store.sql.transactions import SqlReading
+from bestarm.live.store.sql import Session, SqlSnapshot, Store
 
 _PREFIX = "bestarm"
 _metadata = sa.MetaData()
@@ -105,11 +103,11 @@ def create_token(store: Store, name: str, role: Role) -> str:
             remedy="For example shop.",
         )
     store.prepare()
-    store.make_tables(_metadata)
+    store.create_tables(_metadata)
     secret = secrets.token_urlsafe(32)
     row = {"name": name, "role": int(role), "digest": _digest(secret), "created": store.now()}
-    with store.writing() as session:
-        session.add(_tokens, {key: [value] for key, value in row.items()})
+    with store.transaction() as session:
+        session.insert(_tokens, row)
         ((number,),) = session.fetch(_NUMBER, digest=row["digest"])
     return f"{_PREFIX}-{number}-{secret}"
 
@@ -120,7 +118,7 @@ def revoke_token(store: Store, number: int) -> Token:
         message, remedy = f"There is no token {number}.", "`bestarm token list` shows them."
         raise InvalidInputError(message, field="id", value=number, remedy=remedy)
     now = store.now()
-    with store.writing() as session:
+    with store.transaction() as session:
         session.execute(_REVOKE, number=number, now=now)
     return next(token for token in list_tokens(store) if token.id == number)
 
@@ -129,7 +127,7 @@ def list_tokens(store: Store) -> list[Token]:
     """All tokens ever made, oldest first."""
     if not store.has_table(_tokens):
         return []
-    with store.reading() as session:
+    with store.snapshot() as session:
         rows = session.fetch(_LIST)
     return [Token(number, name, _role(number, role), *times) for number, name, role, *times in rows]
 
@@ -157,9 +155,9 @@ def _compare(secret: str, role: Role | None, known: str) -> Role | None:
     return role if hmac.compare_digest(known, _digest(secret)) else None
 
 
-def check_token(tx: Reading, text: str, role: Role) -> None:
+def check_token(tx: Snapshot, text: str, role: Role) -> None:
     """Raise unless a token allows what this role may do, as the transaction sees it."""
-    assert isinstance(tx, SqlReading)
+    assert isinstance(tx, SqlSnapshot)
     number, secret = _parts(text)
     require(_compare(secret, *_read(tx.session, number)), role)
 
@@ -207,7 +205,7 @@ def is_view_session(store: Store, text: str) -> bool:
 def _known(store: Store, number: str) -> tuple[Role | None, str]:
     """The same as `_read`, in a transaction of its own."""
     try:
-        with store.reading() as session:
+        with store.snapshot() as session:
             return _read(session, number)
     except StoreError:
         if store.has_table(_tokens):

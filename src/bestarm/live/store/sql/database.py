@@ -1,4 +1,4 @@
-"""A database: its connections, its transactions, its tables, and its errors in our words."""
+"""A database: its connections, transactions and tables, and its errors as errors of ours."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import time
 import weakref
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from enum import Enum
 from pathlib import Path
 from threading import Lock, RLock
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
 import sqlalchemy as sa
 from sqlalchemy import exc
@@ -27,9 +29,8 @@ from bestarm.errors import (
     StoreVersionError,
 )
 from bestarm.files import locked
-from bestarm.live.store.sql.files import Change, Identity, WatchedFile
 from bestarm.live.store.sql.schema import VERSION_TABLE
-from bestarm.live.store.sql.session import TIMEOUT, PostgresSession, Session, SqliteSession
+from bestarm.live.store.sql.session import BUSY_TIMEOUT, PostgresSession, Session, SqliteSession
 
 E = TypeVar("E", bound=StoreError)
 
@@ -87,8 +88,8 @@ def make_engine(url: URL) -> sa.Engine:
     """An engine with SQLAlchemy's pool, whose connections begin no transaction by themselves."""
     if url.get_backend_name() == "sqlite":
         arguments: dict[str, Any]
-        arguments = {"timeout": TIMEOUT, "check_same_thread": False, "isolation_level": None}
-        engine = sa.create_engine(url, connect_args=arguments, pool_timeout=TIMEOUT)
+        arguments = {"timeout": BUSY_TIMEOUT, "check_same_thread": False, "isolation_level": None}
+        engine = sa.create_engine(url, connect_args=arguments, pool_timeout=BUSY_TIMEOUT)
         sa.event.listen(engine, "connect", _set_up_file)
         return engine
     arguments = {
@@ -100,12 +101,138 @@ def make_engine(url: URL) -> sa.Engine:
         "keepalives_count": 3,
         "prepare_threshold": None,  # a pooler may give every transaction another session
     }
-    return sa.create_engine(url, connect_args=arguments, pool_timeout=TIMEOUT, pool_pre_ping=True)
+    return sa.create_engine(
+        url, connect_args=arguments, pool_timeout=BUSY_TIMEOUT, pool_pre_ping=True
+    )
 
 
 def _set_up_file(connection: sqlite3.Connection, _: object) -> None:
     for pragma in ("synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
+
+
+# --- Whether a SQLite file is still the one that was opened -------------------------------------
+
+Identity = tuple[int, int]
+Logs = tuple[Identity | None, Identity | None]
+
+
+class FileChange(Enum):
+    """What happened to a file in use."""
+
+    GONE = "The file is gone"
+    REPLACED = "The file was replaced by another"
+    # SQLite would take the log for that of the new file, and write its pages there.
+    MIXED = "The file was replaced by another, and the log (-wal) of the former one lies beside it"
+    LOG = "The file's log (-wal) or its index (-shm) was removed or replaced"
+
+
+class WatchedFile:
+    """A SQLite file, and the log beside it while connections hold it.
+
+    A process that holds a file open can keep reading and writing it after the file was removed or
+    replaced. Nobody would ever read what is written there.
+    """
+
+    def __init__(self, url: URL) -> None:
+        name = str(url.database)
+        if name.startswith("file:"):
+            name = unquote(name.removeprefix("file:").partition("?")[0])
+        self.path = self._real = os.path.abspath(name)
+        self._opened: Identity | None = None
+        self.forget_connections()
+
+    def forget_connections(self) -> None:
+        """Note that this process has no connections yet, as at first and when it was forked."""
+        self._lock = RLock()  # a handler of a signal may fork while its thread holds it
+        self._logs: dict[int, Logs | None] = {}  # by connection; None until it has used one
+
+    def identity(self) -> Identity | None:
+        """The file that connections have open, or the one that the next would open."""
+        return self._opened or _identity(self.path)
+
+    def on_connect(self, connection: object) -> None:
+        """Note a new connection, and which file it is that connections have open."""
+        with self._lock:
+            self._logs[id(connection)] = None
+            if self._opened is None:
+                self._opened = _identity(self.path)
+                self._real = os.path.realpath(self.path)  # SQLite keeps logs where a link leads
+
+    def note_log(self, connection: object, *, written: bool = False) -> None:
+        """Note which log a connection reads or has written to: it stays until that is closed.
+
+        Before the first that writes there may be none.
+        """
+        if self._logs.get(id(connection), ()) is None:
+            logs = self._find_logs()
+            if written or None not in logs:
+                with self._lock:
+                    self._logs[id(connection)] = logs
+
+    def on_close(self, connection: object) -> None:
+        """Note that a connection is closed."""
+        with self._lock:
+            self._logs.pop(id(connection), None)
+
+    def forget(self) -> None:
+        """Note that no connection is used any more: the next opens what is there then."""
+        with self._lock:
+            self._logs.clear()
+            self._opened = None
+
+    def change(self) -> FileChange | None:
+        """What happened to the file since it was opened, or None."""
+        with self._lock:
+            opened, held = self._opened, {each for each in self._logs.values() if each}
+        if opened is None:
+            return None
+        found = _identity(self.path)
+        if found is None:
+            return FileChange.GONE
+        if found != opened:
+            log = f"{os.path.realpath(self.path)}-wal"
+            used = os.path.exists(log) and os.path.getsize(log) > 0
+            mixed = used and _identity(log) in {each[0] for each in held}
+            return FileChange.MIXED if mixed else FileChange.REPLACED
+        return FileChange.LOG if held and held != {self._find_logs()} else None
+
+    def _find_logs(self) -> Logs:
+        return _identity(f"{self._real}-wal"), _identity(f"{self._real}-shm")
+
+
+def _identity(path: str) -> Identity | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+# --- The database -------------------------------------------------------------------------------
+
+_SERVER_TIME = sa.select(SERVER_TIME)
+_REFUSED = {
+    FileChange.GONE: "Put it back where it was, and make the same call again.",
+    FileChange.MIXED: "Stop every program that uses the file, remove what lies beside it and ends "
+    "in -wal or -shm, and make the same call again.",
+}
+_CONNECTING = (
+    "Check the host, the user, the password and the name of the database in its URL, and that the "
+    "server runs. Nothing acknowledged is lost."
+)
+_REMEDIES: dict[object, str] = {  # by the code of SQLite, or the state of PostgreSQL
+    sqlite3.SQLITE_FULL: "Free some space on its disk.",
+    sqlite3.SQLITE_IOERR: "Check its disk.",
+    sqlite3.SQLITE_READONLY: "Make the file and its folder writable.",
+    sqlite3.SQLITE_CANTOPEN: "Check that the folder exists and can be written to.",
+    sqlite3.SQLITE_BUSY: "Wait until the other program that writes to the file is done.",
+    sqlite3.SQLITE_NOTADB: "The file is not a SQLite database, or is damaged.",
+    sqlite3.SQLITE_CORRUPT: "The file is damaged: restore it from a backup.",
+    "53100": "Free some space on its disk.",
+    "55P03": "Wait until the other program that uses the experiment is done.",
+    "25006": "This server takes no writes: use the primary one.",
+}
 
 
 class Store:
@@ -128,7 +255,7 @@ class Store:
         self._driver: Any = self.url.get_dialect().import_dbapi()
         self._failures = (self._driver.Error, exc.DBAPIError, exc.TimeoutError)
         self.generation = 0
-        self._change: Change | None = None
+        self._change: FileChange | None = None
         self._known: int | None = None  # the generation in which the tables were found
         self._open()
         _stores.add(self)
@@ -137,8 +264,8 @@ class Store:
         self._reopening = Lock()
         self._engine, file = make_engine(self.url), self.file
         if file is not None:
-            sa.event.listen(self._engine, "connect", lambda opened, _: file.note_open(opened))
-            sa.event.listen(self._engine, "close", lambda closed, _: file.note_close(closed))
+            sa.event.listen(self._engine, "connect", lambda opened, _: file.on_connect(opened))
+            sa.event.listen(self._engine, "close", lambda closed, _: file.on_close(closed))
         weakref.finalize(self, self._engine.dispose).atexit = False
 
     @property
@@ -178,15 +305,15 @@ class Store:
             )
         return self.generation if generation is None else generation
 
-    def reading(self, generation: int | None = None) -> AbstractContextManager[Session]:
-        """A transaction that sees one state; `generation` is that of an experiment's opening."""
+    def snapshot(self, generation: int | None = None) -> AbstractContextManager[Session]:
+        """A transaction that only reads; `generation` is that of an experiment's opening."""
         return self._transaction(generation, writing=False)
 
-    def writing(self, generation: int | None = None) -> AbstractContextManager[Session]:
-        """A transaction that is kept whole or not at all; SQLite has one at a time.
+    def transaction(self, generation: int | None = None) -> AbstractContextManager[Session]:
+        """A transaction that is committed as a whole or rolled back; SQLite has one at a time.
 
         Raises:
-            DuplicateKeyError: see `Session.add`.
+            DuplicateKeyError: see `Session.insert`.
         """
         return self._transaction(generation, writing=True)
 
@@ -195,8 +322,8 @@ class Store:
         generation = self.check_file(generation)
         connected = False
         try:
-            with self._lease() as lease:
-                connection = lease.connection = self._engine.raw_connection()
+            with self._checkout() as checkout:
+                connection = checkout.connection = self._engine.raw_connection()
                 connected = True
                 session = _session(connection, writing=writing)
                 try:
@@ -204,10 +331,10 @@ class Store:
                     if self.file is not None:
                         self.file.note_log(session.raw)
                     yield session
-                    self._check_not_inherited(lease)
+                    self._check_not_inherited(checkout)
                     session.commit()
                 except BaseException:
-                    if lease in _leases:
+                    if checkout in _checkouts:
                         self._roll_back(session, connection)
                     raise
                 if writing and self.file is not None:
@@ -223,32 +350,32 @@ class Store:
             self.check_file(generation)
 
     @contextmanager
-    def _lease(self) -> Iterator[_Lease]:
+    def _checkout(self) -> Iterator[_Checkout]:
         """Note that a connection is in use, or about to be made: see `_before_fork`."""
         self._check_not_inherited()
-        lease = _Lease(self)
+        checkout = _Checkout(self)
         try:
             with _pools_lock:
-                _leases.add(lease)
-            yield lease
+                _checkouts.add(checkout)
+            yield checkout
         finally:
-            if lease in _leases:  # or this is a forked process, which leaves it to its parent
+            if checkout in _checkouts:  # or this is a forked process, which leaves it to its parent
                 with _pools_lock:
                     try:
-                        self._give_back(lease)
+                        self._release(checkout)
                     finally:
-                        _leases.discard(lease)
+                        _checkouts.discard(checkout)
 
-    def _give_back(self, lease: _Lease) -> None:
-        used = lease.connection
+    def _release(self, checkout: _Checkout) -> None:
+        used = checkout.connection
         if used is not None and used.dbapi_connection is not None:
-            if lease.pool is not self._engine.pool:  # it was closed meanwhile
+            if checkout.pool is not self._engine.pool:  # it was closed meanwhile
                 used.invalidate()
             used.close()
 
-    def _check_not_inherited(self, lease: _Lease | None = None) -> None:
+    def _check_not_inherited(self, checkout: _Checkout | None = None) -> None:
         inherited = _inherited and self.file is not None and self.file.identity() in _inherited
-        if inherited or (lease is not None and lease not in _leases):
+        if inherited or (checkout is not None and checkout not in _checkouts):
             raise self._failure(
                 StoreUnavailableError,
                 "This process was forked while its parent used the database",
@@ -265,7 +392,7 @@ class Store:
                 connection.invalidate()
 
     @contextmanager
-    def hold(self, name: str) -> Iterator[bool]:
+    def try_lock(self, name: str) -> Iterator[bool]:
         """Whether no other process holds the lock of this name; if so, it is held until the block
         ends, or the process does.
 
@@ -279,7 +406,7 @@ class Store:
                 yield alone
             return
         number = int.from_bytes(digest[:8], "big", signed=True)
-        transaction = self.writing()
+        transaction = self.transaction()
         session = transaction.__enter__()
         try:
             session.raw.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
@@ -316,7 +443,7 @@ class Store:
         """The time in seconds since 1970: by the server's clock; for a file, by this process's."""
         if self.sqlite:
             return time.time()
-        with self.reading() as session:
+        with self.snapshot() as session:
             ((now,),) = session.fetch(_SERVER_TIME)
         return float(now)
 
@@ -332,7 +459,7 @@ class Store:
         path = None if self.file is None else Path(self.file.path)
         if path is not None and (not path.exists() or _is_foreign_database(path)):
             return None  # reading must neither make nor change it
-        with self.reading() as session:
+        with self.snapshot() as session:
             if not session.has_table(VERSION_TABLE):
                 return None
             found = next((version for (version,) in session.fetch(_VERSION_NUMBER)), None)
@@ -352,30 +479,30 @@ class Store:
         from alembic import command  # noqa: PLC0415
         from alembic.config import Config  # noqa: PLC0415
 
-        with self._making_tables() as connection:
+        with self._changing_schema() as connection:
             config = Config()
             config.set_main_option("script_location", "bestarm.live.store.sql:migrations")
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
 
-    def make_tables(self, metadata: sa.MetaData) -> None:
+    def create_tables(self, metadata: sa.MetaData) -> None:
         """Make other tables beside those of experiments, unless they are there."""
-        with self._making_tables() as connection:
+        with self._changing_schema() as connection:
             metadata.create_all(connection)
 
     def has_table(self, table: sa.Table) -> bool:
         """Whether a table is there."""
         if self.version() is None:
             return False
-        with self.reading() as session:
+        with self.snapshot() as session:
             return session.has_table(table.name)
 
     @contextmanager
-    def _making_tables(self) -> Iterator[sa.Connection]:
+    def _changing_schema(self) -> Iterator[sa.Connection]:
         self.check_file()
         try:
-            with self._lease() as lease, self._engine.connect() as connection:
-                lease.connection = connection.connection
+            with self._checkout() as checkout, self._engine.connect() as connection:
+                checkout.connection = connection.connection
                 _session(connection.connection, writing=True).begin(writing=True)
                 if not self.sqlite:
                     connection.execute(sa.select(sa.text(f"pg_advisory_xact_lock({_TABLES_LOCK})")))
@@ -405,7 +532,7 @@ def _session(connection: sa.PoolProxiedConnection, *, writing: bool) -> Session:
 # the child does not use that file.
 
 
-class _Lease:
+class _Checkout:
     """A connection in use, or about to be made."""
 
     def __init__(self, store: Store) -> None:
@@ -414,7 +541,7 @@ class _Lease:
 
 
 _stores: weakref.WeakSet[Store] = weakref.WeakSet()
-_leases: set[_Lease] = set()
+_checkouts: set[_Checkout] = set()
 # Held while the process forks or a store is closed: no connection is taken or given back meanwhile.
 # A signal's handler may fork while its thread holds it.
 _pools_lock = RLock()
@@ -432,11 +559,11 @@ def _after_fork_in_parent() -> None:
 
 
 def _after_fork_in_child() -> None:
-    for lease in _leases:
-        if lease.store.file is not None:
-            _inherited.add(lease.store.file.identity())
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(lease))  # nothing may close its connection
-    _leases.clear()
+    for checkout in _checkouts:
+        if checkout.store.file is not None:
+            _inherited.add(checkout.store.file.identity())
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(checkout))  # nothing may close its connection
+    _checkouts.clear()
     for store in list(_stores):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(store._engine))
         if store.file is not None:
@@ -467,27 +594,3 @@ def _is_foreign_database(path: Path) -> bool:
     except (OSError, sqlite3.Error):
         return False  # that is said where it is opened
     return (VERSION_TABLE,) not in tables
-
-
-_SERVER_TIME = sa.select(SERVER_TIME)
-_REFUSED = {
-    Change.GONE: "Put it back where it was, and make the same call again.",
-    Change.MIXED: "Stop every program that uses the file, remove what lies beside it and ends in "
-    "-wal or -shm, and make the same call again.",
-}
-_CONNECTING = (
-    "Check the host, the user, the password and the name of the database in its URL, and that the "
-    "server runs. Nothing acknowledged is lost."
-)
-_REMEDIES: dict[object, str] = {  # by the code of SQLite, or the state of PostgreSQL
-    sqlite3.SQLITE_FULL: "Free some space on its disk.",
-    sqlite3.SQLITE_IOERR: "Check its disk.",
-    sqlite3.SQLITE_READONLY: "Make the file and its folder writable.",
-    sqlite3.SQLITE_CANTOPEN: "Check that the folder exists and can be written to.",
-    sqlite3.SQLITE_BUSY: "Wait until the other program that writes to the file is done.",
-    sqlite3.SQLITE_NOTADB: "The file is not a SQLite database, or is damaged.",
-    sqlite3.SQLITE_CORRUPT: "The file is damaged: restore it from a backup.",
-    "53100": "Free some space on its disk.",
-    "55P03": "Wait until the other program that uses the experiment is done.",
-    "25006": "This server takes no writes: use the primary one.",
-}

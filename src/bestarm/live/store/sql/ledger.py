@@ -1,61 +1,515 @@
-"""Experiments in a database: each is a ledger of its own."""
+"""Experiments in a database: each is a ledger; `bestarm.live.store.contract` documents the methods.
+
+Statements come first, then the transactions on one experiment, then the ledger that begins them,
+and last how experiments are listed and how changes among them are found.
+"""
 
 from __future__ import annotations
 
+import itertools
+import json
+import math
 import re
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import BindParameter, ColumnElement, Select, bindparam, case, func, select
+import numpy as np
+import sqlalchemy as sa
+from numpy.typing import NDArray
 
-from bestarm.errors import ExperimentExistsError, UnknownExperimentError
-from bestarm.live.store.contract import Event, Head
-from bestarm.live.store.records import damaged
+from bestarm.errors import (
+    BestArmError,
+    DamagedStoreError,
+    ExperimentExistsError,
+    UnknownExperimentError,
+)
+from bestarm.live.events import as_data, canonical
+from bestarm.live.store.contract import (
+    ROW,
+    Event,
+    Head,
+    Ids,
+    PlanRecord,
+    Report,
+    Request,
+    Rows,
+    Snapshot,
+    SummaryRecord,
+    Transaction,
+    id_ranges,
+)
+from bestarm.live.store.records import UNREADABLE, damaged
 from bestarm.live.store.sql import schema as s
-from bestarm.live.store.sql.database import Store
-from bestarm.live.store.sql.session import DuplicateKeyError, Row
-from bestarm.live.store.sql.transactions import SqlReading, SqlWriting, event_row
+from bestarm.live.store.sql.database import SERVER_TIME, Store
+from bestarm.live.store.sql.session import DuplicateKeyError, PostgresSession, Row, Session
 from bestarm.live.values import Listed, Status
+from bestarm.numerics.geometry import Array
+from bestarm.records import BlockPlan, Plan, Rounds, Summary, as_blocks
+
+T = TypeVar("T")
+
+_ALL = 2**62
+_PIECE = 20_000  # assignments read at a time
+_PAGE = 5_000  # plans, summaries, events, reports or requests read at a time
+
+# --- Statements on one experiment ---------------------------------------------------------------
+
+
+def _in_order(table: sa.Table, *columns: Any, key: str = "number") -> sa.Select[Any]:
+    """Rows of an experiment with a key from `start` on, in order of it, `size` of them."""
+    wanted = sa.select(*(columns or list(table.c)[1:])).where(
+        table.c.experiment == sa.bindparam("experiment"), table.c[key] >= sa.bindparam("start")
+    )
+    return wanted.order_by(table.c[key]).limit(sa.bindparam("size"))
+
+
+def _same(one: sa.Table, other: sa.Table) -> sa.ColumnElement[bool]:
+    return sa.and_(one.c.experiment == other.c.experiment, one.c.number == other.c.number)
+
+
+def _settled(table: sa.Table) -> list[sa.ColumnElement[bool]]:
+    """Whether an assignment has an outcome, and whether it is lost."""
+    return [sa.exists().where(_same(each, table)) for each in (s.outcomes, s.losses)]
+
+
+_READ_HEAD = sa.select(*(s.experiments.c[name] for name in s.COUNTERS)).where(
+    s.experiments.c.id == sa.bindparam("experiment")
+)
+# On a server its own clock counts for all who share it. A select of its own around the one that
+# locks: the clock is read once the lock is there, however long that took.
+_READ_HEAD_AND_TIME = _READ_HEAD.add_columns(SERVER_TIME)
+_locked = _READ_HEAD.with_for_update().subquery("head")
+_LOCK_HEAD_AND_TIME = sa.select(*_locked.columns, SERVER_TIME)
+
+
+@cache
+def _save(names: tuple[str, ...]) -> sa.Update:
+    """The statement that writes some counters."""
+    mine = s.experiments.c.id == sa.bindparam("experiment")
+    new: dict[str, sa.BindParameter[Any]] = {name: sa.bindparam(f"new_{name}") for name in names}
+    return sa.update(s.experiments).where(mine).values(new)
+
+
+_PLANS = _in_order(s.plans, key="phase")
+_SUMMARIES = _in_order(s.summaries)
+_EVENTS = _in_order(s.events)
+_REQUESTS = _in_order(s.requests, key="first")
+_REQUEST = _REQUESTS.where(s.requests.c.name == sa.bindparam("name"))
+_REPORTS = _in_order(s.reports)
+
+_end: sa.BindParameter[int] = sa.bindparam("end")
+_assigned = s.assignments.c
+
+
+def _range(table: sa.Table, *names: str) -> sa.Select[Any]:
+    """Columns of rows with numbers from `start` up to `end`."""
+    return _in_order(table, *(table.c[name] for name in names)).where(table.c.number < _end)
+
+
+# Outcomes and losses are joined to their assignments here and not by the database: of new tables
+# PostgreSQL has no statistics yet, and compares every row of one with every row of the other.
+_DRAWN = ("id", "round", "phase", "arm", "probability", "asked", "forecast")  # columns of ROW
+_ASSIGNMENTS = _range(s.assignments, "number", *_DRAWN[1:])
+_OUTCOMES = _range(s.outcomes, "number", "reward", "told", "late")
+_LOSSES = _range(s.losses, "number", "at")
+_REWARDS = _range(s.outcomes, "number", "reward")
+_LOST = _range(s.losses, "number")
+_REPORTS_OF = _in_order(s.reports, key="assignment").where(s.reports.c.assignment < _end)
+_REPORTS_OF = _REPORTS_OF.order_by(s.reports.c.number)
+_COVARIATES = _range(s.assignments, "number", "covariates").where(_assigned.covariates.is_not(None))
+_OUTSTANDING = _range(s.assignments, "number").where(
+    _assigned.asked <= sa.bindparam("asked_by"),
+    *(~each for each in _settled(s.assignments)),
+)
+_LOST_ARMS = (
+    sa.select(_assigned.arm)
+    .select_from(s.losses.outerjoin(s.assignments, _same(s.assignments, s.losses)))
+    .where(
+        s.losses.c.experiment == sa.bindparam("experiment"),
+        s.losses.c.phase == sa.bindparam("phase"),
+    )
+    .order_by(s.losses.c.place)
+    .offset(sa.bindparam("start"))
+    .limit(sa.bindparam("size"))
+)
+_DEFERRALS = _range(s.deferrals, "number", "summary")
+_WAITING = _DEFERRALS.where(s.deferrals.c.summary == sa.literal_column("-1"))
+_ARRIVALS = _WAITING.where(sa.or_(*_settled(s.deferrals)))
+# Without the condition on the summary PostgreSQL may look at all rows of the experiment.
+_COVER = (
+    sa.update(s.deferrals)
+    .where(
+        s.deferrals.c.experiment == sa.bindparam("of"),
+        s.deferrals.c.number == sa.bindparam("deferred"),
+        s.deferrals.c.summary == sa.literal_column("-1"),
+    )
+    .values(summary=sa.bindparam("covering"))
+)
+
+
+# --- Transactions on one experiment -------------------------------------------------------------
+
+
+class SqlSnapshot(Snapshot):
+    """A snapshot of one experiment, in a transaction that the session has begun.
+
+    Attributes:
+        session: that transaction, for statements on other tables.
+    """
+
+    _head_and_time = _READ_HEAD_AND_TIME
+
+    def __init__(self, session: Session, number: int) -> None:
+        self.session, self._number = session, number
+        self._time: float | None = None  # by the server's clock, where there is a server
+        on_server = isinstance(session, PostgresSession)
+        found = session.select(self._head_and_time if on_server else _READ_HEAD, experiment=number)
+        if not found:
+            raise damaged("The counters of the experiment are missing.")
+        if on_server:
+            self._time = found[0][-1]
+        self.head = Head(*found[0][: len(s.COUNTERS)])
+        self._saved = vars(self.head).copy()
+
+    def now(self) -> float:
+        """The time by the server's clock as the head was read; for a file, by this process's."""
+        return time.time() if self._time is None else self._time
+
+    def _select(self, statement: sa.Select[Any], **values: Any) -> list[Row]:
+        return self.session.select(statement, experiment=self._number, **values)
+
+    def _columns(self, statement: sa.Select[Any], **values: Any) -> list[NDArray[Any]]:
+        """Columns of numbers, as whole numbers where all of a column are; NaN for NULL."""
+        found = self.session.fetch(statement, experiment=self._number, **values)
+        try:
+            return [_numbers(column) for column in zip(*found, strict=True)]
+        except (ValueError, TypeError, OverflowError) as error:
+            raise _unreadable(str(error).rstrip(".")) from error
+
+    def _ids(self, statement: sa.Select[Any], **values: Any) -> Ids:
+        """The first column of whole numbers."""
+        columns = self._columns(statement, **values)
+        return _whole(columns[0]) if columns else np.empty(0, dtype=np.int64)
+
+    def _records(
+        self,
+        statement: sa.Select[Any],
+        read: Callable[..., T],
+        start: int,
+        limit: int | None = None,
+        key: int = 0,
+    ) -> Iterator[T]:
+        """Records from a number on, which is in their column `key`, up to a limit."""
+        left = _ALL if limit is None else limit
+        while left and (found := self._select(statement, start=start, size=min(left, _PAGE))):
+            yield from (read(*row) for row in found)
+            start, left = found[-1][key] + 1, left - len(found)
+
+    def plans(self, start: int = 1, *, limit: int | None = None) -> Iterator[PlanRecord]:
+        return self._records(_PLANS, _read_plan, start, limit)
+
+    def summaries(self, start: int = 0) -> Iterator[SummaryRecord]:
+        return self._records(_SUMMARIES, _read_summary, start)
+
+    def events(self, start: int = 0, *, limit: int | None = None) -> Iterator[Event]:
+        return self._records(_EVENTS, _read_event, start, limit)
+
+    def request(self, name: str) -> Request | None:
+        found = self._select(_REQUEST, name=name, start=0, size=1)
+        return next((Request(*row) for row in found), None)
+
+    def requests(self) -> Iterator[Request]:
+        return self._records(_REQUESTS, Request, 0, key=2)
+
+    def reports(self, start: int = 0) -> Iterator[Report]:
+        return self._records(_REPORTS, _read_report, start)
+
+    def reports_of(self, ids: Sequence[int]) -> Iterator[Report]:
+        wanted = set(ids)
+        for run in id_ranges(np.asarray(ids, dtype=np.int64)):
+            near = {"start": int(run[0]), "end": int(run[-1]) + 1}
+            found = itertools.starmap(_read_report, self._select(_REPORTS_OF, **near, size=_ALL))
+            yield from (report for report in found if report.assignment in wanted)
+
+    def rows(self, first: int, end: int) -> Iterator[Rows]:
+        while first < end:
+            columns = self._columns(_ASSIGNMENTS, start=first, end=end, size=_PIECE)
+            if not columns:
+                return
+            rows = np.empty(len(columns[0]), dtype=ROW)
+            for name, column in zip(_DRAWN, columns, strict=True):
+                rows[name] = _whole(column) if ROW[name].kind == "i" else column
+            if np.isnan(rows["probability"]).any() or np.isnan(rows["asked"]).any():
+                raise _unreadable("a number is missing")
+            end_of_piece = int(rows["id"][-1]) + 1
+            rows["reward"] = rows["told"] = rows["lost"] = np.nan
+            rows["late"] = False
+            for statement, names in ((_OUTCOMES, ("reward", "told", "late")), (_LOSSES, ("lost",))):
+                found = self._columns(statement, start=first, end=end_of_piece, size=_ALL)
+                _join(rows, names, found)
+            yield rows
+            first = end_of_piece
+
+    def settlements(self, ids: Sequence[int]) -> tuple[dict[int, float], set[int]]:
+        wanted, near = set(ids), {"start": min(ids, default=0), "end": max(ids, default=0) + 1}
+        if near["end"] - near["start"] > len(wanted) + _PIECE:
+            return super().settlements(ids)
+        told = self._select(_REWARDS, **near, size=_ALL)
+        lost = self._select(_LOST, **near, size=_ALL) if self.head.losses else []
+        rewards = {number: reward for number, reward in told if number in wanted}
+        return rewards, wanted & {number for (number,) in lost}
+
+    def covariates(self, first: int, end: int) -> dict[int, str]:
+        return dict(self._select(_COVARIATES, start=first, end=end, size=_ALL))
+
+    def lost_arms(self, phase: int, start: int, count: int) -> Ids:
+        return self._ids(_LOST_ARMS, phase=phase, start=start, size=count)
+
+    def first_outstanding(self, start: int, end: int) -> int | None:
+        found = self.outstanding(start, end, size=1)
+        return int(found[0]) if found.size else None
+
+    def outstanding(
+        self, start: int, end: int, *, asked_by: float = math.inf, size: int = _ALL
+    ) -> Ids:
+        values = {"start": start, "end": end, "asked_by": asked_by, "size": size}
+        return self._ids(_OUTSTANDING, **values)
+
+    def deferrals(
+        self, first: int = 0, end: int = _ALL, *, waiting: bool = False
+    ) -> tuple[Ids, Ids]:
+        read = _WAITING if waiting else _DEFERRALS
+        columns = self._columns(read, start=first, end=end, size=_ALL)
+        ids, covered_by = map(_whole, columns or [np.empty(0, dtype=np.int64)] * 2)
+        return ids, covered_by
+
+    def arrivals(self) -> Ids:
+        return self._ids(_ARRIVALS, start=0, end=_ALL, size=_ALL)
+
+
+class SqlTransaction(SqlSnapshot, Transaction):
+    """A transaction that writes."""
+
+    _head_and_time = _LOCK_HEAD_AND_TIME
+
+    def save_head(self) -> None:
+        """Write the counters that have changed."""
+        now, saved = vars(self.head), self._saved
+        new = {name: now[name] for name in s.COUNTERS if now[name] != saved[name]}
+        if new:
+            values = {f"new_{name}": value for name, value in new.items()}
+            self.session.execute(_save(tuple(new)), experiment=self._number, **values)
+
+    def _insert(self, table: sa.Table, **values: Any) -> None:
+        self.session.insert(table, {"experiment": self._number, **values})
+
+    def add_assignments(
+        self,
+        arms: Ids,
+        probabilities: Array,
+        *,
+        at: float,
+        request: Request | None,
+        forecasts: Array | None = None,
+        covariates: Sequence[str] | None = None,
+    ) -> None:
+        head, order = self.head, np.arange(len(arms))
+        optional: dict[str, Any] = {}
+        if forecasts is not None:
+            optional["forecast"] = forecasts
+        if covariates is not None:
+            optional["covariates"] = list(covariates)
+        self._insert(
+            s.assignments,
+            number=head.assigned + order,
+            round=head.rounds + order // head.size,
+            phase=head.phase,
+            arm=arms,
+            probability=probabilities,
+            asked=at,
+            **optional,
+        )
+        if request is not None:
+            self._insert(s.requests, **vars(request))
+
+    def add_outcomes(
+        self, ids: Sequence[int], rewards: Sequence[float], *, at: float, late: Sequence[bool]
+    ) -> None:
+        flags = [int(each) for each in late]
+        self._insert(s.outcomes, number=list(ids), reward=list(rewards), told=at, late=flags)
+
+    def add_reports(
+        self, ids: Sequence[int], rewards: Sequence[float], *, at: float, late: Sequence[bool]
+    ) -> None:
+        self._insert(
+            s.reports,
+            number=self.head.reports + np.arange(len(ids)),
+            assignment=list(ids),
+            reward=list(rewards),
+            told=at,
+            late=[int(each) for each in late],
+        )
+
+    def add_losses(self, ids: Sequence[int], *, reason: str, at: float) -> None:
+        every = np.asarray(ids, dtype=np.int64)
+        rows = self.rows_of(every)
+        if len(rows) < len(every):
+            raise damaged("Some of the assignments that are lost are missing.")
+        phases = rows["phase"][np.searchsorted(rows["id"], every)]
+        places = self.head.losses + np.arange(len(every))
+        self._insert(s.losses, number=every, phase=phases, place=places, reason=reason, at=at)
+
+    def add_refusals(self, ids: Ids, rewards: Array, *, at: float) -> int:
+        rows = {"experiment": self._number, "number": ids, "reward": rewards, "at": at}
+        return self.session.insert(s.refusals, rows, or_ignore=True)
+
+    def add_deferrals(self, ids: Ids) -> None:
+        self._insert(s.deferrals, number=ids, summary=-1)
+
+    def settle_deferrals(self, ids: Ids, *, summary: int) -> None:
+        rows = [
+            {"of": self._number, "deferred": each, "covering": summary} for each in ids.tolist()
+        ]
+        self.session.execute_many(_COVER, rows)
+
+    def add_summary(self, record: SummaryRecord) -> None:
+        texts = {
+            name: None if part is None else canonical(as_data(part))
+            for name, part in (("summary", record.summary), ("plain", record.plain))
+        }
+        self._insert(s.summaries, **{**vars(record), **texts})
+
+    def add_plan(self, record: PlanRecord) -> None:
+        plan, text = record.plan, canonical(as_data(record.plan))
+        self._insert(s.plans, phase=plan.phase, plan=text, first=record.first, round=record.round)
+
+    def add_event(self, event: Event) -> None:
+        self._insert(s.events, **_event_row(event))
+
+
+def _numbers(column: Sequence[Any]) -> NDArray[Any]:
+    numbers = np.array(column)
+    return numbers if numbers.dtype.kind == "i" else np.array(column, dtype=float)
+
+
+def _join(rows: Rows, names: Sequence[str], columns: Sequence[NDArray[Any]]) -> None:
+    """Set columns of rows from those of another table, whose first has the ids."""
+    if columns:
+        ids = _whole(columns[0])
+        places = np.searchsorted(rows["id"], ids)
+        known = rows["id"][places] == ids
+        for name, column in zip(names, columns[1:], strict=True):
+            rows[name][places[known]] = column[known] > 0 if name == "late" else column[known]
+
+
+def _whole(column: NDArray[Any]) -> Ids:
+    if column.dtype.kind != "i":
+        raise _unreadable("a whole number is missing")
+    return column
+
+
+def _unreadable(why: str) -> DamagedStoreError:
+    return damaged(f"The record of assignments, outcomes or losses cannot be read ({why}).")
+
+
+def _event_row(event: Event) -> dict[str, Any]:
+    return {**vars(event), "data": canonical(event.data)}
+
+
+def _read_plan(phase: int, text: str, first: int, number: int) -> PlanRecord:
+    plan = _parsed(_plan, text, what := f"the plan of phase {phase}")
+    if plan.phase != phase:
+        raise damaged(f"The record of {what} cannot be read (it is one of phase {plan.phase}).")
+    return PlanRecord(plan, first, number)
+
+
+def _plan(data: dict[str, Any]) -> Plan:
+    if "blocks" in data:
+        plan: Plan = BlockPlan(**data)
+    elif data["counts"] is not None:
+        plan = Plan.fixed(data["counts"], phase=data["phase"], center=data["center"])
+    else:
+        plan = Plan.randomised(**{name: data[name] for name in data if name != "counts"})
+    if as_data(plan) != data:
+        raise ValueError("it contradicts itself")
+    return plan
+
+
+def _read_summary(number: int, *parts: Any) -> SummaryRecord:
+    phase, first, end, late, text, digest, plain = parts
+    what = f"summary {number}"
+    summary = _parsed(_summary, text, what)
+    told = None if plain is None else _parsed(_summary, plain, what)
+    return SummaryRecord(number, phase, first, end, late, summary, digest, told)
+
+
+def _summary(data: dict[str, Any]) -> Summary:
+    if "kinds" in data:
+        return Rounds.read(as_blocks(data.pop("blocks"), data["arms"]), **data)
+    return Summary(**data)
+
+
+def _read_report(number: int, assignment: int, reward: float, told: float, late: int) -> Report:
+    return Report(number, assignment, reward, told, bool(late))
+
+
+def _read_event(number: int, at: float, kind: str, text: str, hashed: str) -> Event:
+    return Event(number, at, kind, _parsed(dict, text, f"event {number}"), hashed)
+
+
+def _parsed(read: Callable[[dict[str, Any]], T], text: str, what: str) -> T:
+    try:
+        data = json.loads(text)
+        if not isinstance(data, dict):
+            raise TypeError("it is not an object")
+        return read(data)
+    except (*UNREADABLE, BestArmError) as error:
+        why = str(error).rstrip(".")
+        raise damaged(f"The record of {what} cannot be read ({why}).", what) from error
+
+
+# --- Experiments of a database ------------------------------------------------------------------
 
 _column = s.experiments.c
-_named = _column.name == bindparam("name")
-_NUMBER = select(_column.id).where(_named)
+_named = _column.name == sa.bindparam("name")
+_NUMBER = sa.select(_column.id).where(_named)
 _NAMED = (
-    select(_column.id, s.documents.c.document, _column.description)
+    sa.select(_column.id, s.documents.c.document, _column.description)
     .outerjoin_from(s.experiments, s.documents, s.documents.c.experiment == _column.id)
     .where(_named)
 )
-_SOME = select(_column.name).order_by(_column.id.desc()).limit(10)
-_limit: BindParameter[int] = bindparam("limit")
-_LISTED = select(
+_SOME = sa.select(_column.name).order_by(_column.id.desc()).limit(10)
+_limit: sa.BindParameter[int] = sa.bindparam("limit")
+_LISTED = sa.select(
     _column.name,
     _column.description,
     _column.created,
     *(_column[name] for name in s.COUNTERS),
 ).limit(_limit)
-_after = select(_column.id).where(_column.name == bindparam("after")).scalar_subquery()
-_FOLLOWING = _LISTED.where(_column.id > func.coalesce(_after, 0)).order_by(_column.id)
-_place = case((_column.state == "running", 0), (_column.state == "paused", 1), else_=2)
-_order = (_place, _column.created.desc(), _column.id.desc())
+_after = sa.select(_column.id).where(_column.name == sa.bindparam("after")).scalar_subquery()
+_FOLLOWING = _LISTED.where(_column.id > sa.func.coalesce(_after, 0)).order_by(_column.id)
+_rank = sa.case((_column.state == "running", 0), (_column.state == "paused", 1), else_=2)
+_order = (_rank, _column.created.desc(), _column.id.desc())
 
 
-def _page(*conditions: ColumnElement[bool]) -> tuple[Select[Any], Select[Any]]:
-    """The number of experiments under conditions, and a page of them.
+def _page(*conditions: sa.ColumnElement[bool]) -> tuple[sa.Select[Any], sa.Select[Any]]:
+    """Statements for the number of experiments under conditions, and for a page of them.
 
     Their ids are sorted first: to sort all columns of all of them would take four times as long.
     """
-    ids = select(_column.id).where(*conditions).order_by(*_order).limit(_limit)
-    some = ids.offset(bindparam("first")).subquery().select()
-    count = select(func.count()).select_from(s.experiments).where(*conditions)
+    ids = sa.select(_column.id).where(*conditions).order_by(*_order).limit(_limit)
+    some = ids.offset(sa.bindparam("first")).subquery().select()
+    count = sa.select(sa.func.count()).select_from(s.experiments).where(*conditions)
     return count, _LISTED.where(_column.id.in_(some)).order_by(*_order)
 
 
-_words = func.lower(_column.name + "\n" + _column.description)
+_text = sa.func.lower(_column.name + "\n" + _column.description)
 _EVERY = _page()
-_FITTING = _page(_words.like(bindparam("pattern"), escape="/"))
-_ALL = 2**62
+_MATCHING = _page(_text.like(sa.bindparam("pattern"), escape="/"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,18 +541,13 @@ class SqlLedger:
     ) -> SqlLedger:
         """Add a new experiment with its first event: see `Experiment.create`."""
         store.prepare()
-        row = {"name": name, "description": description}
-        every = row | {"created": head.last_time} | vars(head)
+        row = {"name": name, "description": description, "created": head.last_time}
         try:
-            with store.writing() as session:
-                session.add(s.experiments, {key: [value] for key, value in every.items()})
+            with store.transaction() as session:
+                session.insert(s.experiments, row | vars(head))
                 ((number,),) = session.fetch(_NUMBER, name=name)
-                of = {"experiment": number}
-                for table, rest in (
-                    (s.documents, {"document": document}),
-                    (s.events, event_row(created)),
-                ):
-                    session.add(table, {key: [value] for key, value in {**of, **rest}.items()})
+                session.insert(s.documents, {"experiment": number, "document": document})
+                session.insert(s.events, {"experiment": number, **_event_row(created)})
         except DuplicateKeyError:
             raise ExperimentExistsError(
                 f"There is an experiment {name!r} in {store.place} already.",
@@ -106,12 +555,12 @@ class SqlLedger:
                 value=name,
                 remedy="Open it, or choose another name.",
             ) from None
-        return cls(store, number, **row, document=document, generation=store.generation)
+        return cls(store, number, name, document, description, store.generation)
 
     @classmethod
     def open(cls, store: Store, name: str) -> SqlLedger:
         """The experiment of a name: see `Experiment.open`."""
-        found, others = _read(store, (_NAMED, {"name": name}), (_SOME, {}))
+        found, others = _select(store, (_NAMED, {"name": name}), (_SOME, {}))
         for number, document, description in found:
             return cls(store, number, name, document, description, store.generation)
         names = ", ".join(repr(other) for (other,) in others)
@@ -128,7 +577,7 @@ class SqlLedger:
     ) -> Sequence[Listed]:
         """The experiments of a database, oldest first: see `Experiment.list`."""
         start = {"after": after, "limit": _ALL if limit is None else limit}
-        known, found = _read(store, (_NUMBER, {"name": after}), (_FOLLOWING, start))
+        known, found = _select(store, (_NUMBER, {"name": after}), (_FOLLOWING, start))
         if after is not None and not known:
             raise UnknownExperimentError(
                 f"There is no experiment {after!r} to continue after.",
@@ -145,24 +594,22 @@ class SqlLedger:
         They have a text in their name or description, in letters of either case. Running
         experiments come first, and among them the newest.
         """
-        fits = {"pattern": "%" + re.sub(r"[%_/]", r"/\g<0>", text.lower()) + "%"} if text else {}
-        count, some = _FITTING if text else _EVERY
-        part = fits | {"first": first, "limit": limit}
-        totals, found = _read(store, (count, fits), (some, part))
+        values = {"pattern": "%" + re.sub(r"[%_/]", r"/\g<0>", text.lower()) + "%"} if text else {}
+        count, page = _MATCHING if text else _EVERY
+        part = values | {"first": first, "limit": limit}
+        totals, found = _select(store, (count, values), (page, part))
         return [_listed(*row) for row in found], sum(total for (total,) in totals)
 
     @contextmanager
-    def reading(self) -> Iterator[SqlReading]:
-        """A transaction that sees one state."""
-        with self.store.reading(self.generation) as session:
-            yield SqlReading(session, self.number)
+    def snapshot(self) -> Iterator[SqlSnapshot]:
+        with self.store.snapshot(self.generation) as session:
+            yield SqlSnapshot(session, self.number)
 
     @contextmanager
-    def writing(self) -> Iterator[SqlWriting]:
-        """A transaction that waits for other writers; after an exception nothing of it remains."""
+    def transaction(self) -> Iterator[SqlTransaction]:
         try:
-            with self.store.writing(self.generation) as session:
-                tx = SqlWriting(session, self.number)
+            with self.store.transaction(self.generation) as session:
+                tx = SqlTransaction(session, self.number)
                 yield tx
                 tx.save_head()
         except DuplicateKeyError as error:
@@ -170,18 +617,75 @@ class SqlLedger:
             raise damaged(what, error.table) from error
 
     def close(self) -> None:
-        """Release connections."""
         self.store.close()
 
 
-def _read(store: Store, *wanted: tuple[Select[Any], dict[str, Any]]) -> list[list[Row]]:
+def _select(store: Store, *wanted: tuple[sa.Select[Any], dict[str, Any]]) -> list[list[Row]]:
     """The rows of statements with their values, of one state; none where there are no tables."""
     if store.version() is None:
         return [[] for _ in wanted]
-    with store.reading() as session:
+    with store.snapshot() as session:
         return [session.select(statement, **values) for statement, values in wanted]
 
 
 def _listed(name: str, description: str, created: float, *counters: Any) -> Listed:
     head = Head(*counters)
     return Listed(name, description, created, Status.of(head), head.revision)
+
+
+_OVER = "state IN ('stopped', 'finished')"
+_LIMIT = 'COALESCE("window", lease)'
+_CHANGES: sa.Select[tuple[str, bool, bool, int]] = sa.select(
+    sa.text(
+        f"name, {_OVER}, "
+        f"{_LIMIT} IS NOT NULL AND oldest + {_LIMIT} <= :now AND NOT {_OVER}, "
+        # Counters that only grow, and one of them whenever anything is recorded.
+        "assigned + outcomes + reports + losses + late + refusals + events "
+        f"FROM {s.experiments} ORDER BY id DESC"
+    )
+)
+
+
+class ChangedExperiment(NamedTuple):
+    """An experiment that has changed, or has a lease or a window that may have ended.
+
+    Attributes:
+        name: its name.
+        over: whether nothing more will be assigned.
+        overdue: whether a lease or a window may have ended.
+    """
+
+    name: str
+    over: bool
+    overdue: bool
+
+
+class ChangeFeed:
+    """Which experiments of a database have changed since it was read last."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._generation = store, store.generation
+        self._known: dict[str, tuple[bool, int]] = {}  # whether it is over, and what is recorded
+
+    @property
+    def running(self) -> list[str]:
+        """The experiments that were not over at the last call of `read`."""
+        return [name for name, (over, _) in self._known.items() if not over]
+
+    def read(self, *, now: float) -> tuple[Sequence[ChangedExperiment], set[str]]:
+        """Experiments that changed since the last call or are overdue, running ones first and the
+        newest of these first; and the names of those that are gone."""
+        if self._store.version() is None:
+            return [], set()
+        with self._store.snapshot() as session:
+            found = session.fetch(_CHANGES, now=now)
+        before = self._known if self._generation == self._store.generation else {}  # another file
+        self._generation = self._store.generation
+        self._known = {name: (bool(over), recorded) for name, over, _, recorded in found}
+        changes = [
+            ChangedExperiment(name, bool(over), bool(overdue))
+            for name, over, overdue, _ in found
+            if overdue or before.get(name) != self._known[name]
+        ]
+        gone = before.keys() - self._known.keys()
+        return sorted(changes, key=lambda each: each.over), gone

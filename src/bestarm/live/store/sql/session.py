@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
+import numpy as np
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.dialects.postgresql import psycopg
@@ -23,10 +24,9 @@ from bestarm.live.store.sql.schema import Checked
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
-Columns = Mapping[str, Sequence[Any]]  # values by column, one per row
 
-TIMEOUT = 60.0  # seconds to wait for other writers, or for a connection
-_PAUSE = 0.001, 0.002  # seconds between two attempts: short and random pauses are fair
+BUSY_TIMEOUT = 60.0  # seconds to wait for other writers, or for a connection
+_BACKOFF = 0.001, 0.002  # seconds between two attempts: short and random pauses are fair
 
 
 class DuplicateKeyError(Exception):
@@ -105,15 +105,26 @@ class Session(ABC):
             for row in self.fetch(statement, **values)
         ]
 
-    def add(self, table: sa.Table, columns: Columns, *, ignore_duplicates: bool = False) -> int:
+    def insert(self, table: sa.Table, values: Mapping[str, Any], *, or_ignore: bool = False) -> int:
         """Insert rows, and return their number.
 
+        Args:
+            table: where to.
+            values: for each column an array or a list, with a value per row, or one value for all.
+            or_ignore: leave out rows whose key is on record.
+
         Raises:
-            DuplicateKeyError: one is on record, unless duplicates are ignored.
+            DuplicateKeyError: a key is on record, unless such rows are left out.
         """
-        cursor, names = self.raw.cursor(), list(columns)
-        text = _compile_insert(table, tuple(names), type(self), ignore_duplicates)
-        rows = [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        lists = {
+            name: each.tolist() if isinstance(each, np.ndarray) else each
+            for name, each in values.items()
+        }
+        size = next((len(each) for each in lists.values() if isinstance(each, list)), 1)
+        columns = [each if isinstance(each, list) else [each] * size for each in lists.values()]
+        rows = [dict(zip(lists, row, strict=True)) for row in zip(*columns, strict=True)]
+        text = _compile_insert(table, tuple(lists), type(self), or_ignore)
+        cursor = self.raw.cursor()
         try:
             if len(rows) == 1:
                 cursor.execute(text, rows[0])
@@ -174,7 +185,7 @@ class PostgresSession(Session):
     dialect = psycopg.dialect(paramstyle="pyformat")  # type: ignore[no-untyped-call]
 
     def begin(self, *, writing: bool) -> None:
-        milliseconds = f"{1000 * TIMEOUT:.0f}"
+        milliseconds = f"{1000 * BUSY_TIMEOUT:.0f}"
         self.raw.execute(_BEGIN_WRITING.format(milliseconds) if writing else _BEGIN_READING)
 
     def _execute(self, text: str, values: Any) -> Any:
@@ -224,10 +235,10 @@ def _compile(statement: Any, kind: type[Session]) -> _Compiled:
 
 @cache
 def _compile_insert(
-    table: sa.Table, names: tuple[str, ...], kind: type[Session], ignore_duplicates: bool
+    table: sa.Table, names: tuple[str, ...], kind: type[Session], or_ignore: bool
 ) -> str:
     statement = sa.insert(table).values({name: sa.bindparam(name) for name in names})
-    ending = " ON CONFLICT DO NOTHING" if ignore_duplicates else ""
+    ending = " ON CONFLICT DO NOTHING" if or_ignore else ""
     return f"{statement.compile(dialect=kind.dialect)}{ending}"
 
 
@@ -236,7 +247,7 @@ def retry_on_busy(attempt: Callable[[], T]) -> T:
 
     SQLite's own waits grow longer, so that the process that came last is the likeliest to be next.
     """
-    deadline = time.monotonic() + TIMEOUT
+    deadline = time.monotonic() + BUSY_TIMEOUT
     while True:
         try:
             return attempt()
@@ -244,4 +255,4 @@ def retry_on_busy(attempt: Callable[[], T]) -> T:
             busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
             if not busy or time.monotonic() >= deadline:
                 raise
-        time.sleep(random.uniform(*_PAUSE))
+        time.sleep(random.uniform(*_BACKOFF))

@@ -47,7 +47,7 @@ except sqlite3.OperationalError:
 """
 
 
-def diagnose(url: str) -> tuple[Check, ...]:
+def check_database(url: str) -> tuple[Check, ...]:
     """Check whether a database is safe to use.
 
     Nothing is left behind; an existing SQLite file is opened as an experiment would open it.
@@ -153,7 +153,7 @@ def _probe(folder: Path) -> Iterator[Check]:
     with tempfile.TemporaryDirectory(prefix=".bestarm-", dir=folder) as place:
         store = Store(f"sqlite:///{place}/probe.db")
         try:
-            with store.writing() as session:
+            with store.transaction() as session:
                 ((mode,),) = session.raw.execute("PRAGMA journal_mode")
                 command = [sys.executable, "-I", "-S", "-c", _TRY_LOCK, f"{place}/probe.db"]
                 tried = subprocess.run(command, check=False, capture_output=True, timeout=60)
@@ -184,7 +184,7 @@ def _tables(store: Store) -> Check:
 def _content(store: Store) -> Check:
     """Whether SQLite finds the pages of the file in order. It reads all of them."""
     try:
-        with store.reading() as session:
+        with store.snapshot() as session:
             ((found,),) = session.raw.execute("PRAGMA quick_check(1)").fetchall()
     except BestArmError as error:
         found = error.message
@@ -196,7 +196,7 @@ def _content(store: Store) -> Check:
 
 
 def _postgres(store: Store) -> Iterator[Check]:
-    import psycopg  # noqa: PLC0415 - an optional dependency, which the store has asked for
+    import psycopg
 
     def connect() -> Connection:
         address = store.url.set(drivername="postgresql").render_as_string(hide_password=False)
@@ -282,7 +282,7 @@ def _settings(
     Where connections share sessions they are read once more, while another connection holds the
     session of the first time: what was set for that session alone is missing then.
     """
-    with store.writing() as session:
+    with store.transaction() as session:
         found = session.raw.execute("SELECT name, setting FROM pg_settings").fetchall()
         may_create = "SELECT has_schema_privilege(current_schema(), 'CREATE')"
         ((create,),) = session.raw.execute(may_create)

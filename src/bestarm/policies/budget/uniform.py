@@ -9,7 +9,7 @@ import numpy as np
 from bestarm.checks import whole
 from bestarm.estimation import arm_means
 from bestarm.numerics.geometry import Array
-from bestarm.policies.oneshot.base import OneShot
+from bestarm.policies.budget.one_shot import OneShot
 from bestarm.policies.stepwise import require_pullable_targets
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bestarm.design import contrasts
-from bestarm.design.contrasts import ListedContrasts, PairwiseContrasts
+from bestarm.design import solver
+from bestarm.design.solver import ListedContrasts, PairwiseContrasts
 from bestarm.numerics.geometry import Array
 
 often = settings(max_examples=80, deadline=None, derandomize=True)
@@ -43,7 +43,7 @@ def clouds(draw: st.DrawFn) -> tuple[Array, Array]:
     return points + draw(st.sampled_from([0.0, 1e3])), factor
 
 
-@pytest.mark.parametrize("few", [contrasts._FEW, 0], ids=["compiled", "by products"])
+@pytest.mark.parametrize("few", [solver._FEW_POINTS, 0], ids=["compiled", "by products"])
 @often
 @given(clouds(), st.sampled_from([0.0, 0.3, 0.9, 0.999, 1.001, 2.0]), st.integers(1, 40))
 def test_pairwise_finds_the_worst_and_only_what_exceeds_the_level(
@@ -53,7 +53,7 @@ def test_pairwise_finds_the_worst_and_only_what_exceeds_the_level(
     values = pair_values(points, factor)
     worst = max(values.values())
     level = fraction * worst
-    with patch.object(contrasts, "_FEW", few):
+    with patch.object(solver, "_FEW_POINTS", few):
         value, codes = PairwiseContrasts(points).violators(factor, level, most)
     assert len(codes) <= most
     assert len(set(codes.tolist())) == len(codes)
@@ -109,8 +109,8 @@ def test_compiled_pairs_are_those_of_products(seed: int, count: int, most: int) 
     """On a grid, where distances are exact, many tie, and ties are broken by index both ways."""
     points = np.random.default_rng(seed).integers(-2, 3, size=(count, 2)).astype(float)
     found = []
-    for few in (contrasts._FEW, 0):
-        with patch.object(contrasts, "_FEW", few):
+    for few in (solver._FEW_POINTS, 0):
+        with patch.object(solver, "_FEW_POINTS", few):
             pairs = PairwiseContrasts(points - points.mean(axis=0))
             found.append(pairs.violators(np.eye(2), 1.5, most))
     assert found[0][0] == pytest.approx(found[1][0], rel=1e-12)

@@ -8,8 +8,8 @@ from bestarm import bounds
 from bestarm.checks import positive, whole
 from bestarm.design import check_tolerance
 from bestarm.numerics.geometry import Array
-from bestarm.policies.oneshot.base import OneShot
-from bestarm.policies.oneshot.deo import anchored_weights, regression_scores
+from bestarm.policies.budget.deo import anchored_weights, regression_scores
+from bestarm.policies.budget.one_shot import OneShot
 from bestarm.problem import Problem, as_problem
 from bestarm.records import Plan, Summary
 

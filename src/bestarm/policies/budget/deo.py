@@ -12,8 +12,8 @@ from bestarm.checks import choice, whole
 from bestarm.design import centered_xy, check_tolerance, deo
 from bestarm.estimation import orthogonalized
 from bestarm.numerics.geometry import Array
+from bestarm.policies.budget.one_shot import OneShot
 from bestarm.policies.designs import shared
-from bestarm.policies.oneshot.base import OneShot
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 

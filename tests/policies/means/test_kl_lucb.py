@@ -1,4 +1,4 @@
-"""KL-LUCB's lines bracket its upper bounds, and it decides as if all bounds were solved for."""
+"""KL-LUCB's tangents bracket its upper bounds, and it decides as if all bounds were solved for."""
 
 from __future__ import annotations
 
@@ -6,20 +6,27 @@ import math
 from collections.abc import Iterator
 from functools import cache
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import rel_entr
 
 from bestarm import Problem
 from bestarm.numerics.geometry import Array
-from bestarm.policies.means import kl_bounds
+from bestarm.policies.means import kl_lucb
 from bestarm.policies.means.divergences import upper_bound
-from bestarm.policies.means.kl_bounds import HEIGHT, SLOPE, draw, forget, lowest
-from bestarm.policies.means.kl_lucb import KLLUCB
+from bestarm.policies.means.kl_lucb import (
+    HEIGHT,
+    KLLUCB,
+    SLOPE,
+    reset_tangent,
+    set_tangent,
+    tangent_minimum,
+)
 from bestarm.presampled import PresampledRewards
-from bestarm.records import Summary
 
 
 def divergence(p: float, q: float) -> float:
@@ -35,34 +42,37 @@ def bound(mean: float, level: float) -> float:
     return float(brentq(lambda u: divergence(mean, u) - level, mean, top, xtol=1e-15, rtol=1e-14))
 
 
-def test_a_line_is_above_the_bound_and_not_far() -> None:
+def test_a_tangent_is_above_the_bound_and_not_far() -> None:
     rng = np.random.default_rng(4)
-    lines, told = np.zeros((5, 1)), 0
+    tangents, told = np.zeros((5, 1)), 0
     for _ in range(2000):
         part = rng.random() ** 6
         mean = float(rng.choice([0.0, rng.random(), part, 1 - max(part, 1e-4)]))
         n = int(10 ** rng.uniform(0, 5))
         q = mean + 0.999 * (1 - mean) * 10 ** rng.uniform(-4, 0)
-        draw(lines, 0, mean, n, q)
+        set_tangent(tangents, 0, mean, n, q)
         level = n * divergence(mean, q) * math.exp(rng.normal() * 10 ** rng.uniform(-4, 0))
         u = bound(mean, level / n)
-        line, least = lines[HEIGHT, 0] + lines[SLOPE, 0] * level, lowest(lines, 0, level)
+        tangent, least = (
+            tangents[HEIGHT, 0] + tangents[SLOPE, 0] * level,
+            tangent_minimum(tangents, 0, level),
+        )
         assert least <= u + 1e-15
-        assert line >= u - 1e-15
+        assert tangent >= u - 1e-15
         if abs(u - q) <= 0.02 * min(q - mean, q * (1 - q)):
             told += 1  # it must tell here, to the second order in the distance
-            assert line - least <= 8 * (u - q) ** 2 / min(q - mean, q * (1 - q)) + 1e-9
+            assert tangent - least <= 8 * (u - q) ** 2 / min(q - mean, q * (1 - q)) + 1e-9
     assert told > 500
 
 
-def test_a_line_that_is_forgotten_tells_nothing() -> None:
-    lines = np.zeros((5, 2))
-    draw(lines, 0, 0.3, 10, 0.6)
-    draw(lines, 1, 1.0, 10, 1.0)  # no q is in (mean, 1)
-    forget(lines, 0)
+def test_a_tangent_that_was_reset_bounds_nothing() -> None:
+    tangents = np.zeros((5, 2))
+    set_tangent(tangents, 0, 0.3, 10, 0.6)
+    set_tangent(tangents, 1, 1.0, 10, 1.0)  # no q is in (mean, 1)
+    reset_tangent(tangents, 0)
     for arm in range(2):
-        assert lines[HEIGHT, arm] + lines[SLOPE, arm] * 5.0 == math.inf
-        assert lowest(lines, arm, 5.0) == -math.inf
+        assert tangents[HEIGHT, arm] + tangents[SLOPE, arm] * 5.0 == math.inf
+        assert tangent_minimum(tangents, arm, 5.0) == -math.inf
 
 
 def chosen(table: Array, delta: float) -> Iterator[int]:
@@ -96,11 +106,10 @@ def chosen(table: Array, delta: float) -> Iterator[int]:
         yield pull(challenger)
 
 
-def rewards(kind: str) -> Array:
+def tables() -> dict[str, NDArray[Any]]:
     """One row per pull: what each arm would pay."""
-    rng = np.random.default_rng(2)
-    pulls = 3000
-    table = {
+    rng, pulls = np.random.default_rng(2), 3000
+    return {
         "yes or no, alike": rng.random((pulls, 6)) < 0.5,
         "yes or no, rarely": rng.random((pulls, 8)) < 0.02,
         "yes or no, mostly": rng.random((pulls, 5)) < np.linspace(0.9, 1, 5),
@@ -109,21 +118,16 @@ def rewards(kind: str) -> Array:
         "finer, alike": rng.beta(2, 2, (pulls, 10)),
         "finer, until it stops": rng.beta([1, 2, 3, 7], [5, 4, 3, 1], (pulls, 4)),
         "many arms": rng.beta(0.3, 1, (pulls, 40)),
-    }[kind].astype(float)
+    }
+
+
+TABLES = tables()
+
+
+def rewards(kind: str) -> Array:
+    table = TABLES[kind].astype(float)
     table.flags.writeable = False
     return table
-
-
-KINDS = (
-    "yes or no, alike",
-    "yes or no, rarely",
-    "yes or no, mostly",
-    "yes or no, until it stops",
-    "two arms, until it stops",
-    "finer, alike",
-    "finer, until it stops",
-    "many arms",
-)
 
 
 @cache
@@ -134,8 +138,8 @@ def decisions(kind: str) -> Array:
 
 
 @pytest.mark.parametrize("part", [10**6, 61])
-@pytest.mark.parametrize("kind", KINDS)
-def test_lines_change_no_decision(kind: str, part: int) -> None:
+@pytest.mark.parametrize("kind", TABLES)
+def test_tangents_change_no_decision(kind: str, part: int) -> None:
     """Also where bounds tie, and whether pulls are made at once or in parts of an odd length."""
     table = rewards(kind)
     expected = decisions(kind)
@@ -152,19 +156,8 @@ def test_lines_change_no_decision(kind: str, part: int) -> None:
     assert ("stops" in kind) == (done < len(table))
 
 
-def test_single_pulls_are_those_made_at_once() -> None:
-    table = rewards("yes or no, alike")[:600]
-    policy = KLLUCB(Problem(np.eye(6), delta=0.1), bounds=(0, 1))
-    for row, arm in zip(table, chosen(table, 0.1), strict=False):
-        plan = policy.plan()
-        assert plan is not None
-        assert plan.counts is not None
-        assert int(np.argmax(plan.counts)) == arm
-        policy.update(Summary(plan.counts, plan.counts * row, plan.counts * row**2))
-
-
 def test_bounds_are_seldom_solved_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines tell the challenger in most rounds: this is what makes the rule quick."""
+    """Tangents decide on the challenger in most rounds: this is what makes the rule quick."""
     solved = 0
 
     def counted(p: float, level: float) -> float:
@@ -172,20 +165,16 @@ def test_bounds_are_seldom_solved_for(monkeypatch: pytest.MonkeyPatch) -> None:
         solved += 1
         return upper_bound(p, level)
 
-    from bestarm.policies.means import kl_lucb_kernels as kernels  # noqa: PLC0415 - compiles
-
-    for module in (kl_bounds, kernels):  # uncompiled, so that calls can be counted
-        for name in ("forget", "draw", "lowest", "solve_highest", "_best_two", "_mean"):
-            function = getattr(module, name, None)
-            if function is not None:
-                monkeypatch.setattr(module, name, function.py_func)
-    monkeypatch.setattr(kl_bounds, "upper_bound", counted)
+    for name in ("reset_tangent", "set_tangent", "tangent_minimum", "solve_highest", "_best_two"):
+        # Uncompiled, so that calls can be counted.
+        monkeypatch.setattr(kl_lucb, name, getattr(kl_lucb, name).py_func)
+    monkeypatch.setattr(kl_lucb, "upper_bound", counted)
     table = rewards("finer, alike")
     counts, sums = np.zeros(10, dtype=np.int64), np.zeros(10)
     constants = (math.log(405.5 * 10 / 0.1), 1.1, 0.0, 0.0)
     presampled = PresampledRewards(table, np.arange(len(table)), np.zeros(len(table))).parts
-    advance = kernels.advance_bernoulli.py_func  # type: ignore[attr-defined]
-    with np.errstate(invalid="ignore"):  # 0 · ∞ of a line that is forgotten
+    advance = kl_lucb.advance_bernoulli.py_func  # type: ignore[attr-defined]
+    with np.errstate(invalid="ignore"):  # 0 · ∞ of a tangent that was reset
         advance(presampled, np.array([0, -1, 0]), counts, sums, (0.0, 1.0), constants, len(table))
     assert counts.sum() == len(table)
     assert solved < len(table) / 4  # one in two rounds, of nine bounds per round; later far fewer

@@ -1,18 +1,58 @@
-"""Designs and estimates that the linear methods share; runs of one simulation share the designs."""
+"""What the linear methods share: designs, which runs of a simulation share too, and estimates."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
 
 from bestarm.design import Design, linear_g, linear_xy
 from bestarm.design.rounding import round_efficiently
+from bestarm.estimation import ordinary
 from bestarm.numerics.geometry import Array, first_largest, linear_diameter, linear_span
+from bestarm.policies.phased.shrinking import Shrinking, shares
+from bestarm.policies.stepwise import Indices
 from bestarm.problem import Problem
-from bestarm.records import Counts, Summary
+from bestarm.records import Counts, Plan, Summary
 
 _G_TOL = 1e-6  # near-optimal G-designs may differ much in weights and hardly in value
+
+
+class LinearShrinking(Shrinking):
+    """Phases of counted pulls, after each of which least squares on its pulls alone ranks targets.
+
+    A baseline biases it: the arms have no intercept.
+    """
+
+    _blind = True
+    _kind = "fixed"
+
+    def _scores(self, plan: Plan, summary: Summary) -> Array:  # noqa: ARG002
+        targets = self.problem.target[self._active]
+        return np.asarray((targets - targets[0]) @ ordinary(self.problem, summary))
+
+    def _value(self, plan: Plan) -> float:
+        return _variance(self.problem, self._active.tobytes(), shares(plan).tobytes())
+
+
+@lru_cache(maxsize=4096)
+def _variance(problem: Problem, active: bytes, weights: bytes) -> float:
+    """The largest variance factor of a contrast of these targets under least squares, per pull."""
+    targets = problem.target[np.frombuffer(active, dtype=np.int64)]
+    return linear_diameter(problem.source, np.frombuffer(weights), targets)
+
+
+def longest_prefix(ranking: Indices, size: Callable[[Indices], float], most: float) -> int:
+    """How many of a ranking have at most this size, which grows with their number; at least one."""
+    low, high = 1, len(ranking)  # all of them are too large
+    while high - low > 1:
+        middle = (low + high) // 2
+        if size(ranking[:middle]) > most:
+            high = middle
+        else:
+            low = middle
+    return low
 
 
 @lru_cache(maxsize=4096)
@@ -85,10 +125,3 @@ def weighted_sum(problem: Problem, weights: Array, summary: Summary) -> Array:
     Nothing is assumed about how θ_t moves, as long as it does not depend on the draws to come.
     """
     return np.asarray(_reading(problem, weights.tobytes()) @ summary.sums)
-
-
-@lru_cache(maxsize=4096)
-def linear_value(problem: Problem, active: bytes, shares: bytes) -> float:
-    """The largest variance factor of a contrast of these targets under least squares, per pull."""
-    targets = problem.target[np.frombuffer(active, dtype=np.int64)]
-    return linear_diameter(problem.source, np.frombuffer(shares), targets)

@@ -1,0 +1,454 @@
+"""The catalog of policies: every one of bestarm, with what users, tables and tests must know.
+
+This is the only list of them. `registry` reads it, and adds those of other installed packages.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
+from typing import Any, Literal
+
+from bestarm.policies.policy import Policy
+
+Options = Mapping[str, Any]
+
+# x·θ + ν_t + noise; x·θ + noise; a fixed mean per arm; means that move, compared by their average.
+Model = Literal["drift", "linear", "means", "non-stationary"]
+MODEL_WORDS: Mapping[Model, str] = {
+    "drift": "any drift",
+    "linear": "linear, no drift",
+    "means": "fixed means, no drift",
+    "non-stationary": "means that move",
+}
+
+
+@dataclass(frozen=True)
+class PolicyInfo:
+    """A policy as users name it.
+
+    Attributes:
+        name: its name on the command line, over HTTP and in stored experiments.
+        import_path: its class, as `module:Class`. It is imported when it is needed.
+        summary: what it is, in a few words.
+        options: options of the constructor that the name stands for.
+        truths: options that only a simulation knows, each with the attribute of the world.
+        example: options with which it can be tried; all that it cannot do without.
+        proven: whether a final answer comes with a proven error probability.
+        blind: whether it ignores the baseline, and can be misled by it.
+        model: what it assumes of rewards; see `Model`.
+        budgeted: whether it takes `budget`, and stops when that is spent, not when it is sure.
+        seeks_reward: whether it is made to collect reward while it learns, and is measured by its
+            regret.
+        reference: where it was published; empty for methods of bestarm's own.
+        transductive: whether targets may be other than the source arms.
+        plannable: whether an experiment can be planned with it, knowing only the problem.
+        live: whether a real experiment can use it.
+        blocks: whether a round may pull several arms: whether it takes the option `block`.
+        effort: the pulls of a run as a multiple of the lower bound, roughly.
+    """
+
+    name: str
+    import_path: str
+    summary: str
+    options: Options = field(default_factory=dict, hash=False)
+    truths: Mapping[str, str] = field(default_factory=dict, hash=False)
+    example: Options = field(default_factory=dict, hash=False)
+    proven: bool = False
+    blind: bool = False
+    model: Model = "drift"
+    budgeted: bool = False
+    seeks_reward: bool = False
+    reference: str = ""
+    transductive: bool = True
+    plannable: bool = True
+    live: bool = True
+    blocks: bool = False
+    effort: float = 5.0
+
+    @property
+    def factory(self) -> Callable[..., Policy]:
+        """The class, without the options that the name stands for."""
+        module, _, attribute = self.import_path.partition(":")
+        policy: Callable[..., Policy] = getattr(import_module(module), attribute)
+        return policy
+
+    @property
+    def method(self) -> Callable[..., Policy]:
+        """What makes the policy from a problem and a seed."""
+        return partial(self.factory, **self.options) if self.options else self.factory
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The options that one must give."""
+        parameters = list(inspect.signature(self.factory).parameters.values())[1:]
+        known = {"seed", *self.options, *self.truths}
+        return tuple(
+            each.name
+            for each in parameters
+            if each.default is each.empty
+            and each.kind in {each.KEYWORD_ONLY, each.POSITIONAL_OR_KEYWORD}
+            and each.name not in known
+        )
+
+
+_SHARP: Options = {"design": "centered", "stability": "actual"}
+# Options of examples: so many pulls, or so little noise that a run is short.
+_BUDGET: Options = {"budget": 5000}
+_FEW: Options = {"budget": 300}  # a plan per pull
+_ROUNDS: Options = {"sigma": 0.5}
+_QUICK: Options = {"sigma": 0.2}
+_PULLS: Options = {"sigma": 0.1}
+_QUIET: Options = {"sigma": 0.05}
+
+MAIN = (
+    PolicyInfo(
+        "anytime",
+        "bestarm.policies.anytime.rule:AnytimeBAI",
+        "proven at every look, under any drift",
+        proven=True,
+        blocks=True,
+        effort=3.0,
+    ),
+    PolicyInfo(
+        "sp-bai-sharp",
+        "bestarm.policies.phased.spbai:SPBAI",
+        "SP-BAI with sharper designs, tuned",
+        options=_SHARP,
+        reference="Kim, Kim and Oh (2025)",
+    ),
+    PolicyInfo(
+        "sp-bai",
+        "bestarm.policies.phased.spbai:SPBAI",
+        "SP-BAI as published, tuned",
+        effort=10.0,
+        reference="Kim, Kim and Oh (2025)",
+    ),
+    PolicyInfo(
+        "sbe",
+        "bestarm.policies.phased.sbe:SBE",
+        "phases with an anchored design, tuned",
+        transductive=False,
+        effort=30.0,
+        reference="Kim, Kim and Oh (2025)",
+    ),
+    PolicyInfo(
+        "rage",
+        "bestarm.policies.phased.rage:RAGE",
+        "for linear rewards without drift",
+        blind=True,
+        model="linear",
+        effort=10.0,
+        reference="Fiez, Jain, Jamieson and Ratliff (2019)",
+    ),
+    PolicyInfo(
+        "lucb",
+        "bestarm.policies.means.lucb:LUCB",
+        "compares means, without drift",
+        example=_ROUNDS,
+        blind=True,
+        model="means",
+        transductive=False,
+        effort=6.0,
+        reference="Kalyanakrishnan, Tewari, Auer and Stone (2012)",
+    ),
+    PolicyInfo(
+        "ae",
+        "bestarm.policies.means.action_elimination:ActionElimination",
+        "drops options by their means, without drift",
+        example=_ROUNDS,
+        blind=True,
+        model="means",
+        transductive=False,
+        effort=30.0,
+        reference="Even-Dar, Mannor and Mansour (2006)",
+    ),
+    PolicyInfo(
+        "bernstein",
+        "bestarm.policies.means.bernstein:BernsteinElimination",
+        "drops arms by means and variances of bounded rewards, without drift",
+        example={"bounds": (-30, 30)},
+        proven=True,
+        blind=True,
+        model="means",
+        transductive=False,
+        plannable=False,
+    ),
+    PolicyInfo(
+        "paired-tests",
+        "bestarm.policies.means.paired:PairedTests",
+        "all options in every round, compared in pairs, under any drift",
+        example={"bounds": (-30, 30)},
+        proven=True,
+        transductive=False,
+        plannable=False,
+        live=False,
+    ),
+    PolicyInfo(
+        "sequential-halving",
+        "bestarm.policies.phased.halving:SequentialHalving",
+        "a fixed number of pulls, under any drift",
+        example=_BUDGET,
+        budgeted=True,
+        plannable=False,
+        blocks=True,
+    ),
+    PolicyInfo(
+        "deo",
+        "bestarm.policies.budget.deo:DEO",
+        "one regression with a fixed number of pulls",
+        example=_BUDGET,
+        budgeted=True,
+        plannable=False,
+        reference="Kim, Kim and Oh (2025)",
+    ),
+    PolicyInfo(
+        "uniform",
+        "bestarm.policies.budget.uniform:Uniform",
+        "every arm equally often, then the best mean",
+        example=_BUDGET,
+        blind=True,
+        model="means",
+        budgeted=True,
+        transductive=False,
+        plannable=False,
+    ),
+    PolicyInfo(
+        "g-opt",
+        "bestarm.policies.budget.gopt:GOpt",
+        "told the true gap: for comparison in simulations",
+        truths={"gap": "gap"},
+        example={"gap": 0.5},
+        plannable=False,
+        live=False,
+        reference="Kim, Kim and Oh (2025)",
+    ),
+)
+
+# The field's methods, for comparison in simulations: by family, in the order of their years.
+_published = partial(PolicyInfo, plannable=False, live=False)
+_linear = partial(_published, blind=True, model="linear")
+_means = partial(_published, blind=True, model="means", transductive=False)
+_budget = partial(_published, blind=True, model="linear", budgeted=True)
+_industry = partial(_published, transductive=False)
+_centered = partial(_published, budgeted=True, seeks_reward=True, example={"budget": 100})
+
+PUBLISHED = (
+    _linear(
+        "xy-static",
+        "bestarm.policies.linear.xy_static:XYStatic",
+        "pulls for all contrasts alike, without drift",
+        example=_QUIET,
+        proven=True,
+        reference="Soare, Lazaric and Munos (2014)",
+    ),
+    _linear(
+        "xy-adaptive",
+        "bestarm.policies.linear.xy_adaptive:XYAdaptive",
+        "pulls for the contrasts of options left, without drift",
+        proven=True,
+        reference="Soare, Lazaric and Munos (2014)",
+    ),
+    _linear(
+        "xy-oracle",
+        "bestarm.policies.linear.xy_oracle:XYOracle",
+        "told the truth: for comparison in simulations",
+        truths={"theta": "theta"},
+        example={"theta": 1.0, **_QUIET},
+        proven=True,
+        reference="Soare, Lazaric and Munos (2014)",
+    ),
+    _linear(
+        "alba",
+        "bestarm.policies.linear.alba:ALBA",
+        "halves the number of options in rounds, without drift",
+        transductive=False,
+        reference="Tao, Blanco and Zhou (2018)",
+    ),
+    _linear(
+        "peace",
+        "bestarm.policies.linear.peace:Peace",
+        "phases as long as the width of the options left, without drift",
+        reference="Katz-Samuels, Jain, Karnin and Jamieson (2020)",
+    ),
+    _linear(
+        "lingape",
+        "bestarm.policies.linear.lingape:LinGapE",
+        "tells the leader from its most ambiguous rival, for linear rewards without drift",
+        example=_QUICK,
+        proven=True,
+        reference="Xu, Honda and Sugiyama (2018)",
+    ),
+    _linear(
+        "lazy-tas",
+        "bestarm.policies.linear.lazy:LazyTrackAndStop",
+        "tracks the optimal allocation, for linear rewards without drift",
+        example=_QUICK,
+        proven=True,
+        reference="Jedra and Proutière (2020)",
+    ),
+    _linear(
+        "lingame",
+        "bestarm.policies.linear.lingame:LinGame",
+        "learns the allocation in a game, for linear rewards without drift",
+        example=_QUICK,
+        proven=True,
+        reference="Degenne, Ménard, Shang and Valko (2020)",
+    ),
+    _linear(
+        "lingame-c",
+        "bestarm.policies.linear.lingame:LinGameC",
+        "as LinGame, with one learner over answers and arms, without drift",
+        example=_QUICK,
+        proven=True,
+        reference="Degenne, Ménard, Shang and Valko (2020)",
+    ),
+    _linear(
+        "fws",
+        "bestarm.policies.linear.fws:FrankWolfeSampling",
+        "one step of Frank–Wolfe per pull, for linear rewards without drift",
+        example=_QUICK,
+        proven=True,
+        reference="Wang, Tzeng and Proutière (2021)",
+    ),
+    _means(
+        "lil-ucb",
+        "bestarm.policies.means.lil_ucb:LilUCB",
+        "upper bounds by the iterated logarithm, without drift",
+        example=_PULLS,
+        reference="Jamieson, Malloy, Nowak and Bubeck (2014)",
+    ),
+    _means(
+        "kl-lucb",
+        "bestarm.policies.means.kl_lucb:KLLUCB",
+        "bounds from a divergence, two arms per round, without drift",
+        example=_PULLS,
+        proven=True,
+        reference="Kaufmann and Kalyanakrishnan (2013)",
+    ),
+    _means(
+        "track-and-stop",
+        "bestarm.policies.means.track_and_stop:TrackAndStop",
+        "tracks the best proportions for the means so far, without drift",
+        example=_PULLS,
+        reference="Garivier and Kaufmann (2016)",
+    ),
+    _means(
+        "eb-tci",
+        "bestarm.policies.means.eb_tci:EBTCI",
+        "the leader or its challenger, without drift",
+        example=_PULLS,
+        proven=True,
+        reference="Jourdan, Degenne, Baudry, de Heide and Kaufmann (2022)",
+    ),
+    _budget(
+        "g-bai",
+        "bestarm.policies.budget.gbai:GBAI",
+        "one G-optimal design; best on average",
+        example=_BUDGET,
+        model="non-stationary",
+        reference="Xiong, Camilleri, Fazel, Jain and Jamieson (2024)",
+    ),
+    _budget(
+        "p1-rage",
+        "bestarm.policies.budget.p1_rage:P1RAGE",
+        "robust to moving means, quick without",
+        example=_BUDGET,
+        model="non-stationary",
+        reference="Xiong, Camilleri, Fazel, Jain and Jamieson (2024)",
+    ),
+    _budget(
+        "p1-peace",
+        "bestarm.policies.budget.p1_rage:P1Peace",
+        "robust as P1-RAGE, with Peace's elimination",
+        example=_BUDGET,
+        model="non-stationary",
+        reference="Xiong, Camilleri, Fazel, Jain and Jamieson (2024)",
+    ),
+    _budget(
+        "od-linbai",
+        "bestarm.policies.budget.odlinbai:ODLinBAI",
+        "halves the dimension, by G-optimal designs",
+        example=_BUDGET,
+        transductive=False,
+        reference="Yang and Tan (2022)",
+    ),
+    _budget(
+        "gse",
+        "bestarm.policies.budget.gse:GSE",
+        "halves the arms, by G-optimal designs",
+        example=_BUDGET,
+        transductive=False,
+        reference="Azizi, Kveton and Ghavamzadeh (2022)",
+    ),
+    _budget(
+        "bayes-gap",
+        "bestarm.policies.budget.bayes_gap:BayesGap",
+        "two rivals by their posterior",
+        example=_FEW,
+        transductive=False,
+        reference="Hoffman, Shahriari and de Freitas (2014)",
+    ),
+    _budget(
+        "p1",
+        "bestarm.policies.budget.p1:P1",
+        "draws arms by rank; best on average",
+        example=_FEW,
+        blind=False,
+        model="non-stationary",
+        transductive=False,
+        reference="Abbasi-Yadkori, Bartlett, Gabillon, Malek and Valko (2018)",
+    ),
+    _budget(
+        "pss",
+        "bestarm.policies.budget.pss:PSS",
+        "random halving, under corruption",
+        example=_BUDGET,
+        blind=False,
+        model="means",
+        transductive=False,
+        reference="Zhong, Cheung and Tan (2021)",
+    ),
+    _budget(
+        "peace-budget",
+        "bestarm.policies.budget.peace:PeaceBudget",
+        "halves the width of the options left, without drift",
+        example=_BUDGET,
+        reference="Katz-Samuels, Jain, Karnin and Jamieson (2020)",
+    ),
+    _industry(
+        "epoch-stratified",
+        "bestarm.policies.industry:EpochStratified",
+        "tests differences within epochs of equal shares",
+        reference="Optimizely",
+    ),
+    _industry(
+        "period-thompson",
+        "bestarm.policies.industry:PeriodThompson",
+        "shares by the chance to be the best, with period weights",
+        reference="GrowthBook",
+    ),
+    _centered(
+        "action-centered",
+        "bestarm.policies.centered:ActionCentered",
+        "posterior draws against the first arm, under any drift",
+        reference="Greenewald, Tewari, Klasnja and Murphy (2017)",
+    ),
+    _centered(
+        "bose",
+        "bestarm.policies.centered:BOSE",
+        "drops arms while it seeks reward, under any drift",
+        reference="Krishnamurthy, Wu and Syrgkanis (2018)",
+    ),
+    _centered(
+        "kim-paik",
+        "bestarm.policies.centered:KimPaik",
+        "posterior draws with centered features, under any drift",
+        reference="Kim and Paik (2019)",
+    ),
+)
+
+BUILT_IN = (*MAIN, *PUBLISHED)

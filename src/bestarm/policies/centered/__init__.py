@@ -1,1 +1,0 @@
-"""Semiparametric contextual bandits on fixed arms: they seek reward, and name the best estimate."""

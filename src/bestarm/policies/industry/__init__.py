@@ -1,1 +1,0 @@
-"""What testing platforms do about drift: shares that change by period, and means per period."""

@@ -1,1 +1,0 @@
-"""Methods that make one plan and read one answer off it."""
