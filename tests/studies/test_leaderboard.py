@@ -13,7 +13,7 @@ from bestarm.problem import Problem
 from bestarm.simulation import Results, simulate
 from bestarm.studies import Competitor, Leaderboard, Standing, StudyResults, competitors, conditions
 from bestarm.studies.benchmark import Goal
-from bestarm.studies.leaderboard import cell_entry, summaries
+from bestarm.studies.leaderboard import cell_entry, summary_table
 from bestarm.studies.pictures import standings_pictures
 from bestarm.studies.report import latex, markdown, page
 from bestarm.studies.standings import relative_to_best, standings
@@ -88,9 +88,9 @@ def test_who_is_wrong_more_often_than_delta_has_no_rank() -> None:
     assert not found["doubtful"].breaks_delta
     assert (found["doubtful"].rank, found["right"].rank) == (1, 2)
     assert cell_entry(found["wrong"]).kind == "wrong"
-    rows = summaries(list(found.values()), "confidence")
-    assert [row.method for row in rows] == ["doubtful", "right", "wrong"]
-    assert rows[-1].relative == "–"
+    lines = summary_table(list(found.values()), "confidence").lines
+    assert [line.name for line in lines] == ["doubtful", "right", "wrong"]
+    assert lines[-1].entries[4].text == "–"
 
 
 def test_a_run_without_an_answer_costs_the_cap_however_early_it_ended() -> None:
@@ -130,8 +130,9 @@ def test_the_report_counts_the_runs_without_an_answer() -> None:
         b=results(70),
         c=results(90, cut=RUNS),
     )
-    rows = {row.method: row.unanswered for row in summaries(made.cells, "confidence")}
-    assert rows == {"a": "30 of 200", "b": "0 of 200", "c": "200 of 200"}
+    lines = summary_table(made.cells, "confidence").lines
+    unanswered = {line.name: line.entries[3].text for line in lines}
+    assert unanswered == {"a": "30 of 200", "b": "0 of 200", "c": "200 of 200"}
     assert ["no answer in 30 of 200" in cell_entry(each).small for each in made.cells] == [
         True,
         False,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from bestarm.cli.command import AsJson, Dask, Delta, Runs, Seed, Workers, command, modules_of_folder
-from bestarm.cli.output import bars, console, count, number, print_json, remark, table
+from bestarm.cli.output import bars, console, count, number, print_json, print_table, remark
 from bestarm.defaults import DELTA
 from bestarm.errors import BestArmError, InvalidInputError
 
@@ -259,12 +259,8 @@ def print_comparison(comparison: Comparison) -> None:
     reference = comparison.reference
     screen = console()
     for part in comparison.tables():
-        first, *headings = (column.heading for column in part.columns)
-        shown = table(first, *headings)
-        for line in part.lines:
-            shown.add_row(line.name, *(entry.text for entry in line.entries))
         screen.print()
-        screen.print(shown)
+        print_table(part)
     screen.print()
     if comparison.interrupted:
         screen.print("Interrupted: partial results, of the runs that had finished.")

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from bestarm.errors import MissingDependencyError
+from bestarm.tables import TextTable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -85,6 +86,15 @@ def table(first: str, *figures: str) -> Table:
     for heading in figures:
         made.add_column(heading, justify="right", no_wrap=True)
     return made
+
+
+def print_table(shown: TextTable) -> None:
+    """Print a table with the columns of print."""
+    first, *columns = [shown.columns[0], *(shown.columns[n + 1] for n in shown.shown("print"))]
+    grid = table(first.heading, *(column.heading for column in columns))
+    for line in shown.lines:
+        grid.add_row(line.name, *(line.entries[n].text for n in shown.shown("print")))
+    console().print(grid)
 
 
 def count(number: int, noun: str) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from bestarm.cli.command import AsJson, Dask, Delta, Seed, command, modules_of_folder
-from bestarm.cli.output import console, display, number, print_json, remark, table
+from bestarm.cli.output import console, display, number, print_json, print_table, remark, table
 from bestarm.defaults import DELTA
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def leaderboard(
         resume: Continue with what the folder holds.
     """
     from bestarm.studies import Leaderboard, conditions
-    from bestarm.studies.leaderboard import summaries
+    from bestarm.studies.leaderboard import GOALS, summary_table
 
     # What a method prints must not mix with the results.
     with modules_of_folder(), redirect_stdout(sys.stderr):
@@ -145,19 +145,10 @@ def leaderboard(
     if json:
         _print_cells(results, report, _standing_data, delta=delta)
         return
-    rows = summaries(results.cells, "confidence")
-    if rows:
-        grid = table("method", "assumes", "above δ", "largest error", "no answer", "pulls ÷ best")
-        for row in rows:
-            broken = f"{row.broken} of {row.conditions}"
-            grid.add_row(row.method, row.model, broken, row.worst, row.unanswered, row.relative)
-        console().print(grid)
-    rows = summaries(results.cells, "budget")
-    if rows:
-        grid = table("method", "assumes", "largest error", "mean error")
-        for row in rows:
-            grid.add_row(row.method, row.model, row.worst, row.relative)
-        console().print(grid)
+    for goal in GOALS:
+        summary = summary_table(results.cells, goal)
+        if summary.lines:
+            print_table(summary)
     typer.echo(f"{results.runs} runs per cell, δ = {delta:g}. Report: {report}")
 
 

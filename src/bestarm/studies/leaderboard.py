@@ -155,65 +155,40 @@ def _lead(found: Sequence[Standing], delta: float) -> str:
     )
 
 
-@dataclass(frozen=True)
-class Summary:
-    """A method over all conditions.
+def summary_table(found: Sequence[Standing], goal: Goal) -> TextTable:
+    """The methods of a goal over all conditions: first those that keep δ in most of them.
 
-    Attributes:
-        method: its name.
-        model: what it assumes.
-        reference: where it was published.
-        broken: in how many of its conditions it is wrong more often than δ.
-        conditions: the number of its conditions.
-        worst: its largest error rate.
-        relative: its pulls over those of the best method that keeps δ, over the conditions in which
-            it keeps δ itself: the geometric mean. A run without a final answer counts as the cap.
-            With a budget, its mean error.
-        cut: how many of its runs ended without a final answer; 0 with a budget.
-        runs: the number of its runs.
+    Then they are in the order of their pulls over those of the best method that keeps δ: the
+    geometric mean over the conditions in which they keep δ themselves, with the cap for a run
+    without a final answer. With a budget they are in the order of their mean error.
     """
-
-    method: str
-    model: str
-    reference: str
-    broken: int
-    conditions: int
-    worst: str
-    relative: str
-    cut: int
-    runs: int
-
-    @property
-    def unanswered(self) -> str:
-        """The runs without a final answer, in words."""
-        return f"{self.cut:,} of {self.runs:,}"
-
-
-def summaries(found: Sequence[Standing], goal: Goal) -> list[Summary]:
-    """The methods of a goal: first those that keep δ in most conditions, then by their pulls."""
-    ratios = relative_to_best(found)
-    rows = []
+    sure, ratios, lines = goal == "confidence", relative_to_best(found), []
     for name, cells in _by_method(found, goal).items():
         broken = sum(each.breaks_delta for each in cells)
-        mean = geometric_mean(ratios[name]) if name in ratios else math.nan
-        if goal == "budget":
-            order = sum(each.error_rate for each in cells) / len(cells)
-            relative = f"{100 * order:.1f} %"
+        entries = [Entry(_assumes(cells[0]))]
+        if sure:
+            kind = "wrong" if broken else ""
+            entries.append(Entry(f"{broken} of {len(cells)}", kind=kind))
+        entries.append(Entry(f"{100 * max(each.error_rate for each in cells):.1f} %"))
+        if sure:
+            cut, runs = sum(each.cut for each in cells), sum(each.runs for each in cells)
+            entries.append(Entry(f"{cut:,} of {runs:,}"))
+            order = geometric_mean(ratios[name]) if name in ratios else math.inf
+            entries.append(Entry("–" if math.isinf(order) else f"{order:.2f}"))
         else:
-            order, relative = mean, "–" if math.isnan(mean) else f"{mean:.2f}"
-        row = Summary(
-            name,
-            _assumes(cells[0]),
-            cells[0].competitor.reference,
-            broken,
-            len(cells),
-            f"{100 * max(each.error_rate for each in cells):.1f} %",
-            relative,
-            sum(each.cut for each in cells),
-            sum(each.runs for each in cells),
-        )
-        rows.append((broken / len(cells), math.inf if math.isnan(order) else order, row))
-    return [row for _, _, row in sorted(rows, key=lambda item: item[:2])]
+            order = sum(each.error_rate for each in cells) / len(cells)
+            entries.append(Entry(f"{100 * order:.1f} %"))
+        entries.append(Entry(cells[0].competitor.reference))
+        lines.append((broken / len(cells), order, Line(name, tuple(entries))))
+    heads = ("above δ", "largest error", "no answer", "pulls ÷ best")
+    columns = [
+        Column("Method", align="l"),
+        Column("assumes", align="l"),
+        *map(Column, heads if sure else ("largest error", "mean error")),
+        Column("published", media="page", align="l"),
+    ]
+    ordered = sorted(lines, key=lambda item: item[:2])
+    return TextTable(tuple(columns), tuple(line for _, _, line in ordered))
 
 
 def _by_method(found: Sequence[Standing], goal: Goal) -> dict[str, list[Standing]]:
@@ -228,33 +203,6 @@ def _assumes(it: Standing) -> str:
     """What a method assumes of rewards; a dash for one's own."""
     model = it.competitor.model
     return "–" if model is None else MODEL_WORDS[model]
-
-
-def summary_table(found: Sequence[Standing], goal: Goal) -> TextTable:
-    """The methods of a goal over all conditions."""
-    sure = goal == "confidence"
-    columns = [
-        Column("Method", align="l"),
-        Column("assumes", align="l"),
-        *((Column("wrong more often than δ"),) if sure else ()),
-        Column("largest error"),
-        *((Column("runs without an answer"),) if sure else ()),
-        Column("pulls over the best" if sure else "mean error"),
-        Column("published", media="page", align="l"),
-    ]
-    lines = []
-    for row in summaries(found, goal):
-        broken = Entry(f"{row.broken} of {row.conditions}", kind="wrong" if row.broken else "")
-        entries = [
-            Entry(row.model),
-            *((broken,) if sure else ()),
-            Entry(row.worst),
-            *((Entry(row.unanswered),) if sure else ()),
-            Entry(row.relative),
-            Entry(row.reference),
-        ]
-        lines.append(Line(row.method, tuple(entries)))
-    return TextTable(tuple(columns), tuple(lines))
 
 
 def instance_table(found: Sequence[Standing], instance: BenchmarkInstance, goal: Goal) -> TextTable:

@@ -16,7 +16,7 @@ shows. The stored runs of moving instances are independent.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache, partial
 from importlib import resources
 from typing import NamedTuple
@@ -76,21 +76,64 @@ def stored() -> dict[tuple[str, str], Stored]:
         }
 
 
-def _rows(
-    worlds: Sequence[tuple[str, Environment]], budgets: Sequence[int], *, moving: bool
-) -> tuple[Row, ...]:
-    """Every method in every world; the worlds are told apart by a word each."""
-    return tuple(
+_TABLES: dict[str, tuple[str, str, Callable[[], list[tuple[str, Environment]]]]] = {
+    "soare": (
+        "Soare's instance, d = 10, without movement",
+        "Angle 0.1, noise 1; T pulls.",
+        lambda: [(str(each), environments.soare(10, 0.1)) for each in _BUDGETS],
+    ),
+    "malicious": (
+        "A first third that lies",
+        "Soare's arms, d = 10, angle 0.5, noise 1; 10 000 pulls.",
+        lambda: [("", environments.malicious())],
+    ),
+    "multivariate": (
+        "Multivariate testing, without movement",
+        "Four yes-no choices with their pairs: 16 arms, d = 11, noise 0.3; 10 000 pulls.",
+        lambda: [("", environments.multivariate(0.0))],
+    ),
+    "magnitudes": (
+        "Soare's arms, an oscillating one, by magnitude",
+        "d = 10, angle 0.5, period 200, noise 1; 10 000 pulls.",
+        lambda: [(str(each), environments.oscillating(float(each), 200)) for each in _SCALES],
+    ),
+    "periods": (
+        "Soare's arms, an oscillating one, by period",
+        "d = 10, angle 0.5, magnitude 2.5, noise 1; 10 000 pulls.",
+        lambda: [(str(each), environments.oscillating(2.5, each)) for each in _PERIODS],
+    ),
+    "multivariate-scales": (
+        "Multivariate testing, by the scale of oscillations",
+        "16 arms, d = 11, period 900, noise 0.3; 10 000 pulls.",
+        lambda: [(str(each), environments.multivariate(float(each))) for each in _SCALES],
+    ),
+    "multivariate-periods": (
+        "Multivariate testing, by the period of oscillations",
+        "16 arms, d = 11, scale 2, noise 0.3; 10 000 pulls.",
+        lambda: [(str(each), environments.multivariate(2.0, each)) for each in _PERIODS],
+    ),
+}
+
+
+def _table(key: str, _data: RatingsData) -> PublishedTable:
+    """Every method in every world of a table; worlds differ by a word each."""
+    title, protocol, make_worlds = _TABLES[key]
+    worlds = make_worlds()
+    rows = tuple(
         Row(
             f"{name}-{word}" if word else name,
             f"{label} ({word})" if word else label,
-            _method(name, budget),
+            _method(name, int(word) if key == "soare" else _BUDGET),
             world,
-            protocol=_protocol(name, moving=moving),
+            protocol=_remark(name, moving=key != "soare"),
         )
         for name, label in _METHODS.items()
-        for (word, world), budget in zip(worlds, budgets, strict=True)
+        for word, world in worlds
     )
+    figures: dict[tuple[str, Metric], Published] = {
+        (row.key, "error"): stored()[key, row.key].published for row in rows
+    }
+    return PublishedTable(key, title, protocol, rows, counts_pulls=False, figures=figures)
 
 
 def _method(name: str, budget: int) -> Method:
@@ -99,98 +142,13 @@ def _method(name: str, budget: int) -> Method:
     return partial(policies()[name].method, budget=budget)
 
 
-def _protocol(name: str, *, moving: bool) -> str:
+def _remark(name: str, *, moving: bool) -> str:
+    """What is done otherwise than by the authors."""
     remarks = [_VARIANCE] if name == "peace" else []
     remarks += [_IN_TURN] if moving and name in {"peace", "od-linbai"} else []
     return " ".join(remarks)
 
 
-def _table(
-    key: str,
-    title: str,
-    protocol: str,
-    worlds: Sequence[tuple[str, Environment]],
-    *,
-    budgets: Sequence[int] = (),
-) -> PublishedTable:
-    rows = _rows(worlds, budgets or [_BUDGET] * len(worlds), moving=key != "soare")
-    figures: dict[tuple[str, Metric], Published] = {
-        (row.key, "error"): stored()[key, row.key].published for row in rows
-    }
-    return PublishedTable(key, title, protocol, rows, counts_pulls=False, figures=figures)
-
-
-def _soare(_data: RatingsData) -> PublishedTable:
-    world = environments.soare(10, 0.1)
-    return _table(
-        "soare",
-        "Soare's instance, d = 10, without movement",
-        "Angle 0.1, noise 1; T pulls.",
-        [(str(budget), world) for budget in _BUDGETS],
-        budgets=_BUDGETS,
-    )
-
-
-def _malicious(_data: RatingsData) -> PublishedTable:
-    return _table(
-        "malicious",
-        "A first third that lies",
-        "Soare's arms, d = 10, angle 0.5, noise 1; 10 000 pulls.",
-        [("", environments.malicious())],
-    )
-
-
-def _multivariate(_data: RatingsData) -> PublishedTable:
-    return _table(
-        "multivariate",
-        "Multivariate testing, without movement",
-        "Four yes-no choices with their pairs: 16 arms, d = 11, noise 0.3; 10 000 pulls.",
-        [("", environments.multivariate(0.0))],
-    )
-
-
-def _magnitudes(_data: RatingsData) -> PublishedTable:
-    return _table(
-        "magnitudes",
-        "Soare's arms, an oscillating one, by magnitude",
-        "d = 10, angle 0.5, period 200, noise 1; 10 000 pulls.",
-        [(str(each), environments.oscillating(float(each), 200)) for each in _SCALES],
-    )
-
-
-def _periods(_data: RatingsData) -> PublishedTable:
-    return _table(
-        "periods",
-        "Soare's arms, an oscillating one, by period",
-        "d = 10, angle 0.5, magnitude 2.5, noise 1; 10 000 pulls.",
-        [(str(each), environments.oscillating(2.5, each)) for each in _PERIODS],
-    )
-
-
-def _multivariate_scales(_data: RatingsData) -> PublishedTable:
-    return _table(
-        "multivariate-scales",
-        "Multivariate testing, by the scale of oscillations",
-        "16 arms, d = 11, period 900, noise 0.3; 10 000 pulls.",
-        [(str(each), environments.multivariate(float(each))) for each in _SCALES],
-    )
-
-
-def _multivariate_periods(_data: RatingsData) -> PublishedTable:
-    return _table(
-        "multivariate-periods",
-        "Multivariate testing, by the period of oscillations",
-        "16 arms, d = 11, scale 2, noise 0.3; 10 000 pulls.",
-        [(str(each), environments.multivariate(2.0, each)) for each in _PERIODS],
-    )
-
-
 P1_RAGE_TABLES: dict[str, Callable[[RatingsData], PublishedTable]] = {
-    "soare": _soare,
-    "malicious": _malicious,
-    "multivariate": _multivariate,
-    "magnitudes": _magnitudes,
-    "periods": _periods,
-    "multivariate-scales": _multivariate_scales,
-    "multivariate-periods": _multivariate_periods,
+    key: partial(_table, key) for key in _TABLES
 }
