@@ -17,7 +17,7 @@ from bestarm.cli.app import app
 from bestarm.errors import InvalidInputError
 from bestarm.files import locked, replacing
 from bestarm.live.store.sql import Store
-from bestarm.simulation.folder import alone
+from bestarm.simulation.folder import exclusive
 
 fcntl = pytest.importorskip("fcntl", reason="this system has no file locks of this kind")
 
@@ -56,8 +56,8 @@ def test_a_lock_whose_file_must_not_be_removed_ends_as_well(
     path = tmp_path / "lock"
     with monkeypatch.context() as patch:
         patch.setattr(Path, "unlink", refuse)
-        with locked(path) as alone:
-            assert alone
+        with locked(path) as acquired:
+            assert acquired
     with locked(path) as again:
         assert again
 
@@ -127,15 +127,15 @@ def test_a_strangers_lock_counts_only_where_not_everybody_may_write(
 
 def test_a_folder_of_results_with_a_link_for_its_lock(tmp_path: Path) -> None:
     target = linked(tmp_path / ".lock", tmp_path)
-    with pytest.raises(OSError, match="symbolic link"), alone(tmp_path):
+    with pytest.raises(OSError, match="symbolic link"), exclusive(tmp_path):
         pass
     assert target.read_text() == "keep me"
     target.unlink()
     (tmp_path / ".lock").unlink()
     with (
-        alone(tmp_path),
+        exclusive(tmp_path),
         pytest.raises(InvalidInputError, match="Another process"),
-        alone(tmp_path),
+        exclusive(tmp_path),
     ):
         pass
 

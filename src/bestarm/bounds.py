@@ -6,6 +6,7 @@ Every function states its formula and the theorem behind it, or that nothing is 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -222,6 +223,7 @@ def log_growth(share: float) -> float:
     )
 
 
+@lru_cache(maxsize=256)
 def gaussian_calibration(x: float) -> float:
     """C(x) = min over 1/2 < λ < 1 of (g(λ) + x)/λ.
 

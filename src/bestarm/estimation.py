@@ -11,7 +11,7 @@ from bestarm.numerics.geometry import Array, linear_span
 from bestarm.problem import Problem, as_weights
 from bestarm.records import Summary
 
-__all__ = ["Penalty", "arm_means", "ordinary", "orthogonalized"]
+__all__ = ["Penalty", "arm_means", "ordinary", "orthogonalized", "predict_level"]
 
 #: The shape of the ridge.
 Penalty = Literal["identity", "covariance"]
@@ -90,3 +90,16 @@ def arm_means(summary: Summary) -> Array:
     means = np.full(len(summary.counts), np.nan)
     np.divide(summary.sums, summary.counts, out=means, where=summary.counts > 0)
     return means
+
+
+def predict_level(before: Summary, arms: Array, mean: Array, slope: Array) -> float:
+    """The mean reward to expect from pulls whose features have this mean.
+
+    Args:
+        before: the totals of earlier pulls.
+        arms: coordinates of all source arms.
+        mean: the mean of the coordinates of the pulls to come.
+        slope: θ̂ in these coordinates.
+    """
+    moved = mean - before.counts @ arms / before.pulls
+    return float(before.sums.sum() / before.pulls + moved @ slope)

@@ -1,4 +1,4 @@
-"""Rewards drawn before they are paid, so that simulations make many pulls of a policy at once."""
+"""Rewards drawn before arms are chosen, so that simulations make many pulls of a policy at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bestarm.numerics.geometry import Array
 __all__ = ["AdversaryState", "Parts", "PresampledRewards", "respond", "reward_at"]
 
 Indices = NDArray[np.int64]
-Parts = tuple[Any, ...]  # of `PresampledRewards` or of an `AdversaryState`
+Parts = tuple[Any, ...]  # of a named tuple: kernels take plain ones, see `compiling`
 int64: Any = _int64
 uint64: Any = _uint64
 
@@ -62,7 +62,7 @@ class PresampledRewards(NamedTuple):
         rows: the row of the table that holds at each pull.
         common: what is added at each pull, whichever arm is pulled.
         bound: the size of the adversary's baseline; 0 if there is no adversary.
-        past: what the adversary remembers; it learns from the pulls that are paid for.
+        past: what the adversary remembers; it learns from the pulls that are made.
     """
 
     table: Array
@@ -97,8 +97,8 @@ class PresampledRewards(NamedTuple):
 def reward_at(presampled: Parts, i: int, arm: int) -> float:
     """The reward of `arm` as the i-th pull to come; for compiled loops.
 
-    `presampled` are the parts of `PresampledRewards`. Every pull is paid for once, in order, and is
-    really made: the adversary learns from it.
+    `presampled` are the parts of `PresampledRewards`. Call it once per pull, in order,
+    and only for pulls that are made: the adversary learns from them.
     """
     return (
         _reward_at_adversary(presampled, i, arm)

@@ -41,7 +41,7 @@ def cluster() -> Iterator[LocalCluster]:
 def test_a_real_process_leaves_quietly() -> None:
     code = (
         "from bestarm.cli import main\nfrom bestarm.simulation import executors\n"
-        "executors._PATIENCE = 1\nmain()"
+        "executors._CONNECT_TIMEOUT = 1\nmain()"
     )
     result = subprocess.run(
         [

@@ -16,6 +16,12 @@ pytest.importorskip("jinja2")
 FEW = ("--only", "lucb", "--only", "uniform", "--instance", "six-means", "--drift", "none")
 
 
+@pytest.fixture
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports without pictures, which take longer than all the runs."""
+    monkeypatch.setattr("bestarm.studies.report.draw_section", lambda *_: [])
+
+
 def leaderboard(*arguments: object) -> Result:
     return CliRunner().invoke(app, ["leaderboard", *map(str, arguments)])
 
@@ -45,6 +51,7 @@ def test_results_do_not_depend_on_workers_and_can_be_resumed(tmp_path: Path) -> 
     assert files(tmp_path / "one") == files(tmp_path / "two")
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_method_of_ones_own_stands_beside_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,6 +64,7 @@ def test_a_method_of_ones_own_stands_beside_the_others(
     assert "my_rules:Mine:sigma=0.5" in (tmp_path / "leaderboard" / "report.md").read_text()
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_method_of_ones_own_gets_the_column_s_budget_and_is_judged_by_its_errors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,6 +112,7 @@ def rewrite(name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, name, raising=False)
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_runs_of_two_versions_of_a_method_are_not_mixed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,6 +138,7 @@ def test_runs_of_two_versions_of_a_method_are_not_mixed(
     assert (pulls["my_changes:Mine"], pulls["my_others:Mine"]) == (50, 70)
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_methods_of_similar_names_have_journals_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,6 +158,7 @@ def test_methods_of_similar_names_have_journals_of_their_own(
     assert resumed.stdout == made.stdout
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_damaged_journal_is_named_before_anything_runs(tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert leaderboard(*FEW, "--runs", 2, "--workers", 1, "--out", out).exit_code == 0
@@ -162,6 +173,7 @@ def test_a_damaged_journal_is_named_before_anything_runs(tmp_path: Path) -> None
     assert len((out / "journal" / "six-means.none.lucb.csv").read_text().splitlines()) == 3
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_method_that_is_entered_twice_plays_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,13 +1,15 @@
-"""Jester: the synthetic users beside the published figures, arguments, and the real files.
+"""Jester: the synthetic users beside the published figures, arguments, and files of every form.
 
-The tests of real files look for them beside the repository and are skipped where they are not.
+Ratings in files are made up in the tests, except where real files lie beside the repository: tests
+of those are skipped where they do not.
 """
 
 from __future__ import annotations
 
 import pickle
 import socket
-from collections.abc import Callable
+import zipfile
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -18,8 +20,6 @@ from numpy.typing import NDArray
 from bestarm.datasets import RatingsData, jester
 from bestarm.environments import Environment
 from bestarm.errors import InvalidInputError
-from bestarm.policies import RAGE
-from bestarm.simulation import simulate
 
 PAPER = (7, 8, 13, 15, 16, 17, 18, 19)
 # The means over the paper's users, as published.
@@ -96,14 +96,11 @@ def test_nothing_is_downloaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
         jester(tmp_path / "absent.csv")
 
 
-def test_data_survive_pickling_and_run() -> None:
+def test_data_survive_pickling() -> None:
     data = pickle.loads(pickle.dumps(jester()))
     assert isinstance(data, RatingsData)
     np.testing.assert_array_equal(data.ratings, jester().ratings)
-    world = data.environment()
-    assert isinstance(world, Environment)
-    results = simulate(partial(RAGE, max_pulls=50_000), world, runs=3)
-    assert results.environment == "jester (synthetic)"
+    assert isinstance(data.environment(), Environment)
 
 
 def real(name: str) -> RatingsData:
@@ -132,3 +129,268 @@ def test_the_complete_users_of_dataset_1_have_an_easier_gap() -> None:
     assert data.ratings.shape == (73_357, 8)
     assert (data.name, data.weights, world.best) == ("jester 1", None, 7)
     assert world.gap == pytest.approx(0.805, abs=1e-3)
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+# user, joke, rating: users 3 and 12 rated jokes 7, 8 and 150; user 5 did not rate 8.
+TRIPLES = [
+    (3, 7, -1.25),
+    (3, 8, 10.0),
+    (5, 7, 0.5),
+    (12, 150, 4.0),
+    (12, 8, -10.0),
+    (12, 7, 2.0),
+    (3, 150, 0.219),
+    (5, 150, 1.0),
+]
+EXPECTED = [[-1.25, 10.0, 0.219], [2.0, -10.0, 4.0]]
+CSV = "userId,jokeId,rating\n" + "".join(f"{u},{j},{r}\n" for u, j, r in TRIPLES)
+DAT = "".join(f"{u}\t\t{j}\t\t{r}\n" for u, j, r in TRIPLES)
+read = partial(jester, jokes=(7, 8, 150))
+
+
+def write(folder: Path, text: str | bytes, name: str = "ratings") -> Path:
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def wide_row(ratings: dict[int, float]) -> list[float]:
+    return [len(ratings), *(ratings.get(joke, 99) for joke in range(1, 101))]
+
+
+def wide(rows: Sequence[dict[int, float]], separator: str = ",") -> str:
+    return "".join(separator.join(map(str, wide_row(row))) + "\n" for row in rows)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        CSV,
+        DAT,
+        CSV.replace("\n", "\r\n"),
+        "\ufeff" + CSV,
+        CSV.replace(",", ";"),
+        CSV.rstrip("\n"),
+        "\n" + CSV + "\n\n",
+        CSV.replace("userId,jokeId,rating", '"user_id","joke_id","rating"'),
+        DAT.replace("\t\t", "  "),
+        "rating,userId,jokeId\n" + "".join(f"{r},{u},{j}\n" for u, j, r in TRIPLES),
+        ",userId,jokeId,rating\n" + "".join(f"{i},{u},{j},{r}\n" for i, (u, j, r) in
+                                            enumerate(TRIPLES)),
+        CSV + "3,7,-1.25\n",
+    ],
+    ids=[
+        "csv", "dat", "carriage returns", "byte order mark", "semicolons", "no last newline",
+        "blank lines", "quotes", "spaces", "other order", "index", "rated twice",
+    ],
+)  # fmt: skip
+def test_dataset_2_is_read_in_any_form(text: str, tmp_path: Path) -> None:
+    data = read(write(tmp_path, text, "any.name"))
+    np.testing.assert_array_equal(data.ratings, EXPECTED)
+    assert (data.weights, data.jokes, data.synthetic) == (None, (7, 8, 150), False)
+    assert data.source == (
+        "Jester dataset 2: 2 of 3 users in the file rated all of jokes 7, 8, 150."
+    )
+    assert not data.ratings.flags.writeable
+    assert read(write(tmp_path, text), dataset=2).name == "jester 2"
+
+
+def test_the_order_of_jokes_is_the_order_of_columns(tmp_path: Path) -> None:
+    data = jester(write(tmp_path, CSV), jokes=[150, 7])
+    np.testing.assert_array_equal(data.ratings, [[0.219, -1.25], [1.0, 0.5], [4.0, 2.0]])
+    assert data.environment().problem(0.1).source_labels == ("joke 150", "joke 7")
+
+
+def test_how_many_users_the_paper_had_is_said_for_its_jokes(tmp_path: Path) -> None:
+    rows = [f"{user},{joke},{user - joke / 10}\n" for user in (1, 2) for joke in PAPER]
+    data = jester(write(tmp_path, "userId,jokeId,rating\n" + "".join(rows)))
+    assert data.source == (
+        "Jester dataset 2: 2 users in the file rated all of jokes 7, 8, 13, 15, 16, 17, 18, 19; "
+        "the paper had 50,699 users."
+    )
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("header", [False, True])
+def test_dataset_1_is_read_from_its_spreadsheet_as_text(
+    header: bool, separator: str, tmp_path: Path
+) -> None:
+    text = wide([{5: 1.0, 7: -9.95, 100: 3.5}, {7: 1.0}, {7: 0.0, 100: -2.25, 1: 10}], separator)
+    if header:
+        text = separator.join(["count", *(f"joke{j}" for j in range(1, 101))]) + "\n" + text
+    data = jester(write(tmp_path, text), jokes=(100, 7))
+    np.testing.assert_array_equal(data.ratings, [[3.5, -9.95], [-2.25, 0.0]])
+    assert data.source == "Jester dataset 1: 2 of 3 users in the file rated all of jokes 100, 7."
+    assert data.name == "jester 1"
+
+
+def test_numpy_archives_are_read_with_their_weights(tmp_path: Path) -> None:
+    jokes, table = np.array([7, 8, 19]), np.array([[1250, -10000, 3], [0, 500, 10000]])
+    first, second = tmp_path / "first.npz", tmp_path / "second"
+    np.savez_compressed(first, ratings_hundredths=(table // 10).astype(np.int16), jokes=jokes)
+    with second.open("wb") as file:
+        np.savez(
+            file, ratings_thousandths=table.astype(np.int16), jokes=jokes, weights=[0.75, 0.25]
+        )
+    data = jester(first, jokes=(19, 7))
+    np.testing.assert_array_equal(data.ratings, [[0.0, 1.25], [10.0, 0.0]])
+    assert (data.weights, data.name) == (None, "jester 1")
+    data = jester(str(second), jokes=(7, 8))
+    np.testing.assert_array_equal(data.ratings, [[1.25, -10.0], [0.0, 0.5]])
+    assert data.weights is not None
+    assert data.weights.tolist() == [0.75, 0.25]
+    assert "drawn with the file's weights" in data.source
+    assert repr(data) == "RatingsData('jester 2', 2 users, 2 jokes, weighted)"
+    np.testing.assert_allclose(data.environment().means, [0.9375, -7.375])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty"),
+        ("userId,jokeId,rating\n", "holds a header and no ratings"),
+        (CSV + "13,7\n", r"has 2 field\(s\) in line 10, '13,7', where 3 belong.*cut short"),
+        (CSV + "13,7,\n", "has '' in line 10, where a number belongs"),
+        (CSV + "13,7,1.0,4\n", r"has 4 field\(s\) in line 10"),
+        (CSV + "\n13,7,funny\n", "has 'funny' in line 11, where a number belongs"),
+        (CSV + "13,7,10.5\n", r"has 10\.5 in line 10, where a rating in \[-10, 10\] belongs"),
+        (CSV + "\n13,7,-99\n", "has -99 in line 11, where a rating"),
+        (CSV + "13,7,nan\n", "has nan in line 10, where a rating"),
+        (CSV + "13,0,1\n", "has 0 in line 10, where a joke from 1 to 150 belongs"),
+        (CSV + "13,151,1\n", "has 151 in line 10, where a joke"),
+        (CSV + "13,7.5,1\n", r"has 7\.5 in line 10, where a joke"),
+        (CSV + "1.5,7,1\n", r"has 1\.5 in line 10, where the whole number of a user"),
+        (CSV + "3,7,1\n", r"has -1\.25 in line 2, where the only rating of this joke"),
+        ("13,7,1\n13,8,1\n", "has no user who rated all of jokes 7, 8, 150"),
+        ("a,b,c\n1,2,3\n", r"begins with 'a,b,c' in line 1, 3 field\(s\).*Dataset 2 has userId"),
+        ("1,2\n", r"begins with '1,2' in line 1, 2 field\(s\)"),
+        ("hello\n", "begins with 'hello' in line 1"),
+        (b"\xff\xfe\x00\x01" * 9, "is neither text nor a NumPy archive"),
+        (CSV.encode() + b"13,7,\xff\n", "is neither text nor a NumPy archive"),
+        (b"\xd0\xcf\x11\xe0 ...", "is a spreadsheet: save it as CSV"),
+        (b"\x1f\x8b ...", "is compressed: unpack it"),
+        (b"PK\x03\x04 cut", "is cut short or damaged"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_said_with_line_and_value(
+    text: str | bytes, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        read(write(tmp_path, text))
+    assert caught.value.field == "path"
+    assert caught.value.value is not None
+    assert str(tmp_path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda row: row[:-1], r"has 100 field\(s\) in line 3"),
+        (lambda row: [*row[:9], 12.5, *row[10:]], r"has 12\.5 in line 3, where a rating in"),
+        (lambda row: [*row[:9], "", *row[10:]], "has '' in line 3, where a number"),
+        (lambda row: [-1, *row[1:]], "has -1 in line 3, where a number of ratings from 0 to 100"),
+        (lambda row: [2.5, *row[1:]], r"has 2\.5 in line 3, where a number of ratings"),
+    ],
+)
+def test_a_wrong_line_of_dataset_1_is_named(
+    change: Callable[[list[object]], list[object]], message: str, tmp_path: Path
+) -> None:
+    row = change([*wide_row({7: 1.0, 8: 2.0})])
+    text = wide([{7: 1.0, 8: 2.0}] * 2) + ",".join(map(str, row)) + "\n"
+    with pytest.raises(InvalidInputError, match=message):
+        jester(write(tmp_path, text), jokes=(7, 8))
+
+
+def test_dataset_2_plus_and_other_widths_are_refused(tmp_path: Path) -> None:
+    text = ",".join(["1"] * 151)
+    with pytest.raises(InvalidInputError, match=r"151 field\(s\)"):
+        jester(write(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"other": np.zeros(2)}, "is an archive of other. Unpack it"),
+        ({"ratings_hundredths": np.zeros((2, 2), int)}, "is an archive of ratings_hundredths"),
+        (
+            {"ratings_hundredths": np.zeros((2, 3), int), "jokes": np.array([7, 8])},
+            r"holds ratings of shape \(2, 3\) for jokes of shape \(2,\)",
+        ),
+        (
+            {"ratings_hundredths": np.zeros((2, 2)), "jokes": np.array([7, 8])},
+            "It must have whole numbers",
+        ),
+        (
+            {"ratings_hundredths": np.array([[0, 1], [5, 1001]]), "jokes": np.array([7, 8])},
+            r"holds 10\.01 in row 1, joke 8, outside \[-10, 10\]",
+        ),
+        (
+            {"ratings_hundredths": np.zeros((0, 2), int), "jokes": np.array([7, 8])},
+            "holds no users",
+        ),
+        (
+            {"ratings_hundredths": np.zeros((2, 2), int), "jokes": np.array([7, 9])},
+            "`jokes` asks for joke 8; .* has jokes 7, 9",
+        ),
+        (
+            {
+                "ratings_thousandths": np.zeros((2, 2), int),
+                "jokes": np.array([7, 8]),
+                "weights": np.ones(2),
+            },
+            "`weights` must be 2 probabilities that sum to 1",
+        ),
+        (
+            {"ratings_hundredths": np.array([[0, None]], dtype=object), "jokes": np.array([7, 8])},
+            "is cut short or damaged",
+        ),
+    ],
+)
+def test_archives_that_hold_something_else_are_refused(
+    arrays: dict[str, NDArray[np.generic]], message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "some.npz"
+    np.savez(path, allow_pickle=True, **arrays)
+    with pytest.raises(InvalidInputError, match=message):
+        jester(path, jokes=(7, 8))
+
+
+def test_a_cut_archive_and_an_archive_of_files_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "whole.npz"
+    rng = np.random.default_rng(1)
+    np.savez(path, ratings_hundredths=rng.integers(-900, 900, (500, 2)), jokes=np.array([7, 8]))
+    cut = write(tmp_path, path.read_bytes()[:3000])
+    with pytest.raises(InvalidInputError, match=r"is cut short or damaged.*Get it again"):
+        jester(cut, jokes=(7, 8))
+    packed = tmp_path / "jester_dataset_2.zip"
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("jester_ratings.dat", DAT)
+    with pytest.raises(InvalidInputError, match=r"an archive of jester_ratings\.dat\. Unpack it"):
+        jester(packed)
+
+
+def test_an_absent_file_says_where_to_get_it(tmp_path: Path) -> None:
+    for path in (tmp_path / "jester_ratings.csv", tmp_path):
+        with pytest.raises(InvalidInputError, match=r"cannot be read.*eigentaste\.berkeley\.edu"):
+            jester(path)
+
+
+def test_jokes_and_datasets_that_a_file_has_not_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, CSV)
+    with pytest.raises(InvalidInputError, match=r"asks for joke 151; .* has jokes 1 to 150"):
+        jester(path, jokes=(7, 151))
+    with pytest.raises(InvalidInputError, match=r"holds dataset 2, not dataset 1\. Leave"):
+        read(path, dataset=1)
+
+
+def test_every_user_of_a_longer_file_is_read(tmp_path: Path) -> None:
+    users, jokes = np.divmod(np.arange(17_000), 34)
+    numbers = np.array([*PAPER, *range(30, 56)])[jokes]
+    ratings = np.random.default_rng(2).integers(-320, 321, len(users)) / 32
+    path = tmp_path / "large.dat"
+    np.savetxt(path, np.column_stack([users, numbers, ratings]), fmt="%d\t\t%d\t\t%.3f")
+    data = jester(path)
+    assert data.ratings.shape == (500, 8)
+    np.testing.assert_allclose(data.ratings, ratings.reshape(500, 34)[:, :8], atol=6e-4)

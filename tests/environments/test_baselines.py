@@ -70,6 +70,25 @@ def test_random_walk_stays_inside_and_steps_as_told() -> None:
     assert stats.kstest(long, "uniform", args=(-2, 4)).pvalue > 1e-8
 
 
+def test_a_walk_stays_about_its_level() -> None:
+    baseline = baselines.RandomWalk(0.01, 0.1, level=0.3)
+    values = np.concatenate([path(baseline, 1, seed) for seed in range(20)])
+    assert 0.2 <= values.min() < 0.22
+    assert 0.38 < values.max() <= 0.4
+    assert baseline.bound == pytest.approx(0.4)
+
+
+def test_independent_levels_are_uniform_and_nothing_is_left_in_the_next_round() -> None:
+    baseline = baselines.Independent(0.1, level=0.3)
+    values = path(baseline, 1)
+    assert 0.2 <= values.min() < 0.21
+    assert 0.39 < values.max() <= 0.4
+    assert baseline.bound == pytest.approx(0.4)
+    apart = (values - 0.3) / 0.1  # each below 4 standard errors
+    assert abs(np.mean(apart**2) - 1 / 3) < 4 * np.sqrt(4 / 45 / len(apart))
+    assert abs(np.mean(apart[1:] * apart[:-1])) < 4 / 3 / np.sqrt(len(apart))
+
+
 @pytest.mark.parametrize("levels", [(-1.0, 1.0), (-1.0, 0.0, 3.0)])
 def test_switches_jump_to_another_level_at_the_rate_told(levels: tuple[float, ...]) -> None:
     baseline = baselines.switches(levels, period=20)

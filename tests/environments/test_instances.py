@@ -1,14 +1,53 @@
-"""The published instances: each is made when a run needs it, and is the same wherever that is."""
+"""Published instances: against their definitions, and the same wherever they are made."""
 
 from __future__ import annotations
 
+import math
 import pickle
 
 import numpy as np
 import pytest
 
-from bestarm.environments import Semiparametric, published_spheres, uniform_sphere
+from bestarm.environments import (
+    Environment,
+    Semiparametric,
+    baselines,
+    malicious,
+    many_arms,
+    multivariate,
+    oscillating,
+    published_spheres,
+    small_gap,
+    soare,
+    tao,
+    transductive,
+    uniform_sphere,
+    weekly,
+)
 from bestarm.environments.instances import _PAPER_SEED
+from bestarm.errors import InvalidInputError
+
+
+def test_small_gap_is_the_paper_s_instance() -> None:
+    world = small_gap()
+    problem = world.problem(0.1)
+    assert (problem.arms, problem.targets, problem.dimension, world.best) == (11, 11, 10, 0)
+    np.testing.assert_allclose(problem.source[10, :3], [math.cos(0.2), math.sin(0.2), 0])
+    assert world.gap == pytest.approx(2 * (1 - math.cos(0.2)))
+    assert (problem.noise, problem.baseline) == (1.0, 1.0)
+    assert repr(world.baseline) == "Sinusoid(amplitude=1.0, offset=1.0, frequency=2.0)"
+
+
+def test_uniform_sphere_is_drawn_afresh() -> None:
+    environment = uniform_sphere(30, 4)
+    assert isinstance(environment, Environment)
+    first, again, second = (environment.instance(np.random.default_rng(i)) for i in (1, 1, 2))
+    source = first.problem(0.1).source
+    np.testing.assert_array_equal(source, again.problem(0.1).source)
+    assert not np.array_equal(source, second.problem(0.1).source)
+    np.testing.assert_allclose(np.linalg.norm(source, axis=1), 1)
+    assert first.best == int(np.argmax(source[:, 0]))
+    assert first.baseline is second.baseline  # so that its values are computed once
 
 
 def test_published_instances_are_drawn_from_the_published_seeds() -> None:
@@ -47,3 +86,78 @@ def test_workers_are_sent_the_recipe_and_not_the_instances() -> None:
     assert len(sent) < 2000  # one instance has 8,000 bytes of features
     received = pickle.loads(sent).of_run(5)
     assert received.problem(0.1) == published.of_run(5).problem(0.1)
+
+
+def test_soare() -> None:
+    world = soare(4, 0.3)
+    problem = world.problem(0.1)
+    assert (problem.arms, problem.dimension, world.best, world.name) == (5, 4, 0, "soare")
+    assert world.gap == pytest.approx(2 * (1 - math.cos(0.3)))
+    assert not problem.drifts
+    assert soare(4, 0.3, baseline=baselines.sinusoid()).problem(0.1).drifts
+
+
+def test_half_of_the_targets_of_transductive_cannot_be_pulled() -> None:
+    world = transductive(6, 0.2)
+    problem = world.problem(0.1)
+    assert (problem.arms, problem.targets) == (7, 6)
+    # Target 3 is e₁ turned by 0.2 towards e₄; e₁ is the best, by 1 − cos(0.2).
+    np.testing.assert_allclose(problem.target[3], [math.cos(0.2), 0, 0, math.sin(0.2), 0, 0])
+    assert world.best == 0
+    assert world.gap == pytest.approx(1 - math.cos(0.2))
+
+
+def test_the_best_of_tao_is_one_of_the_closest_pair() -> None:
+    world = tao(30, 4).instance(np.random.default_rng(2))
+    source = world.problem(0.1).source
+    np.testing.assert_allclose(np.linalg.norm(source, axis=1), 1)
+    distances = np.linalg.norm(source[:, None] - source[None], axis=2) + 9 * np.eye(30)
+    pair = np.argwhere(distances == distances.min())[0]
+    assert world.best in pair
+    # u·θ − v·θ with θ = u + 0.01 (v − u), |u| = |v| = 1
+    assert world.gap == pytest.approx((0.5 - 0.01) * distances.min() ** 2)
+
+
+def test_many_arms_have_a_fan_in_the_middle() -> None:
+    environment = many_arms(500)
+    world = environment.instance(np.random.default_rng(0))
+    source = world.problem(0.1).source
+    angles = np.arctan2(source[:, 1], source[:, 0])
+    assert world.best == 0 or abs(angles[world.best]) < abs(angles[1:]).max()
+    np.testing.assert_allclose(angles[:2], [0, 3 * math.pi / 4])
+    assert angles[2:].mean() == pytest.approx(math.pi / 4, abs=0.06)  # four standard errors
+    assert angles[2:].std() == pytest.approx(0.3, rel=0.13)
+    again = environment.instance(np.random.default_rng(1)).problem(0.1).source
+    assert not np.array_equal(again, source)
+
+
+def test_instances_are_the_published_ones() -> None:
+    """Gaps as stored beside the authors' results, to all printed digits."""
+    scales = [0.03, 0.02796, 0.0324, 0.03636, 0.05102, 0.03208, 0.02403, 0.0724, 0.01033, 0.04928]
+    periods = [0.02663, 0.02203, 0.0324, 0.04867, 0.04055, 0.00144, 0.03316, 0.03634, 0.03901]
+    periods += [0.00423]
+    for scale, gap in enumerate(scales):
+        assert multivariate(float(scale)).gap == pytest.approx(gap, abs=6e-6)
+    for number, gap in enumerate(periods):
+        assert multivariate(2.0, 300 * (number + 1)).gap == pytest.approx(gap, abs=6e-6)
+    for magnitude in (0.0, 4.0, 9.0):
+        world = oscillating(magnitude, 200)
+        assert world.gap == pytest.approx(0.2, abs=1e-9)
+        assert world.best == 9
+    with pytest.raises(InvalidInputError, match="no instance") as caught:
+        multivariate(2.5)
+    assert caught.value.remedy
+
+
+def test_the_malicious_one_lies_for_a_third() -> None:
+    world = malicious()
+    assert world.best == 0
+    assert world.means[:3333].mean(axis=0).argmin() == 0
+    assert world.gap == pytest.approx((2 * 6666 * (1 - np.cos(0.5)) - 3333 * np.sin(0.5)) / 10_000)
+
+
+def test_weeks_repeat() -> None:
+    world = weekly(100)
+    np.testing.assert_array_equal(world.means[:700], world.means[700:1400])
+    assert 0.05 <= world.gap <= 1
+    assert len(np.unique(world.means[:700], axis=0)) == 7

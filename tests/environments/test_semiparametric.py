@@ -1,4 +1,4 @@
-"""The semiparametric world and the paper's instances: truth, what is told, what is refused."""
+"""The semiparametric world: its truth, what policies are told, what is refused."""
 
 from __future__ import annotations
 
@@ -74,28 +74,6 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(
 ) -> None:
     with pytest.raises(InvalidInputError, match=message):
         make()
-
-
-def test_small_gap_is_the_paper_s_instance() -> None:
-    world = small_gap()
-    problem = world.problem(0.1)
-    assert (problem.arms, problem.targets, problem.dimension, world.best) == (11, 11, 10, 0)
-    np.testing.assert_allclose(problem.source[10, :3], [math.cos(0.2), math.sin(0.2), 0])
-    assert world.gap == pytest.approx(2 * (1 - math.cos(0.2)))
-    assert (problem.noise, problem.baseline) == (1.0, 1.0)
-    assert repr(world.baseline) == "Sinusoid(amplitude=1.0, offset=1.0, frequency=2.0)"
-
-
-def test_uniform_sphere_is_drawn_afresh() -> None:
-    environment = uniform_sphere(30, 4)
-    assert isinstance(environment, Environment)
-    first, again, second = (environment.instance(np.random.default_rng(i)) for i in (1, 1, 2))
-    source = first.problem(0.1).source
-    np.testing.assert_array_equal(source, again.problem(0.1).source)
-    assert not np.array_equal(source, second.problem(0.1).source)
-    np.testing.assert_allclose(np.linalg.norm(source, axis=1), 1)
-    assert first.best == int(np.argmax(source[:, 0]))
-    assert first.baseline is second.baseline  # so that its values are computed once
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The fast paths against a plain loop over single pulls, and against closed forms.
+"""Runs: the fast paths against a plain loop over single pulls, closed forms, rounds of blocks.
 
 Every comparison is at fixed seeds. Together the tests of this file would raise a false alarm with
 probability below 1e-3 under fresh seeds. Seen to fail in development: a chi-square with n − 1
@@ -16,7 +16,7 @@ import pytest
 from scipy import stats
 from single_pulls import Floats, add_up, assert_same_law, draw_arms, totals
 
-from bestarm.environments import Semiparametric, baselines, kernels, reacting_streams, streams
+from bestarm.environments import MicroRandomised, Ratings, Semiparametric, baselines, streams
 from bestarm.environments.baselines import Baseline
 from bestarm.errors import InvalidInputError
 from bestarm.records import BlockPlan, Plan, Rounds, Summary, round_robin
@@ -235,7 +235,7 @@ def test_totals_have_the_means_and_covariances_of_the_closed_form() -> None:
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 50])
 def test_noise_alone_is_chi_square_around_a_normal(count: int) -> None:
     rng = np.random.default_rng(9)
-    stream = streams.ConstantStream(np.zeros(5001), level=0.0, noise=2.0, rng=rng)
+    stream = baselines.ConstantStream(np.zeros(5001), level=0.0, noise=2.0, rng=rng)
     summary = stream.pull(Plan.fixed([1, *[count] * 5000], phase=1))
     sums, squares = summary.sums[1:], summary.squares[1:]
     if count == 0:
@@ -280,11 +280,10 @@ def test_arms_are_drawn_with_their_probabilities(arms: int, pulls: int, baseline
 def test_successive_draws_are_independent() -> None:
     # Four draws share a word, so pairs at distances 1 to 5 are where a defect would show.
     weights = np.array([0.3, 0.5, 0.2])
-    stream = streams.MovingStream(
-        np.zeros(3), path=lambda rng: iter([]), horizon=0, noise=1, rng=np.random.default_rng(12)
-    )
+    stream = baselines.sinusoid().begin(np.zeros(3), noise=1.0, rng=np.random.default_rng(12))
+    assert isinstance(stream, streams.BaseStream)
     arms = np.empty(600_000, dtype=np.uint32)
-    stream._deal(Plan.randomised(weights, len(arms), phase=1))(arms)
+    stream._arm_sampler(Plan.randomised(weights, len(arms), phase=1))(arms)
     for lag in range(1, 6):
         pairs = np.bincount(arms[lag::6][:99_000] * 3 + arms[::6][:99_000], minlength=9)
         expected = 99_000 * np.outer(weights, weights).ravel()
@@ -311,15 +310,15 @@ def test_each_generator_of_a_stream_is_a_child_of_one_sequence() -> None:
         assert isinstance(drawn, Rounds)
         expected = np.empty(50, dtype=np.uint32)
         start = np.array(np.random.SFC64(kinds).state["state"]["state"], dtype=np.uint64)
-        guide = streams.guided(np.array([0.5, 0.5]), 50 // 8)
-        kernels.draw(start, *guide, np.arange(2, dtype=np.uint32), expected)
+        guide = streams.guide_table(np.array([0.5, 0.5]), 50 // 8)
+        streams.draw_categorical(start, *guide, np.arange(2, dtype=np.uint32), expected)
         assert np.array_equal(drawn.kinds, expected)
     walk_of = baselines.random_walk()
     assert isinstance(walk_of, baselines.Moving)
     path = next(walk_of.chunks(np.random.Generator(np.random.SFC64(baseline))))
     paid = path + 2.0 * np.random.Generator(np.random.SFC64(noise)).standard_normal(len(path))
     run = walk_of.begin(np.zeros(3), noise=2.0, rng=np.random.default_rng(5))
-    assert isinstance(run, streams.MovingStream)
+    assert isinstance(run, baselines.MovingStream)
     presampled = run.presample(len(path))
     assert presampled is not None
     assert np.array_equal(presampled.common, paid)
@@ -351,7 +350,7 @@ def test_probabilities_far_below_a_lane_are_kept() -> None:
 def test_guide_marks_the_cells_that_more_bits_must_decide() -> None:
     bounds = np.array([1 << 61, (1 << 61) + 1, 2**64 - 1], dtype=np.uint64)
     guide = np.empty(2**4, dtype=np.int32)
-    kernels.fill_guide(bounds, 4, guide)
+    streams.fill_guide(bounds, 4, guide)
     assert guide.tolist() == [0, 0, -2] + [2] * 12 + [-3]
 
 
@@ -361,9 +360,9 @@ def test_words_are_those_of_numpy() -> None:
     # With bounds at every multiple of 2⁻¹⁶ the arm is the lane itself.
     bounds = (np.arange(1, 2**16, dtype=np.uint64)) << np.uint64(48)
     guide = np.empty(2**16, dtype=np.int32)
-    kernels.fill_guide(bounds, 16, guide)
+    streams.fill_guide(bounds, 16, guide)
     arms = np.empty(4000, dtype=np.uint32)
-    kernels.draw(state, bounds, guide, 16, np.arange(2**16, dtype=np.uint32), arms)
+    streams.draw_categorical(state, bounds, guide, 16, np.arange(2**16, dtype=np.uint32), arms)
     words = generator.random_raw(1000)
     lanes = (words[:, None] >> np.array([0, 16, 32, 48], dtype=np.uint64)) & np.uint64(0xFFFF)
     np.testing.assert_array_equal(arms, lanes.ravel())
@@ -372,10 +371,10 @@ def test_words_are_those_of_numpy() -> None:
 @pytest.mark.parametrize("block", [1, 7, 64])
 def test_round_robin_is_dealt_in_blocks_of_any_length(block: int) -> None:
     rng = np.random.default_rng(16)
-    stream = reacting_streams.ReactingStream(np.zeros(6), bound=1, noise=1, rng=rng)
+    stream = baselines.AdversaryStream(np.zeros(6), bound=1, noise=1, rng=rng)
     for counts in ([1, 3, 2, 0, 0, 1], [0, 0, 9, 0, 0, 0], [5, 5, 5, 5, 5, 5], [1, 0, 0, 0, 0, 40]):
         plan = Plan.fixed(counts, phase=1)
-        deal = stream._deal(plan)
+        deal = stream._arm_sampler(plan)
         dealt = []
         for start in range(0, plan.pulls, block):
             arms = np.empty(min(block, plan.pulls - start), dtype=np.uint32)
@@ -426,9 +425,110 @@ def test_a_plan_for_another_world_is_refused() -> None:
         stream.pull(Plan.fixed([1, 1], phase=1))
 
 
-def test_large_fixed_plans_need_little_memory() -> None:
-    stream = baselines.sinusoid().begin(np.zeros(2), noise=0.0, rng=np.random.default_rng(21))
-    summary = stream.pull(Plan.fixed([4_000_000, 1_000_000], phase=1))
-    assert summary.counts.tolist() == [4_000_000, 1_000_000]
-    t = np.arange(1, 5_000_001)
-    assert summary.sums.sum() == pytest.approx((1 + np.sin(2.0 * t)).sum(), rel=1e-9)
+# --- rounds of several pulls ---------------------------------------------------------------------
+
+ANSWERS = np.array([[1, 2, 0, 5], [11, 13, 12, 15], [-4, -3, -5, -2], [40, 45, 42, 41.0]])
+BLOCKS = [[0, 1, 2], [0, 1, 3], [1, 2, 3]]
+CHANCES = [0.5, 0.3, 0.2]
+BLOCK_ALARM = 1e-4  # the chance of a false alarm, under a fresh seed
+
+
+def block_plan(rounds: int, phase: int = 1) -> BlockPlan:
+    return BlockPlan.drawn(BLOCKS, CHANCES, rounds, arms=4, phase=phase, center=2.0)
+
+
+def pull_rounds(world: Ratings | Semiparametric, *sizes: int) -> list[Rounds]:
+    stream = world.begin(np.random.default_rng(5))
+    found = [stream.pull(block_plan(size)) for size in sizes]
+    assert all(isinstance(each, Rounds) for each in found)
+    return found  # type: ignore[return-value]
+
+
+def test_a_user_answers_all_of_a_block() -> None:
+    weights = np.array([0.4, 0.3, 0.2, 0.1])
+    [rounds] = pull_rounds(Ratings(ANSWERS, weights, block=3), 20_000)
+    arms = rounds.blocks[rounds.kinds]
+    fits = (ANSWERS[:, arms] == rounds.table).all(axis=2)
+    assert fits.any(axis=0).all()  # every row is of one user
+    users = fits.argmax(axis=0)
+    together = np.zeros((4, 3))
+    np.add.at(together, (users, rounds.kinds), 1)
+    expected = 20_000 * np.outer(weights, CHANCES)
+    assert stats.chisquare(together.ravel(), expected.ravel()).pvalue > BLOCK_ALARM
+
+
+def test_totals_are_those_of_the_rounds() -> None:
+    for world in (Ratings(ANSWERS, block=4), Semiparametric(np.eye(4), [1, 2, 3, 5.0], block=3)):
+        [rounds] = pull_rounds(world, 500)
+        same = Rounds.of(block_plan(500), rounds.kinds, rounds.table)
+        for name in ("counts", "missing", "pending", "least", "largest"):
+            assert np.array_equal(getattr(rounds, name), getattr(same, name))
+        for name in ("sums", "squares", "cubes"):
+            assert np.allclose(getattr(rounds, name), getattr(same, name), rtol=1e-12, atol=1e-9)
+        block_plan(500).check(rounds)
+
+
+def test_without_replacement_every_user_is_asked_once() -> None:
+    world = Ratings(ANSWERS + np.arange(4)[:, None] * 100, block=3, replacement=False)
+    first, second = pull_rounds(world, 3, 1)
+    users = np.concatenate([(each.table[:, 0] + 50) // 100 for each in (first, second)])
+    assert sorted(users.tolist()) == [0, 1, 2, 3]
+    stream = world.begin(np.random.default_rng(0))
+    stream.pull(Plan.randomised([1, 0, 0, 0], 2, phase=1))  # a round of one pull asks a user too
+    with pytest.raises(InvalidInputError, match="reach round 5"):
+        stream.pull(block_plan(3))
+
+
+def test_the_baseline_of_a_round_is_one_and_goes_on() -> None:
+    path = np.array([5.0, -3.0, 1e6, 0.25, 7.0])
+    world = Semiparametric(np.eye(4), [1, 2, 3, 5.0], baseline=path, noise=0.0, block=3)
+    first, second = pull_rounds(world, 2, 3)
+    means = np.array([1, 2, 3, 5.0])
+    for rounds, levels in ((first, path[:2]), (second, path[2:])):
+        left = rounds.table - means[rounds.blocks[rounds.kinds]]
+        assert np.array_equal(left, np.repeat(levels[:, None], 3, axis=1))
+    stream = world.begin(np.random.default_rng(5))
+    stream.pull(block_plan(4))
+    with pytest.raises(InvalidInputError, match="reach round 6"):
+        stream.pull(block_plan(2))
+
+
+@pytest.mark.parametrize("baseline", [baselines.constant(3.0), baselines.sinusoid(1.0)])
+def test_noise_is_drawn_for_every_pull(baseline: baselines.Baseline) -> None:
+    world = Semiparametric(np.eye(4), [1, 2, 3, 5.0], baseline=baseline, noise=2.0, block=3)
+    [rounds] = pull_rounds(world, 4_000)
+    means = np.array([1, 2, 3, 5.0])[rounds.blocks[rounds.kinds]]
+    left = rounds.table - means
+    pairs = (left[:, 1:] - left[:, :1]) / (2.0 * np.sqrt(2))
+    assert stats.kstest(pairs[:, 0], "norm").pvalue > BLOCK_ALARM
+    assert stats.kstest(pairs[:, 1], "norm").pvalue > BLOCK_ALARM
+    counts = np.bincount(rounds.kinds, minlength=3)
+    assert stats.chisquare(counts, 4_000 * np.array(CHANCES)).pvalue > BLOCK_ALARM
+
+
+def test_blocks_of_probability_zero_are_never_drawn() -> None:
+    rare = BlockPlan.drawn(BLOCKS, [0.0, 1.0, 0.0], 3_000, arms=4, phase=1)
+    rounds = Ratings(ANSWERS, block=3).begin(np.random.default_rng(0)).pull(rare)
+    assert isinstance(rounds, Rounds)
+    assert (rounds.kinds == 1).all()
+
+
+def test_plans_with_larger_blocks_are_refused() -> None:
+    worlds = (
+        Ratings(ANSWERS),
+        Ratings(ANSWERS, block=2, replacement=False),
+        Semiparametric(np.eye(4), [1, 2, 3, 5.0], block=2),
+        Semiparametric(np.eye(4), [1, 2, 3, 5.0], baseline=baselines.adversary(1.0)),
+        MicroRandomised([0.0, 1.0, 2.0, 4.0]),
+    )
+    for world in worlds:
+        with pytest.raises(InvalidInputError, match="asks for 3 pulls in a round"):
+            world.begin(np.random.default_rng(0)).pull(block_plan(1))
+
+
+def test_a_block_must_fit_the_world() -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        Ratings(ANSWERS, block=5)
+    assert caught.value.field == "block"
+    with pytest.raises(InvalidInputError, match="not from round to round"):
+        Semiparametric(np.eye(2), [1, 0], baseline=baselines.adversary(1.0), block=2)

@@ -93,19 +93,6 @@ def test_arms_of_one_round_share_its_level_and_nothing_else(name: str) -> None:
         assert abs(np.prod(excess, axis=1).sum()) < 4 * np.sqrt(both.sum())
 
 
-def test_people_have_levels_of_their_own() -> None:
-    path = Drift("people").path(level=0.3, size=0.1, period=100)
-    assert isinstance(path, Moving)
-    values = next(path.chunks(np.random.default_rng(0)))
-    assert 0.2 <= values.min() < 0.21
-    assert 0.39 < values.max() <= 0.4
-    assert path.bound == pytest.approx(0.4)
-    # Uniform, and nothing of one round is left in the next: each below 4 standard errors.
-    apart = (values - 0.3) / 0.1
-    assert abs(np.mean(apart**2) - 1 / 3) < 4 * np.sqrt(4 / 45 / len(apart))
-    assert abs(np.mean(apart[1:] * apart[:-1])) < 4 / 3 / np.sqrt(len(apart))
-
-
 def ahead_of(instance: TwoPoint, rounds: int) -> PresampledRewards:
     stream = instance.begin(np.random.default_rng(0))
     assert isinstance(stream, BaseStream)
@@ -129,24 +116,3 @@ def test_a_level_may_be_beyond_the_bounds_where_no_mean_is() -> None:
     share = np.mean(known.table[known.rows] + known.common[:, None], axis=0)
     chance = np.array([0.7, 0.5])
     assert np.abs((share - chance) / np.sqrt(chance * (1 - chance) / 500)).max() < 4
-
-
-def test_a_walk_stays_about_its_level() -> None:
-    path = Drift("walk").path(level=0.3, size=0.1, period=100)
-    assert isinstance(path, Moving)
-    values = np.concatenate([next(path.chunks(np.random.default_rng(i))) for i in range(20)])
-    assert 0.2 <= values.min() < 0.22
-    assert 0.38 < values.max() <= 0.4
-    assert path.bound == pytest.approx(0.4)
-
-
-def test_a_path_that_is_too_short_is_refused() -> None:
-    plan = Plan.randomised(np.full(3, 1 / 3), 101, phase=1)
-    long, short = (
-        world(Recorded(np.full(rounds, 4.0))).begin(np.random.default_rng(0))
-        for rounds in (101, 100)
-    )
-    assert long.pull(plan).counts.sum() == 101
-    with pytest.raises(InvalidInputError, match=r"for 100 rounds.* round 101") as refused:
-        short.pull(plan)
-    assert refused.value.field == "baseline"

@@ -26,7 +26,7 @@ Evaluator = Callable[..., Evaluation]
 @pytest.fixture
 def evaluated(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> Evaluator:
     """Evaluate with few calls at a time, and without pauses between retries."""
-    monkeypatch.setattr(run, "pause_before", lambda _: 0)
+    monkeypatch.setattr(run, "backoff", lambda _: 0)
     usual: dict[str, Any] = {"name": "usual", "store": sqlite_url, "seed": 3, "concurrency": 2}
     return lambda judge, items=ITEMS, **other: evaluate(judge, OPTIONS, items, **usual | other)
 
@@ -103,18 +103,23 @@ def test_options_with_equal_means_over_all_items_tie(
 ) -> None:
     rewards = dict(zip(OPTIONS, means, strict=True))
     found = evaluated(lambda option, item: rewards[option] + item_of(item) / 100, ITEMS[:12])
-    said = found.recommendation
-    assert (said.final, said.reason, said.tied, said.active) == (True, "exact", tied, tied)
+    recommendation = found.recommendation
+    assert (
+        recommendation.final,
+        recommendation.reason,
+        recommendation.tied,
+        recommendation.active,
+    ) == (True, "exact", tied, tied)
     assert [place for place, each in enumerate(found.scores) if each.possible] == list(tied)
     *_, table, figures = str(found).split("\n\n")
     assert [line.split()[-1] for line in table.splitlines()[1:]] == notes
     assert figures == "36 of 36 judgements (100 %)."
     names = [repr(OPTIONS[place]) for place in tied]
     words = f"{', '.join(names[:-1])} and {names[-1]} tie as the best of 3 options over all 12"
-    assert said.statement.startswith(f"{words} items. No option was ruled out")
-    assert f"one of {len(tied)} that tie as the best after 36 assignments" in str(said)
+    assert recommendation.statement.startswith(f"{words} items. No option was ruled out")
+    assert f"one of {len(tied)} that tie as the best after 36 assignments" in str(recommendation)
     again = evaluated(score, ITEMS[:12]).recommendation  # the log says no more than before
-    assert (again.tied, again.statement) == (tied, said.statement)
+    assert (again.tied, again.statement) == (tied, recommendation.statement)
 
 
 def test_the_page_says_that_options_tie_and_the_record_replays(
@@ -160,7 +165,7 @@ def test_calls_of_a_plain_judge_are_made_in_threads(evaluated: Evaluator) -> Non
         together.wait(120)
         return 0.5
 
-    # With fewer than three at a time it would wait in vain; with more, some would be left over.
+    # With fewer than three at a time it would time out; with more, some would be left over.
     assert evaluated(judge, ITEMS[:6], concurrency=3).judgements == 18
 
 
@@ -221,7 +226,7 @@ def test_a_call_that_failed_is_made_again(evaluated: Evaluator) -> None:
 
 def test_pauses_grow_up_to_a_minute() -> None:
     for retry, longest in [(1, 1), (2, 2), (3, 4), (4, 8), (7, 60), (50, 60)]:
-        assert longest / 2 <= run.pause_before(retry) <= longest
+        assert longest / 2 <= run.backoff(retry) <= longest
 
 
 def test_a_pair_that_fails_too_often_ends_it_and_the_others_are_kept(

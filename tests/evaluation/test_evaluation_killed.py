@@ -100,7 +100,7 @@ def test_kills_do_not_exceed_the_cap(store_url: str, tmp_path: Path) -> None:
     made, told = len(log.read()), len(told_calls(store_url, NAME))
     assert told < made  # some were lost,
     assert cap - made < 6 * CONCURRENCY  # and no more count than may have been in flight
-    # A larger cap goes on from there.
+    # A larger cap continues from there.
     found = evaluate(score, OPTIONS, ITEMS, name=NAME, store=store_url, max_cost=10**4)
     assert found.recommendation.label == "good"
     assert found.lost >= made - told

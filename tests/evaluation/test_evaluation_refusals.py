@@ -12,7 +12,7 @@ from judges import ITEMS, OPTIONS, score
 
 from bestarm import Experiment, Problem, evaluate
 from bestarm.errors import BestArmError, InvalidInputError
-from bestarm.evaluation import Evaluation, Score, calling
+from bestarm.evaluation import Evaluation, Score, run
 from bestarm.evaluation.inputs import Question
 from bestarm.recommendation import Recommendation
 
@@ -83,7 +83,7 @@ class FewThreads(threading.Thread):
 @pytest.fixture
 def few_threads(monkeypatch: pytest.MonkeyPatch) -> type[FewThreads]:
     FewThreads.left, FewThreads.started = 6, []
-    monkeypatch.setattr(calling, "Thread", FewThreads)
+    monkeypatch.setattr(run, "Thread", FewThreads)
     return FewThreads
 
 
@@ -168,7 +168,7 @@ def test_the_order_of_items_stays_as_it_is() -> None:
 
 
 def result(**other: Any) -> Evaluation:
-    said = Recommendation(
+    recommendation = Recommendation(
         target=1,
         label="friendly",
         final=True,
@@ -183,7 +183,7 @@ def result(**other: Any) -> Evaluation:
         name="x",
         store="sqlite:///x.db",
         state="finished",
-        recommendation=said,
+        recommendation=recommendation,
         scores=scores,
         judgements=60,
         all_judgements=2000,
@@ -219,9 +219,11 @@ def test_a_result_is_printed_in_words() -> None:
 
 
 def test_a_result_before_the_end_says_how_to_go_on() -> None:
-    said = replace(result().recommendation, final=False, reason="running", statement="Not decided.")
+    recommendation = replace(
+        result().recommendation, final=False, reason="running", statement="Not decided."
+    )
     scores = (Score("short", 0, None, True), Score("friendly", 2, 0.5, True))
-    early = result(recommendation=said, scores=scores, state="running")
+    early = result(recommendation=recommendation, scores=scores, state="running")
     assert "\nshort              –       0\nfriendly         0.5       2  leads\n" in str(early)
     capped = replace(early, capped=True, max_cost=62)
     assert str(capped).endswith(

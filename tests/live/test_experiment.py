@@ -19,7 +19,7 @@ import pytest
 from chained_policies import PROBLEM, SIZES, Chained, Scripted
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kept import given_out, told
+from recorded import given_out, told
 
 from bestarm.errors import (
     ConflictingOutcomeError,
@@ -50,7 +50,7 @@ def finish(experiment: Experiment, *, batch: int = 1, shuffle: random.Random | N
 
 
 def everything(experiment: Experiment) -> tuple[object, ...]:
-    policy = cast(Chained, experiment._player._policy)
+    policy = cast(Chained, experiment._replayer._policy)
     totals = [(s.counts.tobytes(), s.sums.tobytes(), s.squares.tobytes()) for s in policy.summaries]
     recommendation = experiment.recommendation()
     return given_out(experiment), told(experiment), totals, recommendation.target

@@ -44,8 +44,8 @@ def test_the_share_of_variance_left_is_what_rows_add_up_to() -> None:
         level = rng.normal(size=10)
         batch = experiment.ask(10, forecasts=level * 0.5)
         experiment.tell_many(zip(batch.ids, (level + rng.normal(size=10)).tolist(), strict=True))
-    with experiment.read() as books:
-        ends = [record.end for record in books.summaries()]
+    with experiment.read() as snapshot:
+        ends = [record.end for record in snapshot.summaries()]
     rows = rows_of(experiment)[: ends[-1]]
     part = pd.cut(rows["id"], [-1, *(end - 1 for end in ends)])
     groups = [part, rows["arm"]]

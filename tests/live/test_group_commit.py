@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from databases import wait_until
-from kept import told
+from recorded import told
 
 from bestarm import AnytimeBAI, Problem
 from bestarm.errors import (

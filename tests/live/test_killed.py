@@ -111,19 +111,19 @@ def prove(url: str, folder: Path) -> int:
         assert set(names) == {f"experiment {line['turn']}" for line in lines}
         for name, experiment in names.items():
             turn = int(name.split()[1])
-            books = Books(connection, experiment)
-            books.check(turn, [line for line in lines if line["turn"] == turn])
+            tables = Tables(connection, experiment)
+            tables.check(turn, [line for line in lines if line["turn"] == turn])
             with Experiment.open(url, name) as opened:
                 assert opened.state == "finished"
-                said = plain(without_gaps(opened.recommendation()))
-            assert said == plain(without_gaps(books.replayed(settings(turn)).recommend()))
-            if not books.phases[0]["plan"]["open"]:
-                assert said == plain(without_gaps(uninterrupted(turn, books).recommendation()))
+                found = plain(opened.recommendation())
+            assert found == plain(tables.replayed(settings(turn)).recommend())
+            if not tables.phases[0]["plan"]["open"]:
+                assert found == plain(uninterrupted(turn, tables).recommendation())
     engine.dispose()
     return len(names)
 
 
-class Books:
+class Tables:
     """All there is on one experiment, in plain values."""
 
     def __init__(self, connection: Connection, experiment: int) -> None:
@@ -289,23 +289,23 @@ def make(made_with: dict[str, Any]) -> Policy:
     return method(PROBLEM, seed=made_with["seed"], **options)
 
 
-def uninterrupted(turn: int, books: Books) -> Experiment:
+def uninterrupted(turn: int, tables: Tables) -> Experiment:
     """The experiment in memory, one call after the other, with the same outcomes and losses."""
     experiment = Experiment(make(settings(turn)), seed=turn)
-    for phase in books.phases:
+    for phase in tables.phases:
         given = list(experiment.ask(10**6))
-        for row in books.losses:
+        for row in tables.losses:
             if row["phase"] == phase["phase"]:
                 experiment.fail(row["number"])
                 given += experiment.ask(10**6)
         assert [each.phase for each in given] == [phase["phase"]] * len(given)
         for each in given:
-            row = books.assignments[each.id]
+            row = tables.assignments[each.id]
             assert (each.arm, each.probability) == (row["arm"], row["probability"])
-            if each.id in books.outcomes:
-                experiment.tell(each.id, books.outcomes[each.id]["reward"])
+            if each.id in tables.outcomes:
+                experiment.tell(each.id, tables.outcomes[each.id]["reward"])
     assert experiment.finished
-    logged = [(row["kind"], json.loads(row["data"])) for row in books.events[1:]]
+    logged = [(row["kind"], json.loads(row["data"])) for row in tables.events[1:]]
     logged = [each for each in logged if each[0] != "changed"]  # its lease
     mine = [(each.kind, each.data) for each in experiment.events(1)]
     assert untimed(mine) == untimed(logged)
@@ -322,11 +322,11 @@ def untimed(events: list[tuple[str, dict[str, Any]]]) -> list[tuple[str, dict[st
     ]
 
 
-def without_gaps(said: Recommendation) -> Recommendation:
-    """Without the certified gaps of designs, which a record of plans does not hold."""
-    return replace(said, trace=tuple(replace(phase, gap=None) for phase in said.trace))
+def plain(recommendation: Recommendation) -> object:
+    """A recommendation in values that are equal only if every bit is.
 
-
-def plain(said: Recommendation) -> object:
-    """A recommendation in values that are equal only if every bit is."""
-    return json.loads(json.dumps(asdict(said), default=lambda value: value.tolist()))
+    Without the certified gaps of designs, which a record of plans does not hold.
+    """
+    trace = tuple(replace(phase, gap=None) for phase in recommendation.trace)
+    values = asdict(replace(recommendation, trace=trace))
+    return json.loads(json.dumps(values, default=lambda value: value.tolist()))

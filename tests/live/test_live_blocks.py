@@ -53,8 +53,8 @@ def work(experiment: Experiment, *, rounds: int, late: float = 0.0, seed: int = 
 
 def test_a_round_is_drawn_whole_in_random_order_and_can_be_drawn_again(sqlite_url: str) -> None:
     experiment = begin(sqlite_url)
-    with experiment.read() as books:
-        plan = books.plan(1).plan
+    with experiment.read() as snapshot:
+        plan = snapshot.plan(1).plan
     assert isinstance(plan, BlockPlan)
     batch = experiment.ask(6)
     assert len(batch) == 12
@@ -292,8 +292,8 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("blocks") / "store.db"
     with begin(f"sqlite:///{path}") as experiment:
         work(experiment, rounds=60, late=0.3)
-        with experiment.read() as books:
-            assert any(each.late for each in books.summaries())
+        with experiment.read() as snapshot:
+            assert any(each.late for each in snapshot.summaries())
     return path
 
 
@@ -341,10 +341,10 @@ def test_what_is_shown_counts_every_outcome_once(sqlite_url: str) -> None:
     experiment = begin(sqlite_url, block=3)
     work(experiment, rounds=2000, late=0.2)
     shown = overview(experiment)
-    with experiment.read() as books:
-        rows = np.concatenate(list(books.rows(0, books.head.summary_end)))
-        waiting = books.deferrals(waiting=True)[0]
-        assert any(each.late for each in books.summaries())
+    with experiment.read() as snapshot:
+        rows = np.concatenate(list(snapshot.rows(0, snapshot.head.summary_end)))
+        waiting = snapshot.deferrals(waiting=True)[0]
+        assert any(each.late for each in snapshot.summaries())
     used = ~np.isnan(rows["reward"]) & ~rows["late"] & ~np.isin(rows["id"], waiting)
     counts = np.bincount(rows["arm"][used], minlength=4)
     assert [each.answered for each in shown.allocation] == counts.tolist()

@@ -81,8 +81,8 @@ def test_a_forecast_is_fixed_before_the_arm_is_drawn(monkeypatch: pytest.MonkeyP
 def test_forecasts_lie_where_the_plan_allows() -> None:
     experiment = in_memory("own")
     experiment.ask(2, forecasts=[-1e9, 1e9])
-    with experiment.read() as books:
-        low, high = books.plan(1).plan.forecasts or (np.nan, np.nan)
+    with experiment.read() as snapshot:
+        low, high = snapshot.plan(1).plan.forecasts or (np.nan, np.nan)
     assert rows_of(experiment)["forecast"].tolist() == [low, high]
 
 
@@ -93,8 +93,8 @@ def test_summaries_are_of_outcomes_less_their_forecasts() -> None:
         batch = experiment.ask(7, forecasts=rng.normal(size=7))
         experiment.tell_many(zip(batch.ids, rng.normal(size=7).tolist(), strict=True))
     rows = rows_of(experiment)
-    with experiment.read() as books:
-        records = list(books.summaries())
+    with experiment.read() as snapshot:
+        records = list(snapshot.summaries())
     for record in records:
         part = rows[record.first : record.end]
         less = part["outcome"] - part["forecast"]

@@ -17,7 +17,7 @@ def test_what_is_given_up_of_the_plan_before_is_no_longer_awaited() -> None:
     assert experiment.status().outstanding == 2
     experiment.tell_many({5: 0.5, 7: 0.25})
     assert experiment.status().outstanding == 0
-    with experiment.read() as books:
-        first, second = (entry.summary for entry in books.summaries())
+    with experiment.read() as snapshot:
+        first, second = (entry.summary for entry in snapshot.summaries())
     assert (first.pulls, second.pulls, second.missing.sum()) == (4, 2, 2)
     assert experiment.verify().findings == ()

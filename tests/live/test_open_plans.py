@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from kept import given_out, told
+from recorded import given_out, told
 from recorders import PROBLEM, SIZES, Recorder
 
 from bestarm import AnytimeBAI, Problem
@@ -201,7 +201,7 @@ def test_a_limit_is_exceeded_by_less_than_the_last_plan(seed: int) -> None:
         if experiment.finished:
             break
     assert experiment.finished
-    with experiment.read() as books:
-        last = books.plan(books.head.phase).plan.pulls
-        assert books.head.assigned < limit + last
+    with experiment.read() as snapshot:
+        last = snapshot.plan(snapshot.head.phase).plan.pulls
+        assert snapshot.head.assigned < limit + last
     assert experiment.verify().findings == ()

@@ -8,7 +8,7 @@ from itertools import count
 
 import numpy as np
 import pytest
-from kept import given_out, told
+from recorded import given_out, told
 from recorders import PROBLEM, SIZES, ProvisionalRecorder
 
 from bestarm import AnytimeBAI, Problem

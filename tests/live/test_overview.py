@@ -113,7 +113,7 @@ def test_every_number_is_the_librarys(experiment: Experiment) -> None:
 
 
 def weight(experiment: Experiment, phase: int, arm: int) -> float:
-    plan = experiment.inspect(lambda _, books: books.plan(phase).plan)
+    plan = experiment.inspect(lambda _, snapshot: snapshot.plan(phase).plan)
     assert plan.weights is not None
     return float(plan.weights[arm])
 
@@ -182,17 +182,17 @@ def test_single_outcomes_are_never_read(
     watch.overview()
     drive(experiment, 200)
     monkeypatch.setattr(Experiment, "health", lambda _: ())
-    books: Any = experiment.inspect(lambda _, found: type(found))
+    snapshot: Any = experiment.inspect(lambda _, found: type(found))
     read: list[tuple[str, int]] = []
     for name in ("rows", "answers", "outstanding"):
-        monkeypatch.setattr(books, name, None)
-    summaries = books.summaries
+        monkeypatch.setattr(snapshot, name, None)
+    summaries = snapshot.summaries
 
     def counted(self: Any, start: int = 0) -> Iterator[SummaryRecord]:
         read.append(("summaries", start))
         yield from summaries(self, start)
 
-    monkeypatch.setattr(books, "summaries", counted)
+    monkeypatch.setattr(snapshot, "summaries", counted)
     watch.overview()
     watch.overview()
     assert all(start > 10 for _, start in read), "summaries that are known were read again"

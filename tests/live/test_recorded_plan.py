@@ -10,13 +10,13 @@ import numpy as np
 
 from bestarm import Experiment, Plan, Problem
 from bestarm.errors import ReplayError
-from bestarm.live.store.contract import Reading
+from bestarm.live.store.contract import Snapshot
 from bestarm.policies import Policy
 
 
-def both(policy: Policy, books: Reading) -> tuple[Plan | None, Plan]:
+def both(policy: Policy, snapshot: Snapshot) -> tuple[Plan | None, Plan]:
     """The plan of the policy, and the one on record."""
-    return policy.plan(), books.plan(books.head.phase).plan
+    return policy.plan(), snapshot.plan(snapshot.head.phase).plan
 
 
 def test_nobody_goes_on_under_another_plan_than_the_one_on_record(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from bestarm.live import Experiment
 from bestarm.live.watch.follower import Follower
 from bestarm.policies import designs
 from bestarm.policies.anytime import allocation, drawing
-from bestarm.policies.phased import mixture, spbai
+from bestarm.policies.phased import spbai
 
 PROBLEM = Problem([[1, 0], [0, 1], [0.6, 0.8], [-0.3, 0.5]], delta=0.05)
 OPTIONS: dict[str, dict[str, object]] = {
@@ -44,7 +44,7 @@ def plan_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if designs, shares and lengths came out otherwise here than where it was begun."""
     monkeypatch.setattr(allocation, "SHARE", 0.7)
     monkeypatch.setattr(drawing, "LEAST", 11)
-    monkeypatch.setattr(mixture, "_LEAST_MIXTURE", 0.5)
+    monkeypatch.setattr(spbai, "_LEAST_MIXTURE", 0.5)
     allocation.spread_out.cache_clear()
 
 
@@ -115,7 +115,7 @@ def test_the_open_plan_is_adopted_where_no_summary_is_new(
         one.ask(1)
         plan_otherwise(monkeypatch)
         plan = other.inspect(lambda policy, _: policy.plan())
-        recorded = other.inspect(lambda _, books: books.plan(1).plan)
+        recorded = other.inspect(lambda _, snapshot: snapshot.plan(1).plan)
         assert isinstance(plan, Plan)
         assert plan.pulls == recorded.pulls == 12
         assert np.array_equal(plan.weights, recorded.weights)  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
 """Any order of asking, telling, losing, pausing, crashing and opening again, beside a model.
 
-Whatever is done, on whatever store, by whichever of two who have it open: the books say what the
-model says, to the last bit, and the same history on another store gives the same books.
+Whatever is done, on whatever store, by whichever of two who have it open: the snapshot say what the
+model says, to the last bit, and the same history on another store gives the same snapshot.
 """
 
 from __future__ import annotations
@@ -414,15 +414,15 @@ class Machine(RuleBasedStateMachine):
                 expected.active,
             )
             assert said.reason == reason
-        with self.open[0].read() as books:
-            head = books.head
-            pieces = list(books.rows(0, head.assigned))
+        with self.open[0].read() as snapshot:
+            head = snapshot.head
+            pieces = list(snapshot.rows(0, head.assigned))
             rows = [row for piece in pieces for row in piece.tolist()]
             assert [clean(row) for row in rows] == [tuple(vars(row).values()) for row in model.rows]
             assert head.rounds == len({row.round for row in model.rows})
-            plans = [(as_data(each.plan), each.first) for each in books.plans()]
+            plans = [(as_data(each.plan), each.first) for each in snapshot.plans()]
             assert plans == [(as_data(plan), first) for plan, first in model.plans]
-            entries = list(books.summaries())
+            entries = list(snapshot.summaries())
             told = [(e.phase, e.first, e.end, e.late, as_data(e.summary)) for e in entries]
             assert told == [
                 (h.phase, h.first, h.end, h.late, as_data(h.summary)) for h in model.handed
@@ -436,14 +436,14 @@ class Machine(RuleBasedStateMachine):
                 model.lease,
             )
             assert head.assigned == len(rows)
-            reports = [(r.assignment, r.reward, r.told, r.late) for r in books.reports()]
+            reports = [(r.assignment, r.reward, r.told, r.late) for r in snapshot.reports()]
             assert reports == model.reports
             known = [row.reward for row in model.rows if row.reward is not None]
             assert head.lowest == min(known, default=math.inf)
             assert head.highest == max(known, default=-math.inf)
             out = [row.asked for row in model.rows if not row.settled]
             assert model.over or head.oldest <= min(out, default=math.inf)
-            events = list(books.events())
+            events = list(snapshot.events())
         assert [event.kind for event in events] == model.kinds
         tip = ""
         for number, event in enumerate(events):
@@ -473,7 +473,7 @@ class Machine(RuleBasedStateMachine):
                 assert arms.tolist() == plan.counts.tolist()
 
     def teardown(self) -> None:
-        """To the end; then the same history, on books in memory, to the same books."""
+        """To the end; then the same history, on snapshot in memory, to the same snapshot."""
         if not self.open or not self.sound:
             return
         assert self.open[0].verify().findings == ()  # as it stands, before it comes to its end
@@ -516,17 +516,19 @@ def _entry(record: SummaryRecord) -> dict[str, Any]:
 
 
 def everything(experiment: Experiment) -> dict[str, object]:
-    """All there is in the books, in plain values, except what the first event says."""
-    with experiment.read() as books:
-        rows = [row for piece in books.rows(0, books.head.assigned) for row in piece.tolist()]
+    """All there is in the snapshot, in plain values, except what the first event says."""
+    with experiment.read() as snapshot:
+        rows = [row for piece in snapshot.rows(0, snapshot.head.assigned) for row in piece.tolist()]
         said = experiment.recommendation()
         return {
             "rows": [clean(row) for row in rows],
-            "plans": [(as_data(each.plan), each.first) for each in books.plans()],
-            "reports": [vars(each) for each in books.reports()],
-            "entries": [_entry(e) for e in books.summaries()],
-            "events": [(e.number, e.at, e.kind, e.data) for e in books.events(1)],
-            "head": {n: v for n, v in vars(books.head).items() if n not in {"last_hash", "oldest"}},
+            "plans": [(as_data(each.plan), each.first) for each in snapshot.plans()],
+            "reports": [vars(each) for each in snapshot.reports()],
+            "entries": [_entry(e) for e in snapshot.summaries()],
+            "events": [(e.number, e.at, e.kind, e.data) for e in snapshot.events(1)],
+            "head": {
+                n: v for n, v in vars(snapshot.head).items() if n not in {"last_hash", "oldest"}
+            },
             "said": (said.target, said.final, said.reason, said.pulls, said.active),
         }
 

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from chained_policies import PROBLEM as CHAINED
 from chained_policies import Chained
-from kept import told
+from recorded import told
 
 from bestarm import AnytimeBAI, Experiment, Problem
 from bestarm.errors import DamagedStoreError, InvalidInputError
 from bestarm.live.events import as_data
 from bestarm.live.experiment import Answer, Tell, _Ask
-from bestarm.live.replay import Player
-from bestarm.live.store.contract import Reading
+from bestarm.live.replay import PolicyReplayer
+from bestarm.live.store.contract import Snapshot
 from bestarm.live.transitions import Step, apply, pending_step
 from bestarm.policies import Policy
 from bestarm.records import Plan, Summary
@@ -118,7 +118,7 @@ def test_an_ask_waits_only_for_steps_that_must_come_first(store_url: str) -> Non
         experiment.advance()
         experiment._tells(_told({late: 1.0}))
         with experiment.read() as snapshot:
-            assert snapshot.head.due
+            assert snapshot.head.has_pending_step
             assert not snapshot.head.closing
         assert not is_assigned(first)
         assert is_assigned(later)
@@ -150,7 +150,7 @@ def test_a_step_that_another_process_took_is_not_taken_again(
 def state_of(experiment: Experiment) -> tuple[object, ...]:
     """What the policy knows, to the bit."""
 
-    def read(policy: Policy, _: Reading) -> tuple[object, ...]:
+    def read(policy: Policy, _: Snapshot) -> tuple[object, ...]:
         look, plan = policy.look(), policy.plan()
         assert plan is not None
         parts = () if look is None else (look.estimate, look.low, look.high, look.log_evidence)
@@ -215,8 +215,8 @@ def test_a_plan_that_came_second_is_replaced_by_the_one_on_record(
     """It may be made on another processor; the policy goes on from where it is."""
     made = list[Plan]()
 
-    def plan(player: Player) -> Plan | None:
-        found = planned(player)
+    def plan(replayer: PolicyReplayer) -> Plan | None:
+        found = planned(replayer)
         assert found is not None
         if not made:
             with other.read() as snapshot:
@@ -230,12 +230,12 @@ def test_a_plan_that_came_second_is_replaced_by_the_one_on_record(
         Experiment.create(store_url, "offer", PROBLEM, **SETTINGS) as experiment,
         Experiment.open(store_url, "offer") as other,
     ):
-        player, ids = experiment._player, experiment.ask(40).ids
-        planned = Player.plan
-        monkeypatch.setattr(Player, "plan", plan)
+        replayer, ids = experiment._replayer, experiment.ask(40).ids
+        planned = PolicyReplayer.plan
+        monkeypatch.setattr(PolicyReplayer, "plan", plan)
         experiment.tell_many(dict.fromkeys(ids, 0.5))
         assert len(made) == 1
-        assert experiment._player is player
+        assert experiment._replayer is replayer
         assert state_of(experiment) == state_of(other)
         experiment.tell_many(dict.fromkeys(experiment.ask(60).ids, 0.5))
         assert len(made) == 2
@@ -309,7 +309,7 @@ def test_no_other_thread_waits_for_a_step(
         experiment.tell_many(dict.fromkeys(ids[1:], 0.5))
         assert ended == [True]
         with experiment.read() as snapshot:
-            assert not snapshot.head.due
+            assert not snapshot.head.has_pending_step
         assert sound(experiment)
 
 
@@ -331,7 +331,7 @@ def test_a_step_that_fails_is_taken_by_the_next_call(store_url: str, meanwhile: 
 
 @pytest.mark.parametrize("call", ["ask", "tell_many", "fail_many", "pause", "stop"])
 def test_a_precondition_that_fails_leaves_nothing(store_url: str, call: str) -> None:
-    def refuse(snapshot: Reading) -> None:
+    def refuse(snapshot: Snapshot) -> None:
         seen.append(snapshot.head.assigned)
         raise InvalidInputError("No.", field="caller")
 

@@ -14,8 +14,9 @@ from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.policies.anytime import running
 from bestarm.presampled import PresampledRewards
 from bestarm.records import Summary
-from bestarm.simulation import engine
-from bestarm.simulation.engine import Simulation, carry_out
+from bestarm.simulation import run
+from bestarm.simulation.engine import Simulation
+from bestarm.simulation.run import run_policy
 
 ARMS = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8], [-0.3, 0.5]])
 RULES: dict[str, Any] = {
@@ -92,11 +93,11 @@ def test_rewards_outside_the_bounds_are_refused_when_followed() -> None:
 
 
 def test_a_batch_longer_than_what_is_known_ahead_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "_BLOCK", 3)  # it doubles until a batch fits
+    monkeypatch.setattr(run, "_CHUNK", 3)  # it doubles until a batch fits
     world = Semiparametric(ARMS, [1.0, 0.9])
     work = Simulation(partial(AnytimeBAI, max_pulls=400), world, delta=0.1, seed=0)
     policy, stream, _ = work.begin(0)
-    pulls, _, plans, over = carry_out(policy, stream)
+    pulls, _, plans, over = run_policy(policy, stream)
     assert (pulls, over) == (policy.recommend().pulls, True)
     assert pulls / plans < 20
 

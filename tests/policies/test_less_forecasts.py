@@ -12,7 +12,7 @@ from first_runs import until_settled
 from bestarm import SPBAI, AnytimeBAI, Plan, Problem, Summary, simulate
 from bestarm.environments import Ratings, Semiparametric, baselines
 from bestarm.environments.environment import Pulls
-from bestarm.environments.forecasts import ForecastStream
+from bestarm.environments.streams import ForecastStream
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.forecasting import Forecaster
 from bestarm.numerics.geometry import Array

@@ -13,7 +13,7 @@ import httpx
 import pytest
 import uvicorn
 from databases import wait_until
-from kept import told
+from recorded import told
 from served import ARMS, PATIENCE, in_thread
 
 from bestarm import AnytimeBAI, Problem
@@ -209,7 +209,7 @@ def test_tells_are_answered_while_a_step_is_taken(
     experiments.writing.pool.shutdown()
     experiment = experiments.open("offer")
     with experiment.read() as snapshot:
-        assert not snapshot.head.due
+        assert not snapshot.head.has_pending_step
     assert experiment.verify().sound
 
 
@@ -220,7 +220,7 @@ def test_one_who_tells_alone_is_answered_when_no_step_is_pending(
         for number in range(40):
             await tell({number: 0.5})
             with experiments.open("offer").read() as snapshot:
-                assert not snapshot.head.due
+                assert not snapshot.head.has_pending_step
 
     run(experiments, do)
     assert experiments.open("offer").phase > 1

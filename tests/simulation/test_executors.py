@@ -1,48 +1,68 @@
-"""Executors: a cluster that is not there, or not like us, is refused in a sentence."""
+"""Executors: workers come and go and the numbers stay; wrong clusters are refused in a sentence."""
 
 from __future__ import annotations
 
 import importlib
+import os
 import platform
+import signal
 import socket
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from databases import wait_until
+from simulation_policies import Tallied
 
+from bestarm.environments import small_gap
 from bestarm.errors import BestArmError, InvalidInputError, MissingDependencyError
-from bestarm.simulation import executors
-from bestarm.simulation.executors import installed
+from bestarm.simulation import executors, simulate
+from bestarm.simulation.executors import installed_versions
 
 if TYPE_CHECKING:
     from distributed import LocalCluster
 
+RUNS = 400
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
+
+@contextmanager
+def local_cluster(workers: int, *, allowed_failures: int) -> Iterator[LocalCluster]:
+    """A cluster whose workers begin where all is imported already.
+
+    Work whose worker died is given to another one so many times.
+    """
     import dask  # noqa: PLC0415
     from distributed import LocalCluster  # noqa: PLC0415
 
     forkserver.ensure_running()
+    config = {
+        "distributed.worker.multiprocessing-method": "forkserver",
+        "distributed.scheduler.allowed-failures": allowed_failures,
+    }
     with (
-        # Workers begin where all is imported already.
-        dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}),
-        # A worker that dies is not given the same work three times over.
-        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        dask.config.set(config),
         LocalCluster(
-            n_workers=1, processes=True, threads_per_worker=2, dashboard_address=":0"
+            n_workers=workers, processes=True, threads_per_worker=1, dashboard_address=":0"
         ) as cluster,
     ):
         yield cluster
 
 
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with local_cluster(1, allowed_failures=0) as cluster:
+        yield cluster
+
+
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executors, "_PATIENCE", 0.5)
+    monkeypatch.setattr(executors, "_CONNECT_TIMEOUT", 0.5)
 
 
 @pytest.mark.parametrize(("given", "kind"), [(None, type(None)), (1, type(None))])
@@ -90,7 +110,7 @@ def test_workers_that_are_not_like_us_are_refused(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(platform, "python_version_tuple", lambda: ("4", "0", "0"))
-    installed.cache_clear()
+    installed_versions.cache_clear()
     try:
         with (
             pytest.raises(InvalidInputError, match=r"has Python 3\.\d+, and Python 4\.0 is here"),
@@ -98,7 +118,7 @@ def test_workers_that_are_not_like_us_are_refused(
         ):
             pass
     finally:
-        installed.cache_clear()
+        installed_versions.cache_clear()
 
 
 def test_a_cluster_s_worker_is_no_scheduler(cluster: LocalCluster) -> None:
@@ -150,3 +170,40 @@ def test_workers_import_the_packages_of_this_folder_also_workers_that_come_later
 def test_errors_of_a_run_pass_as_they_are() -> None:
     with pytest.raises(BestArmError, match="mine"), executors.open_executor(2):
         raise BestArmError("mine", field="x")
+
+
+def test_a_worker_killed_half_way_changes_nothing(tmp_path: Path) -> None:
+    from distributed import Client  # noqa: PLC0415
+
+    tally = tmp_path / "tally"
+    method = partial(Tallied, tally=str(tally))
+    with (
+        local_cluster(2, allowed_failures=3) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        workers = client.run(os.getpid)
+        assert len(set(workers.values())) == 2
+        done_at_the_kill: list[int] = []
+
+        def progress(done: int, _total: int) -> None:
+            if done >= RUNS // 2 and not done_at_the_kill:
+                done_at_the_kill.append(done)
+                os.kill(next(iter(workers.values())), signal.SIGKILL)
+
+        results = simulate(
+            method,
+            small_gap(3, 0.5),
+            runs=RUNS,
+            seed=5,
+            executor=client.get_executor(pure=False),
+            progress=progress,
+        )
+        made = len(tally.read_bytes())
+        assert done_at_the_kill[0] < RUNS
+        assert next(iter(workers)) not in client.scheduler_info()["workers"]
+    assert (results.runs, results.interrupted) == (RUNS, False)
+    # Runs that were on their way are made again, not those that had come back.
+    assert RUNS <= made < RUNS + RUNS // 8
+    serial = simulate(method, small_gap(3, 0.5), runs=RUNS, seed=5)
+    for name in ("index", "pulls", "correct", "final", "target", "plans", "rounds"):
+        np.testing.assert_array_equal(getattr(results, name), getattr(serial, name), err_msg=name)

@@ -45,7 +45,7 @@ def test_a_journal_cut_anywhere_keeps_its_whole_lines_and_goes_on(
 
 
 @pytest.mark.parametrize(
-    ("recipe", "source", "said"),
+    ("recipe", "version", "message"),
     [
         ("another", "mine 1", "runs of something else: one, not another"),
         ("one", "mine 2", "has changed since .* it was mine 1, and is mine 2"),
@@ -53,16 +53,16 @@ def test_a_journal_cut_anywhere_keeps_its_whole_lines_and_goes_on(
     ],
 )
 def test_a_journal_of_something_else_is_refused_and_kept(
-    recipe: str, source: str, said: str, tmp_path: Path
+    recipe: str, version: str, message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "row.csv"
     journal = Journal(path, "one", "mine 1")
     journal.read()
     journal.add(RUNS)
     content = path.read_bytes()
-    other = Journal(path, recipe, source)
+    other = Journal(path, recipe, version)
     for look in (other.check, other.read):
-        with pytest.raises(InvalidInputError, match=said) as raised:
+        with pytest.raises(InvalidInputError, match=message) as raised:
             look()
         assert (raised.value.field, raised.value.value) == ("out", str(path))
         assert "another folder" in raised.value.remedy
@@ -110,27 +110,28 @@ def test_an_address_in_memory_is_not_part_of_what_a_journal_says(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    "line", ["3,-5,1,1,0,1", "-1,5,1,1,0,1", "3,5,7,1,0,1", f"3,{10**23},1,1,0,1", "3,5,1,1,0", ""]
+    "line",
+    [
+        "3,-5,1,1,0,1,5",
+        "-1,5,1,1,0,1,5",
+        "3,5,7,1,0,1,5",
+        f"3,{10**23},1,1,0,1,5",
+        "3,5,1,1,0",
+        "3,many,1,1,0,1,5",
+        "",
+    ],
 )
-def test_a_line_that_can_be_no_run_is_named(line: str, tmp_path: Path) -> None:
-    path = tmp_path / "row.csv"
-    Journal(path, "one").read()
-    path.write_text(path.read_text() + line + "\n")
-    with pytest.raises(InvalidInputError, match="Line 2"):
-        Journal(path, "one").read()
-
-
-def test_a_line_that_is_no_run_is_named(tmp_path: Path) -> None:
+def test_a_line_that_cannot_be_a_run_is_named(line: str, tmp_path: Path) -> None:
     path = tmp_path / "row.csv"
     journal = Journal(path, "one")
     journal.read()
-    journal.add(RUNS)
-    path.write_text(path.read_text().replace("103", "many"))
+    journal.add(RUNS[:3])
+    path.write_text(path.read_text() + line + "\n")
     with pytest.raises(InvalidInputError, match="Line 5"):
         Journal(path, "one").read()
 
 
-def test_a_folder_is_gone_on_with_only_when_asked_and_only_with_its_settings(
+def test_a_folder_is_resumed_only_when_asked_and_only_with_its_settings(
     tmp_path: Path,
 ) -> None:
     out = tmp_path / "a" / "b"

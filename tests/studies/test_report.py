@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from tiny_studies import RUNS, data, published, replicated, replication
 
 from bestarm.errors import InvalidInputError
-from bestarm.simulation.folder import alone
+from bestarm.simulation.folder import exclusive
 from bestarm.studies import (
     PAPERS,
     Cell,
@@ -399,7 +399,7 @@ def test_an_earlier_report_s_files_go_and_those_of_others_stay(tmp_path: Path) -
 
 def test_a_folder_that_is_being_written_to_is_left_alone(tmp_path: Path) -> None:
     pytest.importorskip("fcntl", reason="this system has no file locks of this kind")
-    with alone(tmp_path), pytest.raises(InvalidInputError, match="Another process"):
+    with exclusive(tmp_path), pytest.raises(InvalidInputError, match="Another process"):
         write_report(replication(), tmp_path)
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,11 +14,20 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bestarm.checks import suggestion, whole
-from bestarm.datasets.judgements import Table, read_judgements
-from bestarm.datasets.synthetic_judgements import MODELS, PROMPTS, synthetic_judgements
+from bestarm.datasets.files import as_number, read_archive, read_head, reject
+from bestarm.datasets.synthetic import MODELS, PROMPTS, synthetic_judgements
 from bestarm.environments import Ratings
 from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array, ranked
+
+_HOME = "https://github.com/tatsu-lab/alpaca_eval"
+_FILE = "annotations.json"
+_JUDGE = "weighted_alpaca_eval_gpt4_turbo"  # of AlpacaEval 2; its folder is below each model's
+_FIELDS = ("instruction", "generator_2", "preference")
+_ARRAYS = ("preference_ten_thousandths", "models")
+_UNIT = 10_000
+
+_Judged = dict[str, dict[tuple[str, int], float]]  # by model, then by prompt
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -84,7 +97,7 @@ def alpaca_eval(
 
     Reference: Li et al. (2023), AlpacaEval; Dubois, Galambosi, Liang and Hashimoto (2024).
     """
-    table = _made_up() if path is None else read_judgements(Path(path))
+    table = _Table(MODELS, synthetic_judgements()) if path is None else _read_judgements(Path(path))
     synthetic = path is None
     columns = _columns(table, models)
     chosen = tuple(table.models[column] for column in columns)
@@ -110,11 +123,7 @@ def alpaca_eval(
     )
 
 
-def _made_up() -> Table:
-    return Table(MODELS, synthetic_judgements())
-
-
-def _columns(table: Table, models: int | Sequence[str] | None) -> list[int]:
+def _columns(table: _Table, models: int | Sequence[str] | None) -> list[int]:
     """The columns of the chosen models."""
     if models is None:
         return list(range(len(table.models)))
@@ -153,3 +162,166 @@ def _sentence(synthetic: bool, kept: int, prompts: int, models: int) -> str:
         )
     among = "" if kept == prompts else f" of {prompts:,}"
     return f"AlpacaEval: {kept:,}{among} prompts were judged for all of {models} models."
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """Judgements in [0, 1], one row per prompt, one column per model; NaN where there is none."""
+
+    models: tuple[str, ...]
+    judgements: Array
+
+
+def _read_judgements(path: Path) -> _Table:
+    """Read all judgements of a file or of a folder of annotations.
+
+    Raises:
+        InvalidInputError: there is no such file, or it is not of a known kind, or something in it
+            is not a judgement; names the place and the value.
+    """
+    if path.is_dir():
+        return _from_folder(path)
+    head = read_head(
+        path, 64, f"{_HOME} has the judgements, for use that is not commercial, with citation."
+    )
+    if head.startswith(b"PK"):
+        table = _from_arrays(path)
+    elif head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"[", b"{")):
+        table = _from_annotations([path])
+    else:
+        table = _from_text(path)
+    return _checked(path, table)
+
+
+def _from_folder(path: Path) -> _Table:
+    """The annotations below a folder: those by the judge of AlpacaEval 2, if there are any."""
+    files = sorted(path.rglob(_FILE))
+    files = [file for file in files if file.parent.name == _JUDGE] or files
+    if not files:
+        reject(path, f"has no file {_FILE} in it.", str(path), f"{_HOME} has one per model.")
+    return _checked(path, _from_annotations(files))
+
+
+def _checked(path: Path, table: _Table) -> _Table:
+    twice = [model for model, times in Counter(table.models).items() if times > 1]
+    if twice:
+        reject(path, f"has two columns for the model {twice[0]!r}.", twice[0])
+    if len(table.models) < 2 or not len(table.judgements):
+        found = f"{len(table.judgements)} prompt(s) of {len(table.models)} model(s)"
+        reject(path, f"holds judgements on {found}.", table.judgements.shape, "Two models compare.")
+    for row, column in np.argwhere((table.judgements < 0) | (table.judgements > 1))[:1]:
+        value = float(table.judgements[row, column])
+        where = f"row {row}, model {table.models[column]!r}"
+        reject(path, f"holds {value:g} in {where}, outside [0, 1].", value)
+    return table
+
+
+def _from_arrays(path: Path) -> _Table:
+    """A NumPy archive: whole numbers, one row per prompt and one column per model."""
+    names, arrays = read_archive(path, _ARRAYS)
+    if len(arrays) < len(_ARRAYS):
+        reject(
+            path,
+            f"is an archive of {', '.join(names) or 'nothing'}.",
+            names,
+            f"It must have the arrays {' and '.join(_ARRAYS)}.",
+        )
+    values, models = (arrays[name] for name in _ARRAYS)
+    if values.ndim != 2 or values.dtype.kind not in "iu" or models.shape != values.shape[1:]:
+        reject(
+            path,
+            f"holds judgements of shape {values.shape} for models of shape {models.shape}.",
+            values.shape,
+            "It must have whole numbers, one row per prompt and one column per model.",
+        )
+    return _Table(tuple(map(str, models)), values / _UNIT)
+
+
+def _from_text(path: Path) -> _Table:
+    """A table with the models' names above; its first column may name or number the prompts."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = [row for row in csv.reader(file) if any(field.strip() for field in row)]
+    except (UnicodeDecodeError, csv.Error):
+        reject(path, "is neither text nor a NumPy archive.", str(path), f"{_HOME} has the data.")
+    if len(rows) < 2:
+        reject(path, "holds no judgements.", str(path), "Give one row per prompt, below a header.")
+    header, body = rows[0], rows[1:]
+    for place, row in enumerate(body, 1):
+        if len(row) != len(header):
+            reject(
+                path,
+                f"has {len(row)} field(s) in prompt {place}, where {len(header)} belong.",
+                len(row),
+            )
+    named = not header[0].strip() or any(
+        row[0].strip() and as_number(row[0]) is None for row in body
+    )
+    models = tuple(name.strip() for name in header[named:])
+    if "" in models:
+        reject(path, "has a column without the name of a model.", header)
+    values = np.array([[_cell(path, field, i) for field in row[named:]] for i, row in
+                       enumerate(body, 1)])  # fmt: skip
+    return _Table(models, values)
+
+
+def _cell(path: Path, field: str, place: int) -> float:
+    """A judgement, or NaN for an empty field."""
+    value = as_number(field) if field.strip() else math.nan
+    if value is None:
+        reject(path, f"has {field!r} in prompt {place}, where a judgement belongs.", field)
+    return value
+
+
+def _from_annotations(files: Iterable[Path]) -> _Table:
+    """Annotations of the public repository, of one or several models each."""
+    judged: _Judged = {}
+    source: dict[str, Path] = {}
+    for file in files:
+        found = _annotations(file)
+        for model in found.keys() & judged.keys():
+            reject(
+                file,
+                f"holds judgements of {model!r}, and so does {str(source[model])!r}.",
+                model,
+                "Give a folder with one file per model.",
+            )
+        judged |= found
+        source |= dict.fromkeys(found, file)
+    prompts = list(dict.fromkeys(prompt for found in judged.values() for prompt in found))
+    values = [[found.get(prompt, math.nan) for found in judged.values()] for prompt in prompts]
+    return _Table(tuple(judged), np.array(values).reshape(len(prompts), len(judged)))
+
+
+def _annotations(path: Path) -> _Judged:
+    """The judgements of a file, by model and prompt; a prompt that comes twice counts as two."""
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError) as error:
+        reject(path, f"is cut short or damaged ({error}).", str(path), "Get it again.")
+    if not isinstance(entries, list):
+        reject(path, "is not a list of annotations.", type(entries).__name__)
+    judged: _Judged = {}
+    times: Counter[tuple[str, str]] = Counter()
+    for place, entry in enumerate(entries):
+        if not isinstance(entry, dict) or not all(name in entry for name in _FIELDS):
+            reject(
+                path,
+                f"has an annotation without {', '.join(_FIELDS)} at place {place}.",
+                place,
+            )
+        prompt, model = str(entry["instruction"]), str(entry["generator_2"])
+        own = judged.setdefault(model, {})
+        value = _preference(path, entry["preference"], place)
+        own[prompt, times[model, prompt]] = value
+        times[model, prompt] += 1
+    return judged
+
+
+def _preference(path: Path, value: object, place: int) -> float:
+    """From 1 (the reference's answer is preferred) to 2 (the model's), less 1; NaN for none."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return math.nan
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 1 <= value <= 2:
+        reject(path, f"has the preference {value!r} at place {place}, outside [1, 2].", value)
+    return value - 1

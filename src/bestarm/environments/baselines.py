@@ -2,7 +2,7 @@
 
 Rounds are numbered 1, 2, … over a whole run, across plans. Your own baseline is an array, a
 function of the round, or a subclass of `Moving`. A baseline is a frozen description; the state of a
-run is in its stream.
+run is in its stream, further below.
 """
 
 from __future__ import annotations
@@ -18,9 +18,13 @@ from typing import Any
 import numpy as np
 
 from bestarm.checks import finite, positive, vector
-from bestarm.environments.environment import Stream
+from bestarm.compiling import compiled
+from bestarm.environments.environment import Pulls, Stream
+from bestarm.environments.streams import BANKS, CHUNK, Arms, BaseStream, BlockStream
 from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
+from bestarm.presampled import AdversaryState, Parts, PresampledRewards, respond
+from bestarm.records import Counts, Plan, Summary
 
 __all__ = [
     "Baseline",
@@ -35,10 +39,8 @@ __all__ = [
     "switches",
 ]
 
-ChunkSource = Callable[[np.random.Generator], Iterator[Array]] | Iterator[Array]
-
-_SHORTEST, _LONGEST = 2**10, 2**14  # rounds computed at a time: few for short runs, then more
-_REMEMBERED = 2**22  # rounds of a deterministic baseline kept in a process: 32 MiB
+_FIRST_CHUNK, _LONGEST_CHUNK = 2**10, 2**14  # rounds computed at a time: few for short runs
+_CACHED = 2**22  # rounds of a deterministic baseline kept in a process: 32 MiB
 
 
 class Baseline(ABC):
@@ -61,10 +63,9 @@ class Moving(Baseline):
     def chunks(self, rng: np.random.Generator) -> Iterator[Array]:
         """Values for rounds 1, 2, … as arrays whose lengths do not depend on the pulls."""
 
-    @property
-    def chunk_source(self) -> ChunkSource:
-        """What makes the values of a run: `chunks`, or an iterator if nothing is drawn."""
-        return self.chunks
+    def path(self, make_rng: Callable[[], np.random.Generator]) -> Iterator[Array]:
+        """The values of a run; its generator is made only if something is drawn."""
+        return self.chunks(make_rng())
 
     @property
     def horizon(self) -> float:
@@ -73,11 +74,7 @@ class Moving(Baseline):
 
     def begin(self, means: Array, *, noise: float, rng: np.random.Generator) -> Stream:
         """Start a run. The path has its own generator, so it does not depend on the pulls."""
-        from bestarm.environments.streams import MovingStream  # noqa: PLC0415 - compiles kernels
-
-        return MovingStream(
-            means, path=self.chunk_source, horizon=self.horizon, noise=noise, rng=rng
-        )
+        return MovingStream(means, self, noise=noise, rng=rng)
 
 
 @dataclass(frozen=True)
@@ -93,8 +90,6 @@ class Constant(Baseline):
 
     def begin(self, means: Array, *, noise: float, rng: np.random.Generator) -> Stream:
         """Start a run."""
-        from bestarm.environments.streams import ConstantStream  # noqa: PLC0415 - compiles kernels
-
         return ConstantStream(means, level=self.level, noise=noise, rng=rng)
 
 
@@ -111,48 +106,53 @@ class Adversary(Baseline):
 
     def begin(self, means: Array, *, noise: float, rng: np.random.Generator) -> Stream:
         """Start a run."""
-        from bestarm.environments.reacting_streams import ReactingStream  # noqa: PLC0415
-
-        return ReactingStream(means, bound=self.size, noise=noise, rng=rng)
+        return AdversaryStream(means, bound=self.size, noise=noise, rng=rng)
 
 
-class _Known(Moving):
-    """A deterministic baseline: its first rounds are computed once per process."""
+class _Deterministic(Moving):
+    """A baseline with one path: nothing is drawn."""
+
+    @abstractmethod
+    def _known_path(self) -> Iterator[Array]:
+        """Values for rounds 1, 2, …"""
+
+    def path(self, make_rng: Callable[[], np.random.Generator]) -> Iterator[Array]:  # noqa: ARG002
+        """Its values."""
+        return self._known_path()
+
+    def chunks(self, rng: np.random.Generator) -> Iterator[Array]:  # noqa: ARG002
+        """Its values."""
+        return self._known_path()
+
+
+class _Computed(_Deterministic):
+    """A path whose first rounds are computed once per process."""
 
     @cached_property
-    def _memory(self) -> dict[int, Array]:
+    def _cache(self) -> dict[int, Array]:
         return {}
 
     @abstractmethod
     def _evaluate(self, start: int, size: int) -> Array:
         """Values for rounds start + 1, …, start + size."""
 
-    @property
-    def chunk_source(self) -> ChunkSource:
-        """Its values."""
-        return self._values()
-
-    def chunks(self, rng: np.random.Generator) -> Iterator[Array]:  # noqa: ARG002 - nothing random
-        """Values for rounds 1, 2, …"""
-        return self._values()
-
-    def _values(self) -> Iterator[Array]:
-        for start, size in _spans():
-            values = self._memory.get(start)
+    def _known_path(self) -> Iterator[Array]:
+        for start, size in _chunk_ranges():
+            values = self._cache.get(start)
             if values is None:
                 values = self._evaluate(start, size)
                 values.flags.writeable = False
-                if start + size <= _REMEMBERED:
-                    self._memory[start] = values
+                if start + size <= _CACHED:
+                    self._cache[start] = values
             yield values
 
     def __getstate__(self) -> dict[str, object]:
-        # Sending what is remembered would take longer than computing it.
+        # Sending the cache would take longer than computing it.
         return {name: part for name, part in self.__dict__.items() if not name.startswith("_")}
 
 
 @dataclass(frozen=True)
-class Sinusoid(_Known):
+class Sinusoid(_Computed):
     """ν_t = offset + amplitude · sin(frequency · t)."""
 
     amplitude: float
@@ -165,15 +165,15 @@ class Sinusoid(_Known):
         return abs(self.offset) + abs(self.amplitude)
 
     @cached_property
-    def _turns(self) -> dict[int, tuple[Array, Array]]:
+    def _rotations(self) -> dict[int, tuple[Array, Array]]:
         return {}
 
     def _evaluate(self, start: int, size: int) -> Array:
         # sin(s + x) = cos x sin s + sin x cos s with x from a table: several times faster than sin.
-        if size not in self._turns:
+        if size not in self._rotations:
             angle = self.frequency * np.arange(1, size + 1)
-            self._turns[size] = self.amplitude * np.cos(angle), self.amplitude * np.sin(angle)
-        cosine, sine = self._turns[size]
+            self._rotations[size] = self.amplitude * np.cos(angle), self.amplitude * np.sin(angle)
+        cosine, sine = self._rotations[size]
         values = cosine * math.sin(self.frequency * start)
         values += sine * math.cos(self.frequency * start)
         values += self.offset
@@ -181,7 +181,7 @@ class Sinusoid(_Known):
 
 
 @dataclass(frozen=True, eq=False)
-class Function(_Known):
+class Function(_Computed):
     """ν_t = function(t), evaluated on arrays of round numbers where it takes them."""
 
     function: Callable[[Any], object]
@@ -226,7 +226,7 @@ class Function(_Known):
 
 
 @dataclass(frozen=True, eq=False)
-class Recorded(Moving):
+class Recorded(_Deterministic):
     """ν_1, ν_2, … from an array."""
 
     values: Array
@@ -241,13 +241,7 @@ class Recorded(Moving):
         """The length of the array."""
         return len(self.values)
 
-    @property
-    def chunk_source(self) -> ChunkSource:
-        """The array."""
-        return iter([self.values])
-
-    def chunks(self, rng: np.random.Generator) -> Iterator[Array]:  # noqa: ARG002 - nothing random
-        """The array."""
+    def _known_path(self) -> Iterator[Array]:
         return iter([self.values])
 
 
@@ -266,12 +260,10 @@ class RandomWalk(Moving):
 
     def chunks(self, rng: np.random.Generator) -> Iterator[Array]:
         """A path of the walk."""
-        from bestarm.environments import kernels  # noqa: PLC0415 - compiles
-
         now = 0.0
-        for _, size in _spans():
+        for _, size in _chunk_ranges():
             values = self.step * rng.standard_normal(size)
-            kernels.reflect(values, now, self.limit)
+            _reflect(values, now, self.limit)
             now = float(values[-1])
             yield values + self.level if self.level else values
 
@@ -292,7 +284,7 @@ class Switches(Moving):
         """A path of switches."""
         levels, number = np.array(self.levels), len(self.levels)
         now = int(rng.integers(number))
-        for _, size in _spans():
+        for _, size in _chunk_ranges():
             switched = np.flatnonzero(rng.random(size) < 1.0 / self.period)
             jumps = rng.integers(1, number, size=len(switched))
             index = (now + np.concatenate([[0], np.cumsum(jumps)])) % number
@@ -314,15 +306,15 @@ class Independent(Moving):
 
     def chunks(self, rng: np.random.Generator) -> Iterator[Array]:
         """A level per round."""
-        for _, size in _spans():
+        for _, size in _chunk_ranges():
             yield rng.uniform(self.level - self.size, self.level + self.size, size)
 
 
-def _spans() -> Iterator[tuple[int, int]]:
+def _chunk_ranges() -> Iterator[tuple[int, int]]:
     """(rounds before, rounds) of successive chunks, the same in every run."""
     start = 0
     for doubling in count():
-        size = min(_SHORTEST << min(doubling, 16), _LONGEST)
+        size = min(_FIRST_CHUNK << min(doubling, 16), _LONGEST_CHUNK)
         yield start, size
         start += size
 
@@ -414,3 +406,176 @@ def as_baseline(value: object) -> Baseline:
     if not callable(value) and np.ndim(value) == 0:  # type: ignore[arg-type]
         return Constant(finite(value, "baseline"))
     return custom(value)
+
+
+class ConstantStream(BlockStream):
+    """A run on a baseline that stays at `level`: counts are multinomial, O(arms) per plan."""
+
+    def __init__(
+        self, means: Array, *, level: float, noise: float, rng: np.random.Generator
+    ) -> None:
+        super().__init__(means + level, noise=noise, rng=rng)
+
+    def presample(self, rounds: int) -> PresampledRewards | None:
+        """Rewards of the next rounds."""
+        return self._presample_common(np.zeros(rounds))
+
+    def _total(self, plan: Plan) -> Summary:
+        counts, nothing = self._counts(plan), np.zeros(plan.arms)
+        return self._gaussian_totals(counts, self._means, nothing, nothing, plan.center)
+
+    def _single_pulls(self, plan: Plan) -> Iterator[Pulls]:
+        for arms in self._arms_by_counts(plan):
+            yield Pulls(arms, self._add_noise(self._means[arms]))
+
+    def _block_rewards(self, arms: Arms) -> Array:
+        return self._add_noise(self._means[arms])
+
+
+class MovingStream(BlockStream):
+    """A run on a baseline that moves but does not react.
+
+    The path has its own generator, so that it depends on the seed and not on the pulls.
+    """
+
+    def __init__(
+        self, means: Array, baseline: Moving, *, noise: float, rng: np.random.Generator
+    ) -> None:
+        super().__init__(means, noise=noise, rng=rng)
+        self._path = baseline.path(lambda: self._baseline_rng)
+        self._horizon = baseline.horizon
+        self._values = np.empty(0)  # drawn, for the rounds to come
+
+    def _check_horizon(self, rounds: int) -> None:
+        if self._rounds + rounds > self._horizon:
+            raise InvalidInputError(
+                f"The baseline has values for {self._horizon:g} rounds, and the plan would reach "
+                f"round {self._rounds + rounds}.",
+                field="baseline",
+                value=self._horizon,
+                remedy="Give a longer array, a function of the round, or a policy with a cap.",
+            )
+
+    def _chunks(self, rounds: int) -> Iterator[Array]:
+        """The values of the next rounds."""
+        while rounds:
+            while not len(self._values):
+                self._values = next(self._path)
+            values = self._values[: min(rounds, CHUNK)]
+            self._values = self._values[len(values) :]
+            rounds -= len(values)
+            yield values
+
+    def _arms_and_values(self, plan: Plan) -> Iterator[tuple[Arms, Array]]:
+        """The arms of a plan's pulls and the baseline at each, in chunks."""
+        self._check_horizon(plan.pulls)
+        sample = self._arm_sampler(plan)
+        for values in self._chunks(plan.pulls):
+            arms = self._arms[: len(values)]
+            sample(arms)
+            yield arms, values
+
+    def _single_pulls(self, plan: Plan) -> Iterator[Pulls]:
+        for arms, values in self._arms_and_values(plan):
+            yield Pulls(arms, self._add_noise(self._means[arms] + values))
+
+    def _total(self, plan: Plan) -> Summary:
+        counts = np.zeros((BANKS, plan.arms), dtype=np.int64)
+        moments = np.zeros((BANKS, plan.arms, 2))
+        shift = 0.0
+        for number, (arms, values) in enumerate(self._arms_and_values(plan)):
+            # Measured from a value on the path, a baseline far from 0 loses no digits in Σv².
+            shift = float(values[0]) if number == 0 else shift
+            _add_moments(arms, values, shift, counts, moments)
+        first, second = moments.sum(axis=0).T
+        level = self._means + shift
+        return self._gaussian_totals(counts.sum(axis=0), level, first, second, plan.center)
+
+    def _block_rewards(self, arms: Arms) -> Array:
+        self._check_horizon(len(arms))
+        levels = np.concatenate([values.copy() for values in self._chunks(len(arms))])
+        return self._add_noise(self._means[arms] + levels[:, None])
+
+    def presample(self, rounds: int) -> PresampledRewards | None:
+        """Rewards of the next rounds, as far as the path goes."""
+        wanted = int(min(rounds, self._horizon - self._rounds))
+        parts, known = [self._values], len(self._values)
+        while known < wanted and (values := next(self._path, None)) is not None:
+            parts.append(values)
+            known += len(values)
+        if len(parts) > 1:
+            self._values = np.concatenate(parts)
+        if min(wanted, known) <= 0:
+            return None
+        return self._presample_common(self._values[:wanted].copy())
+
+    def skip(self, rounds: int) -> None:
+        """Advance by this many rounds, and along the path with them."""
+        for _ in self._chunks(rounds):
+            pass
+        super().skip(rounds)
+
+
+class AdversaryStream(BaseStream):
+    """A run against the adaptive adversary of `adversary`: one pull at a time."""
+
+    def __init__(
+        self, means: Array, *, bound: float, noise: float, rng: np.random.Generator
+    ) -> None:
+        super().__init__(means, noise=noise, rng=rng)
+        self._bound = bound
+        self._past = AdversaryState.empty(len(means))
+
+    def presample(self, rounds: int) -> PresampledRewards | None:
+        """Rewards of the next rounds, but for the adversary's baseline, which is added to them."""
+        common = self._presample_common(np.zeros(rounds))
+        return common._replace(bound=self._bound, past=self._past)
+
+    def _single_pulls(self, plan: Plan) -> Iterator[Pulls]:
+        for _, arms in self._arms_in_order(plan):
+            rewards = self._add_noise(np.zeros(len(arms)))
+            respond_to_pulls(arms, self._means, self._bound, tuple(self._past), rewards)
+            yield Pulls(arms, rewards)
+
+
+@compiled
+def _reflect(steps: Array, start: float, bound: float) -> None:
+    """Turn steps, in place, into a walk from `start` reflected at ±bound."""
+    now = start
+    for i in range(len(steps)):
+        now += steps[i]
+        while abs(now) > bound:
+            now = (2.0 * bound if now > 0 else -2.0 * bound) - now
+        steps[i] = now
+
+
+@compiled
+def _add_moments(arms: Arms, values: Array, shift: float, counts: Counts, moments: Array) -> None:
+    """Add count, Σv and Σv² per arm, v = ν − shift, in BANKS separate rows.
+
+    These are n, `first` and `second` of `BaseStream._gaussian_totals`.
+    """
+    whole = len(arms) - len(arms) % BANKS
+    for i in range(0, whole, BANKS):
+        for bank in range(BANKS):
+            arm = arms[i + bank]
+            value = values[i + bank] - shift
+            counts[bank, arm] += 1
+            moments[bank, arm, 0] += value
+            moments[bank, arm, 1] += value * value
+    for i in range(whole, len(arms)):
+        arm = arms[i]
+        value = values[i] - shift
+        counts[0, arm] += 1
+        moments[0, arm, 0] += value
+        moments[0, arm, 1] += value * value
+
+
+@compiled
+def respond_to_pulls(arms: Arms, means: Array, bound: float, past: Parts, rewards: Array) -> None:
+    """Pull `arms` against the adversary.
+
+    `past` are the parts of its `AdversaryState`; `rewards` holds the noise, and then the rewards.
+    """
+    for i, arm in enumerate(arms.astype(np.int64)):
+        rewards[i] = respond(past, bound, arm, rewards[i] + means[arm])

@@ -1,4 +1,4 @@
-"""The protocols of simulated worlds.
+"""What simulated worlds have in common: their protocols, and the base of those that are fixed.
 
 An `Environment` provides a `World` per run: always the same one if the instance is fixed, a new one
 if it is drawn. A `World` knows the truth. A `Stream` is one run in it.
@@ -7,14 +7,17 @@ if it is drawn. A `World` knows the truth. A `Stream` is one run in it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, Self, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
+
+ROUNDING = 8 * float(np.finfo(float).eps)  # of an inner product, relative to the sum of its sizes
 
 
 class Pulls(NamedTuple):
@@ -24,16 +27,16 @@ class Pulls(NamedTuple):
         arms: their arms.
         rewards: their rewards.
         covariates: what was known before each draw, one row per pull, or None.
-        moments: when each was drawn, in seconds, or None if they have no time.
+        times: when each was drawn, in seconds, or None if they have no time.
     """
 
     arms: NDArray[np.uint32]
     rewards: Array
     covariates: Array | None = None
-    moments: Array | None = None
+    times: Array | None = None
 
 
-Foresee = Callable[[Pulls, Plan], Array]  # forecasts of pulls, each from those before it
+ForecastFunction = Callable[[Pulls, Plan], Array]  # forecasts of pulls, each from those before it
 
 
 class Stream(Protocol):
@@ -56,11 +59,11 @@ class Stream(Protocol):
 
 
 @runtime_checkable
-class ForeseeableStream(Stream, Protocol):
-    """A run whose single pulls can be told to a forecaster, in the order of their draws."""
+class AdjustableStream(Stream, Protocol):
+    """A run that shows its single pulls, in the order of their draws, to a forecaster."""
 
-    def pull_less(self, plan: Plan, foresee: Foresee) -> Summary:
-        """Carry out a plan and return the totals of rewards less their forecasts."""
+    def pull_adjusted(self, plan: Plan, forecast: ForecastFunction) -> Summary:
+        """Carry out a plan and return the totals of rewards minus their forecasts."""
         ...
 
 
@@ -100,3 +103,74 @@ class Environment(Protocol):
     def instance(self, rng: np.random.Generator) -> World:
         """The world of one run: always the same object if the instance is fixed."""
         ...
+
+
+def fixed_world(environment: object) -> World | None:
+    """The environment, if it is the world of every run, so that no generator need be made for it.
+
+    A subclass may draw its instances.
+    """
+    if not isinstance(environment, FixedWorld):
+        return None
+    own = getattr(environment.instance, "__func__", None)
+    return cast(World, environment) if own is FixedWorld.instance else None
+
+
+class FixedWorld:
+    """An environment that is its own world: subclasses define `begin`.
+
+    Args:
+        name: its name in results and tables.
+        template: the problem that policies are told, at any delta.
+        values: the true value of each target.
+        rounding: the largest gap that rounding explains.
+        field: the argument that the values come from.
+
+    Raises:
+        InvalidInputError: two targets are equally good.
+    """
+
+    def __init__(
+        self, name: str, template: Problem, values: Array, *, rounding: float, field: str
+    ) -> None:
+        self._name, self._template = str(name), template
+        self._problems: dict[float, Problem] = {}  # one per delta, so that designs are cached once
+        second, self._best = (int(i) for i in np.argsort(values, kind="stable")[-2:])
+        self._gap = float(values[self._best] - values[second])
+        if self._gap <= rounding:
+            names = tuple(template.target_labels[i] for i in sorted((self._best, second)))
+            raise InvalidInputError(
+                f"{names[0]!r} and {names[1]!r} are equally good, so there is no best one to find.",
+                field=field,
+                value=names,
+                remedy=f"Drop one of them, or change `{field}`.",
+            )
+
+    @property
+    def name(self) -> str:
+        """Its name in results and tables."""
+        return self._name
+
+    @property
+    def best(self) -> int:
+        """The index of the truly best target."""
+        return self._best
+
+    @property
+    def gap(self) -> float:
+        """How much better the best target is than the second."""
+        return self._gap
+
+    def instance(self, rng: np.random.Generator) -> Self:  # noqa: ARG002 - it is fixed
+        """Itself: the instance is the same in every run."""
+        return self
+
+    def problem(self, delta: float) -> Problem:
+        """The problem that policies are told: features, labels and declared scales."""
+        if delta not in self._problems:
+            self._problems[delta] = self._template.with_delta(delta)
+        return self._problems[delta]
+
+    def __getstate__(self) -> dict[str, object]:
+        # Problems may carry designs cached by policies of this process, which need not be sent.
+        return self.__dict__ | {"_problems": {}}

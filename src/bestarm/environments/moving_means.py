@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from bestarm.checks import not_negative
-from bestarm.environments.environment import Stream
-from bestarm.environments.fixed import FixedWorld
+from bestarm.environments.environment import ROUNDING, FixedWorld, Pulls, Stream
+from bestarm.environments.streams import Arms, BaseStream
 from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
+from bestarm.presampled import PresampledRewards
 from bestarm.problem import Problem, as_features
-
-_ROUNDING = 8 * float(np.finfo(float).eps)
+from bestarm.records import Plan, Summary
 
 
 class MovingMeans(FixedWorld):
@@ -50,7 +52,7 @@ class MovingMeans(FixedWorld):
                 remedy="Give one row per round, with the mean reward of each arm.",
             )
         values = self._table.mean(axis=0)
-        rounding = _ROUNDING * float(np.max(np.abs(self._table)))
+        rounding = ROUNDING * float(np.max(np.abs(self._table)))
         super().__init__(name, template, values, rounding=rounding, field="means")
 
     @property
@@ -70,10 +72,6 @@ class MovingMeans(FixedWorld):
 
     def begin(self, rng: np.random.Generator) -> Stream:
         """Start a run at round 1."""
-        from bestarm.environments.moving_streams import (  # noqa: PLC0415 - compiles kernels
-            MovingMeansStream,
-        )
-
         return MovingMeansStream(self._table, noise=self._noise, rng=rng)
 
     def __repr__(self) -> str:
@@ -81,3 +79,49 @@ class MovingMeans(FixedWorld):
             f"MovingMeans({self._name!r}, {self._template.arms} arms, {self.rounds} rounds, "
             f"best={self._best}, gap={self._gap:g}, noise={self._noise:g})"
         )
+
+
+class MovingMeansStream(BaseStream):
+    """A run over a table of means, one row per round."""
+
+    def __init__(self, table: Array, *, noise: float, rng: np.random.Generator) -> None:
+        super().__init__(table[0], noise=noise, rng=rng)
+        self._table = table
+
+    def presample(self, rounds: int) -> PresampledRewards | None:
+        """Rewards of the next rounds, as far as the table goes."""
+        end = min(self._rounds + rounds, len(self._table))
+        if end <= self._rounds:
+            return None
+        rows = np.arange(self._rounds, end)
+        return PresampledRewards(self._table, rows, self._add_noise(np.zeros(len(rows))))
+
+    def _total(self, plan: Plan) -> Summary:
+        counts = np.zeros(plan.arms, dtype=np.int64)
+        first, second = np.zeros((2, plan.arms))
+        for arms, means in self._arms_and_means(plan):
+            shifted = means - plan.center
+            counts += np.bincount(arms, minlength=plan.arms)
+            first += np.bincount(arms, shifted, minlength=plan.arms)
+            second += np.bincount(arms, shifted**2, minlength=plan.arms)
+        level = np.full(plan.arms, plan.center)
+        return self._gaussian_totals(counts, level, first, second, plan.center)
+
+    def _single_pulls(self, plan: Plan) -> Iterator[Pulls]:
+        for arms, means in self._arms_and_means(plan):
+            yield Pulls(arms, self._add_noise(means))
+
+    def _arms_and_means(self, plan: Plan) -> Iterator[tuple[Arms, Array]]:
+        """The arms of a plan's pulls and their means, in chunks."""
+        if self._rounds + plan.pulls > len(self._table):
+            raise InvalidInputError(
+                f"The world has {len(self._table)} rounds, and the plan would reach round "
+                f"{self._rounds + plan.pulls}.",
+                field="means",
+                value=len(self._table),
+                remedy="Give the policy a budget or a cap of so many pulls, or the world more "
+                "rounds.",
+            )
+        for start, arms in self._arms_in_order(plan):
+            rounds = self._rounds + start + np.arange(len(arms))
+            yield arms, self._table[rounds, arms]

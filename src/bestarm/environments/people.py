@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from bestarm.checks import not_negative, positive, vector, whole
-from bestarm.environments.environment import Stream
-from bestarm.environments.fixed import FixedWorld
+from bestarm.environments.environment import FixedWorld, Pulls, Stream
+from bestarm.environments.streams import BaseStream
 from bestarm.numerics.geometry import Array
 from bestarm.problem import Problem
+from bestarm.records import Plan
 
 _FARTHEST = 3.0  # deviations: levels beyond are cut off, so that a bound on the baseline is known
-
-
-@dataclass(frozen=True, eq=False)
-class Crowd:
-    """What the baseline of a micro-randomised world is made of.
-
-    Attributes:
-        levels: the level of each person.
-        measured: what was measured of each person beforehand.
-        rhythm: the amplitude of the day.
-        per_day: decisions per day.
-    """
-
-    levels: Array
-    measured: Array
-    rhythm: float
-    per_day: float
+_DAY = 86_400.0  # seconds
 
 
 class MicroRandomised(FixedWorld):
@@ -81,7 +66,7 @@ class MicroRandomised(FixedWorld):
         levels = spread * np.clip(rng.standard_normal(size), -_FARTHEST, _FARTHEST)
         error = not_negative(measurement, "measurement") * rng.standard_normal(size)
         rate = positive(per_day, "per_day")
-        self._crowd = Crowd(levels, (levels + error)[:, None], wave, rate)
+        self._population = _Population(levels, (levels + error)[:, None], wave, rate)
         template = Problem(
             np.eye(len(self._means)),
             noise=self._noise,
@@ -92,6 +77,40 @@ class MicroRandomised(FixedWorld):
 
     def begin(self, rng: np.random.Generator) -> Stream:
         """Start a run at midnight of the first day."""
-        from bestarm.environments.people_streams import PeopleStream  # noqa: PLC0415 - compiles
+        return _PeopleStream(self._means, self._population, noise=self._noise, rng=rng)
 
-        return PeopleStream(self._means, self._crowd, noise=self._noise, rng=rng)
+
+@dataclass(frozen=True, eq=False)
+class _Population:
+    """What the baseline of a micro-randomised world is made of.
+
+    Attributes:
+        levels: the level of each person.
+        measured: what was measured of each person beforehand.
+        rhythm: the amplitude of the day.
+        per_day: decisions per day.
+    """
+
+    levels: Array
+    measured: Array
+    rhythm: float
+    per_day: float
+
+
+class _PeopleStream(BaseStream):
+    """A run in which every pull draws a person, whose questionnaire is known beforehand."""
+
+    def __init__(
+        self, means: Array, population: _Population, *, noise: float, rng: np.random.Generator
+    ) -> None:
+        super().__init__(means, noise=noise, rng=rng)
+        self._population = population
+
+    def _single_pulls(self, plan: Plan) -> Iterator[Pulls]:
+        people = self._population
+        for start, arms in self._arms_in_order(plan):
+            days = (self._rounds + start + np.arange(len(arms))) / people.per_day
+            person = self._baseline_rng.integers(len(people.levels), size=len(arms))
+            baseline = people.levels[person] + people.rhythm * np.sin(2 * np.pi * days)
+            rewards = self._add_noise(self._means[arms] + baseline)
+            yield Pulls(arms, rewards, people.measured[person], _DAY * days)

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bestarm.checks import whole
-from bestarm.environments.environment import Stream
-from bestarm.environments.fixed import FixedWorld
+from bestarm.compiling import compiled
+from bestarm.environments.environment import FixedWorld, ForecastFunction, Pulls, Stream
+from bestarm.environments.streams import (
+    CHUNK,
+    Arms,
+    BlockStream,
+    Guide,
+    Totals,
+    Words,
+    draw_categorical,
+    guide_table,
+    state_of,
+)
 from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
+from bestarm.presampled import Parts, PresampledRewards
 from bestarm.problem import Problem, as_features, as_weights
-
-if TYPE_CHECKING:
-    from bestarm.environments.rating_streams import RatingTables
+from bestarm.records import Counts, Plan, Summary
 
 # A pairwise sum of a million products is wrong by less than this times the sum of their sizes.
 _ROUNDING = 32 * float(np.finfo(float).eps)
+_CELLS = 16  # of a guide table per value: few draws need a second word, and tables stay cached
+_AT_ONCE = 32  # pulls per distinct value above which a multinomial is quicker than single draws
 
 
 class Ratings(FixedWorld):
@@ -128,16 +141,12 @@ class Ratings(FixedWorld):
 
     def begin(self, rng: np.random.Generator) -> Stream:
         """Start a run in which no user has been asked yet."""
-        from bestarm.environments import rating_streams  # noqa: PLC0415 - compiles kernels
-
-        kind = rating_streams.DrawnUsers if self._replacement else rating_streams.ShuffledUsers
+        kind = DrawnUsers if self._replacement else ShuffledUsers
         return kind(self._means, self._tables, rng).with_blocks(self._block)
 
     @cached_property
-    def _tables(self) -> RatingTables:
-        from bestarm.environments.rating_streams import RatingTables  # noqa: PLC0415 - as above
-
-        return RatingTables(self._matrix, self._weights, self._covariates)
+    def _tables(self) -> _RatingTables:
+        return _RatingTables(self._matrix, self._weights, self._covariates)
 
     def __getstate__(self) -> dict[str, object]:
         # Tables are made again where needed.
@@ -150,3 +159,221 @@ class Ratings(FixedWorld):
             f"Ratings({self._name!r}, {users} users, {items} items, best={self._best}, "
             f"gap={self._gap:g}, {drawn} replacement)"
         )
+
+
+class _Columns(NamedTuple):
+    """The distribution of the ratings of each item, side by side in flat arrays.
+
+    The distinct ratings of item a are `values[starts[a]:starts[a + 1]]`, with probabilities
+    `masses`, the most frequent last. Its guide is `guide[cells[a]:cells[a + 1]]`, of `bits[a]`
+    bits, over `bounds`; `places` counts 0, 1, …
+    """
+
+    starts: Counts
+    values: Array
+    masses: Array
+    bounds: Words
+    cells: Counts
+    guide: Guide
+    bits: Counts
+    places: Arms
+
+
+class _RatingTables:
+    """What runs draw ratings and users from, made when first needed.
+
+    Args:
+        matrix: ratings, one row per user, one column per item.
+        weights: the probability of each user, or None if all are equal.
+        covariates: what is known of each user beforehand, one row per user, or None.
+    """
+
+    def __init__(
+        self, matrix: Array, weights: Array | None, covariates: Array | None = None
+    ) -> None:
+        self.matrix, self._weights, self._covariates = matrix, weights, covariates
+
+    @cached_property
+    def columns(self) -> _Columns:
+        """The distribution of each column."""
+        values, masses, bounds, guides, bits = [], [], [], [], []
+        for column in self.matrix.T:
+            distinct, place = np.unique(column, return_inverse=True)
+            total = len(column) if self._weights is None else 1.0
+            mass = np.bincount(place, weights=self._weights) / total
+            # The last value receives the remainder of rounding: make it the most frequent one.
+            order = np.argsort(mass, kind="stable")[np.count_nonzero(mass == 0) :]
+            distinct, mass = distinct[order], mass[order] / mass.sum()
+            borders, guide, size = guide_table(mass, _CELLS * len(mass))
+            values.append(distinct)
+            masses.append(mass)
+            bounds.append(np.append(borders, np.uint64(2**64 - 1)))
+            guides.append(guide)
+            bits.append(size)
+        return _Columns(
+            starts=_offsets([len(part) for part in values]),
+            values=np.concatenate(values),
+            masses=np.concatenate(masses),
+            bounds=np.concatenate(bounds),
+            cells=_offsets([len(part) for part in guides]),
+            guide=np.concatenate(guides),
+            bits=np.array(bits, dtype=np.int64),
+            places=np.arange(max(len(part) for part in values), dtype=np.uint32),
+        )
+
+    @cached_property
+    def users(self) -> tuple[Words, Guide, int, Arms]:
+        """The users as `draw_categorical` draws them; those of weight 0 are never drawn."""
+        weights = np.ones(len(self.matrix)) if self._weights is None else self._weights
+        support = np.flatnonzero(weights)
+        guide = guide_table(weights[support] / weights.sum(), _CELLS * len(support))
+        return *guide, support.astype(np.uint32)
+
+    def pulls(self, users: NDArray[Any], arms: Arms) -> Pulls:
+        """The ratings of these items by these users, one each."""
+        known = None if self._covariates is None else self._covariates[users]
+        return Pulls(arms, self.matrix[users, arms], known)
+
+    def order(self, rng: np.random.Generator) -> NDArray[np.int64]:
+        """A random order of the users, without those of weight 0.
+
+        Independent exponential clocks with the weights as rates ring in the order of draws among
+        those left, in proportion to their weights.
+        """
+        if self._weights is None:
+            return rng.permutation(len(self.matrix))
+        users = np.flatnonzero(self._weights)
+        clocks = rng.standard_exponential(len(users)) / self._weights[users]
+        return users[np.argsort(clocks)]
+
+
+def _offsets(sizes: list[int]) -> Counts:
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+class DrawnUsers(BlockStream):
+    """A run in which every pull draws a user: the ratings of an arm are independent draws.
+
+    Given the number of pulls of each arm, its ratings are independent, with the distribution of
+    its column. Few ratings are drawn one by one; for many, the multinomial counts of the distinct
+    ratings are drawn instead. Presampled rounds draw whole users and show one rating of each.
+    """
+
+    def __init__(self, means: Array, tables: _RatingTables, rng: np.random.Generator) -> None:
+        super().__init__(means, noise=0.0, rng=rng)
+        self._tables = tables
+        self._many = _AT_ONCE * np.diff(tables.columns.starts)
+        self._users_state = state_of(self._baseline_rng.bit_generator)
+        self._drawn = np.empty(CHUNK, dtype=np.uint32)
+
+    def presample(self, rounds: int) -> PresampledRewards | None:
+        """The ratings of the next users."""
+        users = self._draw_users(rounds).astype(np.int64)
+        return PresampledRewards(self._tables.matrix, users, np.zeros(rounds))
+
+    def _draw_users(self, rounds: int) -> Arms:
+        users = np.empty(rounds, dtype=np.uint32)
+        draw_categorical(self._users_state, *self._tables.users, users)
+        return users
+
+    def _total(self, plan: Plan) -> Summary:
+        columns = self._tables.columns
+        counts = self._counts(plan)
+        totals = Totals.empty(plan.arms)._replace(counts=counts.copy())
+        many = counts > self._many
+        single = np.where(many, 0, counts)
+        draw_ratings(
+            self._users_state, single, tuple(columns), self._drawn, plan.center, tuple(totals)
+        )
+        for arm in np.flatnonzero(many):
+            own = slice(columns.starts[arm], columns.starts[arm + 1])
+            values = columns.values[own] - plan.center
+            times = self._noise_rng.multinomial(counts[arm], columns.masses[own])
+            totals.sums[arm] = times @ values
+            totals.squares[arm] = times @ (values * values)
+            totals.cubes[arm] = times @ values**3
+            drawn = values[times > 0]
+            totals.least[arm], totals.largest[arm] = drawn.min(), drawn.max()
+        return totals.summary(plan.center)
+
+    def _single_pulls(self, plan: Plan) -> Iterator[Pulls]:
+        for arms in self._arms_by_counts(plan):
+            yield self._tables.pulls(self._draw_users(len(arms)), arms)
+
+    def _block_rewards(self, arms: Arms) -> Array:
+        users = self._draw_users(len(arms))
+        return np.asarray(self._tables.matrix[users[:, None], arms])
+
+    def _total_by_pull(self, plan: Plan, forecast: ForecastFunction | None = None) -> Summary:
+        if forecast is None:
+            return self._total(plan)  # it draws every rating, or counts each distinct one
+        return super()._total_by_pull(plan, forecast)
+
+
+class ShuffledUsers(BlockStream):
+    """A run in which no user is asked twice: pull t shows a rating of the t-th user."""
+
+    def __init__(self, means: Array, tables: _RatingTables, rng: np.random.Generator) -> None:
+        super().__init__(means, noise=0.0, rng=rng)
+        self._tables = tables
+        self._order = tables.order(self._baseline_rng)
+
+    def presample(self, rounds: int) -> PresampledRewards | None:
+        """The ratings of the next users in the order, while any are left."""
+        users = self._order[self._rounds : self._rounds + rounds]
+        if not len(users):
+            return None
+        return PresampledRewards(self._tables.matrix, users, np.zeros(len(users)))
+
+    def _next_users(self, rounds: int) -> NDArray[np.int64]:
+        """The users of the next rounds."""
+        if self._rounds + rounds > len(self._order):
+            raise InvalidInputError(
+                f"There are {len(self._order)} users, each asked once, and the plan would reach "
+                f"round {self._rounds + rounds}.",
+                field="replacement",
+                value=len(self._order),
+                remedy="Draw users with replacement, or give a policy with a cap.",
+            )
+        return self._order[self._rounds : self._rounds + rounds]
+
+    def _block_rewards(self, arms: Arms) -> Array:
+        return np.asarray(self._tables.matrix[self._next_users(len(arms))[:, None], arms])
+
+    def _single_pulls(self, plan: Plan) -> Iterator[Pulls]:
+        users = self._next_users(plan.pulls)
+        for start, arms in self._arms_in_order(plan):
+            yield self._tables.pulls(users[start : start + len(arms)], arms)
+
+
+@compiled
+def draw_ratings(
+    state: Words, counts: Counts, columns: Parts, drawn: Arms, center: float, totals: Parts
+) -> None:
+    """Add Σ(r − center) and Σ(r − center)² of `counts[a]` draws from column a, for every arm a.
+
+    `columns` are the parts of `_Columns`, `totals` the two sums; `drawn` is room for the draws
+    made at a time.
+    """
+    starts, values, _, every_bound, cells, guide, bits, places = columns
+    _, sums, squares, least, largest, cubes = totals
+    for arm in range(len(counts)):
+        left = counts[arm]
+        low, high = starts[arm], starts[arm + 1]
+        here = guide[cells[arm] : cells[arm + 1]]
+        bounds = every_bound[low : high - 1]
+        while left > 0:
+            block = drawn[: min(left, len(drawn))]
+            draw_categorical(state, bounds, here, bits[arm], places, block)
+            total, square, cube = 0.0, 0.0, 0.0
+            for i in range(len(block)):
+                value = values[low + block[i]] - center
+                total += value
+                square += value * value
+                cube += value * value * value
+                least[arm] = min(least[arm], value)
+                largest[arm] = max(largest[arm], value)
+            sums[arm] += total
+            squares[arm] += square
+            cubes[arm] += cube
+            left -= len(block)

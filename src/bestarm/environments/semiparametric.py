@@ -9,13 +9,11 @@ import numpy as np
 
 from bestarm.checks import not_negative, vector, whole
 from bestarm.environments.baselines import Baseline, Constant, Moving, as_baseline
-from bestarm.environments.environment import Stream
-from bestarm.environments.fixed import FixedWorld
+from bestarm.environments.environment import ROUNDING, FixedWorld, Stream
+from bestarm.environments.streams import BlockStream
 from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
 from bestarm.problem import Problem
-
-_ROUNDING = 8 * float(np.finfo(float).eps)
 
 
 class Semiparametric(FixedWorld):
@@ -92,7 +90,7 @@ class Semiparametric(FixedWorld):
             )
         self._theta.flags.writeable = False
         self._means = np.asarray(template.source @ self._theta)
-        rounding = _ROUNDING * float(np.max(np.abs(template.target) @ np.abs(self._theta)))
+        rounding = ROUNDING * float(np.max(np.abs(template.target) @ np.abs(self._theta)))
         values = template.target @ self._theta
         super().__init__(name, template, values, rounding=rounding, field="theta")
 
@@ -130,8 +128,6 @@ class Semiparametric(FixedWorld):
         stream = self._baseline.begin(self._means, noise=self._noise, rng=rng)
         if self._block == 1:
             return stream
-        from bestarm.environments.streams import BlockStream  # noqa: PLC0415 - compiles kernels
-
         assert isinstance(stream, BlockStream)  # as those of baselines that do not react are
         return stream.with_blocks(self._block)
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from bestarm.environments.baselines import Constant, Moving
+from bestarm.compiling import compiled
+from bestarm.environments.baselines import Constant, ConstantStream, Moving, MovingStream
 from bestarm.environments.environment import Stream
 from bestarm.environments.semiparametric import Semiparametric
-from bestarm.environments.streams import BaseStream, ConstantStream, MovingStream
+from bestarm.environments.streams import BaseStream
 from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
 from bestarm.presampled import PresampledRewards
@@ -37,104 +38,112 @@ class TwoPoint(Semiparametric):
 
     def begin(self, rng: np.random.Generator) -> Stream:
         """Start a run at round 1."""
-        if isinstance(self._baseline, Constant):
-            level = self._baseline.level
-            steady = _SteadyChances(self._bounds, self._means, level=level, rng=rng)
-            return steady.with_blocks(self._block)
-        path = self._baseline
-        assert isinstance(path, Moving)
-        options = {"path": path.chunk_source, "horizon": path.horizon, "rng": rng}
-        return _MovingChances(self._bounds, self._means, **options).with_blocks(self._block)
+        baseline, run = self._baseline, (self._means, self._bounds)
+        if isinstance(baseline, Constant):
+            return _ConstantRun(*run, level=baseline.level, rng=rng).with_blocks(self._block)
+        assert isinstance(baseline, Moving)
+        return _MovingRun(*run, baseline=baseline, rng=rng).with_blocks(self._block)
 
 
-class _Chances(BaseStream):
+class _TwoPointRun(BaseStream):
     """Rewards that are one of two."""
 
-    _bounds: tuple[float, float]
+    def __init__(self, means: Array, bounds: tuple[float, float], **options: Any) -> None:
+        super().__init__(means, noise=0.0, **options)
+        self._bounds = bounds
 
-    def _noisy(self, means: Array) -> Array:
-        won = self._noise_rng.random(means.shape) < _chances(means, self._bounds)
+    def _add_noise(self, means: Array) -> Array:
+        won = self._noise_rng.random(means.shape) < _success_probabilities(means, self._bounds)
         return np.where(won, self._bounds[1], self._bounds[0])
 
+    def _presample_common(self, common: Array) -> PresampledRewards:
+        """What each arm would pay: row j of the table is where the j worst arms pay `low`.
 
-class _SteadyChances(_Chances, ConstantStream):
+        One uniform draw per round decides for all arms. At most one of them is pulled, so only the
+        distribution of each arm matters.
+        """
+        means, (low, high) = self._means, self._bounds
+        extremes = [means.min() + common.min(), means.max() + common.max()]
+        _success_probabilities(np.array(extremes), self._bounds)  # raises if a mean leaves them
+        order = np.argsort(means, kind="stable")
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(means))
+        # Floats, whatever the bounds are given as: kernels are compiled once.
+        table = np.where(rank >= np.arange(len(means) + 1)[:, None], float(high), float(low))
+        table.flags.writeable = False
+        threshold = low + (high - low) * self._noise_rng.random(len(common)) - common
+        rows = np.searchsorted(means[order], threshold, side="right")
+        return PresampledRewards(table, rows.astype(np.int64), np.zeros(len(common)))
+
+    def _summary(self, counts: Counts, successes: Counts, center: float) -> Summary:
+        low, high = (end - center for end in self._bounds)
+        failures = counts - successes
+        sums = successes * high + failures * low
+        squares = successes * high**2 + failures * low**2
+        return Summary(counts, sums, squares, center=center)
+
+
+class _ConstantRun(_TwoPointRun, ConstantStream):
     """A run on a constant baseline: counts are multinomial, successes binomial."""
 
-    def __init__(self, bounds: tuple[float, float], *run: Any, **options: Any) -> None:
-        super().__init__(*run, noise=0.0, **options)
-        self._bounds = bounds
-
-    def presample(self, rounds: int) -> PresampledRewards | None:
-        """Rewards of the next rounds."""
-        return _outcomes(self._means, np.zeros(rounds), self._bounds, self._noise_rng)
-
-    def _carry_out(self, plan: Plan) -> Summary:
+    def _total(self, plan: Plan) -> Summary:
         counts = self._counts(plan)
-        hits = self._noise_rng.binomial(counts, _chances(self._means, self._bounds))
-        return _totals(counts, hits, self._bounds, plan.center)
+        probabilities = _success_probabilities(self._means, self._bounds)
+        successes = self._noise_rng.binomial(counts, probabilities)
+        return self._summary(counts, successes, plan.center)
 
 
-class _MovingChances(_Chances, MovingStream):
+class _MovingRun(_TwoPointRun, MovingStream):
     """A run on a moving baseline: one draw per pull."""
 
-    def __init__(self, bounds: tuple[float, float], *run: Any, **options: Any) -> None:
-        super().__init__(*run, noise=0.0, **options)
-        self._bounds = bounds
-
-    def _shared(self, common: Array) -> PresampledRewards:
-        return _outcomes(self._means, common, self._bounds, self._noise_rng)
-
-    def _carry_out(self, plan: Plan) -> Summary:
-        from bestarm.environments.two_point_kernels import win  # noqa: PLC0415 - compiles
-
-        self._check_horizon(plan.pulls)
-        deal = self._deal(plan)
-        counts, hits = (np.zeros(plan.arms, dtype=np.int64) for _ in range(2))
-        for values in self._blocks(plan.pulls):
-            arms = self._arms[: len(values)]
-            deal(arms)
-            draws = self._noise_rng.random(len(values))
-            ends = win((arms, values, draws), self._means, self._bounds, counts, hits)
-            _chances(np.array(ends), self._bounds)  # raises where a mean leaves the bounds
-        return _totals(counts, hits, self._bounds, plan.center)
+    def _total(self, plan: Plan) -> Summary:
+        counts, successes = (np.zeros(plan.arms, dtype=np.int64) for _ in range(2))
+        for arms, values in self._arms_and_values(plan):
+            pulls = arms, values, self._noise_rng.random(len(values))
+            extremes = _count_successes(pulls, self._means, self._bounds, counts, successes)
+            _success_probabilities(np.array(extremes), self._bounds)  # raises if one leaves them
+        return self._summary(counts, successes, plan.center)
 
 
-def _chances(means: Array, bounds: tuple[float, float]) -> Array:
+def _success_probabilities(means: Array, bounds: tuple[float, float]) -> Array:
     low, high = bounds
-    chances = (means - low) / (high - low)
-    if chances.min() < -1e-9 or chances.max() > 1 + 1e-9:
+    probabilities = (means - low) / (high - low)
+    if probabilities.min() < -1e-9 or probabilities.max() > 1 + 1e-9:
         raise InvalidInputError(
             f"A mean of {means.min():g} to {means.max():g} leaves the bounds {low:g} to {high:g}.",
             field="bounds",
             value=bounds,
         )
-    return np.clip(chances, 0.0, 1.0)
+    return np.clip(probabilities, 0.0, 1.0)
 
 
-def _outcomes(
-    means: Array, common: Array, bounds: tuple[float, float], rng: np.random.Generator
-) -> PresampledRewards:
-    """What each arm would pay: row j of the table is where the j worst arms pay `low`.
+@compiled
+def _count_successes(
+    pulls: tuple[Any, ...],
+    means: Array,
+    bounds: tuple[float, float],
+    counts: Counts,
+    successes: Counts,
+) -> tuple[float, float]:
+    """Count the pulls of each arm, and those that pay the higher of two rewards.
 
-    One uniform draw per round decides for all arms. At most one of them is pulled, so only the
-    distribution of each arm matters.
+    Args:
+        pulls: their arms, what the level adds to each mean, and uniform draws.
+        means: the means of the arms.
+        bounds: the two rewards.
+        counts: pulls of each arm; added to.
+        successes: those that pay the higher reward; added to.
+
+    Returns:
+        The lowest and the highest mean there was.
     """
-    low, high = bounds
-    extremes = [means.min() + common.min(), means.max() + common.max()]
-    _chances(np.array(extremes), bounds)  # raises where a mean leaves the bounds
-    order = np.argsort(means, kind="stable")
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(means))
-    # Floats, whatever the bounds are given as: kernels are compiled once.
-    table = np.where(rank >= np.arange(len(means) + 1)[:, None], float(high), float(low))
-    table.flags.writeable = False
-    passed = low + (high - low) * rng.random(len(common)) - common
-    rows = np.searchsorted(means[order], passed, side="right")
-    return PresampledRewards(table, rows.astype(np.int64), np.zeros(len(common)))
-
-
-def _totals(counts: Counts, hits: Counts, bounds: tuple[float, float], center: float) -> Summary:
-    low, high = (end - center for end in bounds)
-    misses = counts - hits
-    sums, squares = hits * high + misses * low, hits * high**2 + misses * low**2
-    return Summary(counts, sums, squares, center=center)
+    arms, values, draws = pulls
+    low, width = float(bounds[0]), float(bounds[1]) - float(bounds[0])
+    least, largest = np.inf, -np.inf
+    for i in range(len(arms)):
+        arm = arms[i]
+        mean = means[arm] + values[i]
+        least, largest = min(least, mean), max(largest, mean)
+        counts[arm] += 1
+        successes[arm] += draws[i] < (mean - low) / width
+    return least, largest

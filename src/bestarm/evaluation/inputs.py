@@ -1,21 +1,24 @@
-"""What an evaluation is about: options and items, their names, their fingerprints, their order."""
+"""What an evaluation is given: options and items to judge, and limits on the calls of the judge."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bestarm import checks
 from bestarm.errors import InvalidInputError
 
 #: An option or an item: a text, or names with values.
-Described = str | Mapping[str, Any]
+Description = str | Mapping[str, Any]
 
 _LONGEST_NAME = 200
 
@@ -29,8 +32,8 @@ class Question:
         items: the items, as the judge receives them.
     """
 
-    options: tuple[Described, ...]
-    items: tuple[Described, ...]
+    options: tuple[Description, ...]
+    items: tuple[Description, ...]
 
     @classmethod
     def of(cls, options: object, items: object) -> Question:
@@ -60,8 +63,8 @@ class Question:
         return labels
 
     @property
-    def most(self) -> int:
-        """The number of pairs: what judging everything takes."""
+    def pairs(self) -> int:
+        """The number of pairs of an option and an item: what judging everything takes."""
         return len(self.options) * len(self.items)
 
     def fingerprint(self, field: str) -> int:
@@ -94,7 +97,7 @@ class Question:
 _EXAMPLE = 'For example ["Be brief.", "Be kind."].'
 
 
-def _read(values: object, field: str, *, least: int) -> tuple[Described, ...]:
+def _read(values: object, field: str, *, least: int) -> tuple[Description, ...]:
     if isinstance(values, (str, Mapping)) or not isinstance(values, Sequence):
         raise InvalidInputError(
             f"`{field}` must be a list of texts or of mappings; got {type(values).__name__!r}.",
@@ -120,7 +123,7 @@ def _read(values: object, field: str, *, least: int) -> tuple[Described, ...]:
     return tuple(values)
 
 
-def _label(option: Described) -> str:
+def _label(option: Description) -> str:
     label = option if isinstance(option, str) else option.get("name")
     if not isinstance(label, str) or not label.strip() or len(label) > _LONGEST_NAME:
         problem = f"needs a name of 1 to {_LONGEST_NAME} characters"
@@ -134,3 +137,52 @@ def _label(option: Described) -> str:
         value=option,
         remedy='Give long ones as mappings: {"name": "short", "prompt": "Answer in …"}.',
     )
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a run of an evaluation must not exceed.
+
+    Attributes:
+        bounds: the lowest and the highest score.
+        concurrency: calls of the judge at a time.
+        retries: further calls after one that failed.
+        price: of a call.
+        max_cost: of all judgements of the evaluation, of the calls of this run that fail, and of
+            calls in flight when an earlier run was killed.
+    """
+
+    bounds: tuple[float, float]
+    concurrency: int
+    retries: int
+    price: float
+    max_cost: float | None
+
+    def __post_init__(self) -> None:
+        checks.interval(self.bounds, "bounds")
+        checks.whole(self.concurrency, "concurrency", least=1)
+        checks.whole(self.retries, "retries", least=0)
+        checks.positive(self.price, "price")
+        if self.max_cost is not None:
+            checks.not_negative(self.max_cost, "max_cost")
+
+    @property
+    def calls(self) -> float:
+        """How many calls are allowed."""
+        if self.max_cost is None:
+            return math.inf
+        return _decimal(self.max_cost) // _decimal(self.price)
+
+
+def cost_of(calls: int, price: float) -> float:
+    """What calls cost.
+
+    >>> cost_of(3, 0.1)
+    0.3
+    """
+    return float(calls * _decimal(price))
+
+
+def _decimal(amount: float) -> Fraction:
+    """An amount as people write it: 0.1 is a tenth, and not the nearest binary number."""
+    return Fraction(str(float(amount)))

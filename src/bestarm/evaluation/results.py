@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bestarm.evaluation.limits import cost_of
+from bestarm.evaluation.inputs import cost_of
 from bestarm.recommendation import Recommendation
 
 

@@ -1,46 +1,235 @@
-"""Judging: pairs are asked for as calls become free, and told as soon as they are judged."""
+"""Evaluate: judge options on items until it is clear which option is best.
+
+Pairs are asked for as calls become free, and their scores are told as soon as they come. A judge is
+called in threads if it is a plain function, in the event loop if it is async.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
+import logging
+import os
 import random
 import reprlib
+import time
+import traceback
 from collections import deque
-from collections.abc import Callable, Iterable
-from concurrent.futures import Executor
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import AbstractContextManager, suppress
+from functools import partial
 from numbers import Real
-from typing import Any, TypeVar
+from queue import SimpleQueue
+from threading import Thread
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from bestarm.errors import JudgeError
-from bestarm.evaluation.book import Book, Pair
-from bestarm.evaluation.calling import Caller, Judge
-from bestarm.evaluation.inputs import Question
-from bestarm.evaluation.limits import Limits
+from bestarm.defaults import DELTA, STORE
+from bestarm.errors import InvalidInputError, JudgeError
+from bestarm.evaluation.inputs import Description, Limits, Question
+from bestarm.evaluation.log import JudgementLog, Pair, open_log
+from bestarm.evaluation.results import Evaluation
+from bestarm.simulation.progress import Progress, reporting
+
+if TYPE_CHECKING:
+    from bestarm.live.store.sql import Store
+
+#: Scores an option on an item: `judge(option, item)`, a plain or an async function.
+Judge = Callable[[Any, Any], Any]
 
 T = TypeVar("T")
+_Result = tuple[Any, BaseException | None]
 
-_LONGEST_PAUSE = 60.0  # seconds
-KEPT = "Everything judged so far is kept: to continue, start the same evaluation again."
+_MAX_BACKOFF = 60.0  # seconds
+_RESUMABLE = "Everything judged so far is kept: to continue, start the same evaluation again."
+_log = logging.getLogger("bestarm.evaluation")
 
 
-def pause_before(retry: int) -> float:
+def evaluate(
+    judge: Judge,
+    options: Sequence[Description],
+    items: Sequence[Description],
+    *,
+    name: str,
+    store: str | Store = STORE,
+    delta: float = DELTA,
+    bounds: tuple[float, float] = (0, 1),
+    concurrency: int = 8,
+    retries: int = 3,
+    price: float = 1.0,
+    max_cost: float | None = None,
+    seed: int | None = None,
+    progress: Progress = False,
+) -> Evaluation:
+    """Judge options on items, drawn in random order, until it is clear which option is best.
+
+    It is a stored experiment: every score is kept as soon as it comes. The same call again, after
+    whatever ended it, continues where it was; no pair that was told is judged again. The page of
+    `bestarm serve` shows it.
+
+    Args:
+        judge: scores an option on an item: `judge(option, item)`, as they were given. A plain
+            function is called in threads, an async one in the event loop.
+        options: what is compared, at least two: texts, or mappings with a `"name"`.
+        items: what options are judged on: texts, or mappings. The answer is about their mean
+            score over these items.
+        name: the name of the experiment in the store.
+        store: the database: `sqlite:///store.db` for a file, `postgresql://user@host/name`; or a
+            `Store`.
+        delta: the allowed probability of naming a wrong option.
+        bounds: the lowest and the highest score.
+        concurrency: calls of the judge at a time.
+        retries: further calls on a pair after one that raised an exception, with pauses that grow
+            from a second to a minute.
+        price: what a call costs, in any unit.
+        max_cost: no call is made that would exceed this: all judgements of the evaluation count,
+            the calls of this run that fail, and those that were in flight when an earlier run was
+            killed. It then stops, not decided, and can be continued with a larger one.
+        seed: fixes the order of the items; random if left out.
+        progress: True for a bar on stderr, or a function that is called with the judgements made
+            and the most there can be.
+
+    Raises:
+        InvalidInputError: an argument is invalid; the experiment of this name is about other
+            options, items or settings; or another process runs it now.
+        JudgeError: the judge failed on a pair, or returned something that is not a score. All
+            other judgements are kept.
+
+    Example:
+        >>> from bestarm import evaluate
+        >>> questions = [{"text": f"{n} + {n}", "answer": str(2 * n)} for n in range(500)]
+        >>> def judge(prompt, question):  # instead of a language model
+        ...     answer = question["answer"] if prompt == "Think first." else "4"
+        ...     return float(answer == question["answer"])
+        >>> prompts = ["Think first.", "Be quick."]
+        >>> found = evaluate(judge, prompts, questions, name="sums")  # doctest: +SKIP
+        >>> found.recommendation.label, found.judgements < 100  # doctest: +SKIP
+        ('Think first.', True)
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:  # as it should be
+        pass
+    else:
+        raise InvalidInputError(
+            "`evaluate` was called from within an event loop, which it would block.",
+            field="evaluate",
+            remedy="Use `await evaluate_async(…)` with the same arguments.",
+        )
+    try:
+        return asyncio.run(
+            evaluate_async(
+                judge,
+                options,
+                items,
+                name=name,
+                store=store,
+                delta=delta,
+                bounds=bounds,
+                concurrency=concurrency,
+                retries=retries,
+                price=price,
+                max_cost=max_cost,
+                seed=seed,
+                progress=progress,
+            )
+        )
+    except KeyboardInterrupt as error:
+        error.add_note(_RESUMABLE)
+        raise
+
+
+async def evaluate_async(
+    judge: Judge,
+    options: Sequence[Description],
+    items: Sequence[Description],
+    *,
+    name: str,
+    store: str | Store = STORE,
+    delta: float = DELTA,
+    bounds: tuple[float, float] = (0, 1),
+    concurrency: int = 8,
+    retries: int = 3,
+    price: float = 1.0,
+    max_cost: float | None = None,
+    seed: int | None = None,
+    progress: Progress = False,
+) -> Evaluation:
+    """`evaluate` for callers in an event loop, as in a notebook: `await evaluate_async(…)`.
+
+    Arguments, result and errors are those of `evaluate`. If it is cancelled, it waits for the calls
+    in flight, as they are paid for, and tells their scores; cancelled again, it leaves them.
+    """
+    if not callable(judge):
+        raise InvalidInputError(
+            f"`judge` must be a function of an option and an item; got {judge!r}.",
+            field="judge",
+            value=judge,
+            remedy="For example `def judge(option, item): return 1`.",
+        )
+    question = Question.of(options, items)
+    limits = Limits(bounds, concurrency, retries, price, max_cost)
+    opening = open_log(store, name, question, delta=delta, bounds=limits.bounds, seed=seed)
+    stopping = asyncio.Event()
+    task = asyncio.create_task(_work(judge, question, limits, opening, stopping, progress))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        stopping.set()
+        _log.warning("bestarm: waiting for the calls in flight; interrupt again to leave them.")
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            task.cancel()
+        else:
+            task.exception()  # which is of no interest any more
+        raise
+
+
+async def _work(
+    judge: Judge,
+    question: Question,
+    limits: Limits,
+    opening: AbstractContextManager[JudgementLog],
+    stopping: asyncio.Event,
+    progress: Progress,
+) -> Evaluation:
+    """A whole run, with its log in a thread of its own."""
+    began, loop = time.monotonic(), asyncio.get_running_loop()
+    with (
+        ThreadPoolExecutor(1, "evaluation") as thread,
+        reporting(progress, question.pairs, "judging") as report,
+    ):
+        in_thread = partial(loop.run_in_executor, thread)
+        log = await in_thread(opening.__enter__)
+        try:
+            run = Run(log, question, limits, thread=thread, stopping=stopping, report=report)
+            await run.work(judge)
+            seconds = time.monotonic() - began
+            result = partial(log.result, limits, failures=run.failures, capped=run.capped)
+            return await in_thread(partial(result, seconds=seconds))
+        finally:
+            await in_thread(opening.__exit__, None, None, None)
+
+
+def backoff(retry: int) -> float:
     """Seconds to wait before a retry: about 1, 2, 4, …, a minute at most.
 
     They differ at random, so that calls that failed at once are not made again at once.
     """
-    return random.uniform(0.5, 1) * min(2.0 ** (retry - 1), _LONGEST_PAUSE)
+    return random.uniform(0.5, 1) * min(2.0 ** (retry - 1), _MAX_BACKOFF)
 
 
 class Run:
     """One run of an evaluation.
 
     Args:
-        book: says what is to be judged, and keeps scores.
+        log: says what is to be judged, and keeps scores.
         question: the options and the items.
         limits: what it must not exceed.
-        thread: the one thread that uses the book, as others would wait for its disk.
+        thread: the one thread that uses the log, as others would wait for its disk.
         stopping: set where no more calls are to be started; those in flight are waited for.
         report: called with the judgements made and the most there can be, whenever they change.
 
@@ -51,7 +240,7 @@ class Run:
 
     def __init__(
         self,
-        book: Book,
+        log: JudgementLog,
         question: Question,
         limits: Limits,
         *,
@@ -59,11 +248,11 @@ class Run:
         stopping: asyncio.Event,
         report: Callable[[int, int], object],
     ) -> None:
-        self._book, self._question, self._limits = book, question, limits
+        self._log, self._question, self._limits = log, question, limits
         self._thread, self._stopping, self._report = thread, stopping, report
-        self._queue = deque(book.pending)
+        self._queue = deque(log.pending)
         self._calls: dict[asyncio.Task[float | None], Pair] = {}
-        self._calls_left = limits.calls - book.judged - book.lost
+        self._calls_left = limits.calls - log.judged - log.lost
         self._error: JudgeError | None = None
         self._judging = False  # whether a call was made
         self.failures, self.capped = 0, False
@@ -74,9 +263,9 @@ class Run:
         Raises:
             JudgeError: the judge failed too often on a pair, or gave something that is not a score.
         """
-        left = max(self._book.most - self._book.judged, 1)
-        caller = Caller(judge, min(self._limits.concurrency, left))
-        self._report(self._book.judged, self._book.most)
+        remaining = max(self._log.max_judgements - self._log.judged, 1)
+        caller = JudgeCaller(judge, min(self._limits.concurrency, remaining))
+        self._report(self._log.judged, self._log.max_judgements)
         try:
             while await self._start_calls(caller):
                 await asyncio.wait(self._calls, return_when=asyncio.FIRST_COMPLETED)
@@ -88,21 +277,21 @@ class Run:
             for call in self._calls:
                 call.cancel()
             if self._judging:
-                await self._in_thread(self._book.end, len(self._calls))
-        if self._error is not None and not self._book.finished:
+                await self._in_thread(self._log.note_end, len(self._calls))
+        if self._error is not None and not self._log.finished:
             raise self._error
 
-    async def _start_calls(self, caller: Caller) -> bool:
+    async def _start_calls(self, caller: JudgeCaller) -> bool:
         """Start as many calls as are free; whether there are any then."""
         while len(self._calls) < self._limits.concurrency and not self._over():
             if not self._affords_call():
                 break
             if not self._queue:
-                self._queue.extend(await self._in_thread(self._book.ask))
+                self._queue.extend(await self._in_thread(self._log.ask))
             if not self._queue:
                 break
             if not self._judging:
-                await self._in_thread(self._book.begin, self._limits.concurrency)
+                await self._in_thread(self._log.note_start, self._limits.concurrency)
                 self._judging = True
             self._calls_left -= 1
             pair = self._queue.popleft()
@@ -110,14 +299,14 @@ class Run:
         return bool(self._calls)
 
     def _over(self) -> bool:
-        return self._stopping.is_set() or self._book.finished
+        return self._stopping.is_set() or self._log.finished
 
     def _affords_call(self) -> bool:
         """Whether one more call is within the cost."""
         self.capped = self._calls_left < 1
         return not self.capped
 
-    async def _judge(self, caller: Caller, pair: Pair) -> float | None:
+    async def _judge(self, caller: JudgeCaller, pair: Pair) -> float | None:
         """The score of a pair, or None if it is left for another run."""
         option, item = self._question.options[pair.option], self._question.items[pair.item]
         for attempt in range(self._limits.retries + 1):
@@ -134,12 +323,12 @@ class Run:
                 return self._read_score(value, pair)
         why = caller.describe(cause)
         times = "once" if not self._limits.retries else f"{self._limits.retries + 1} times"
-        raise self._refusal(pair, f"failed {times}, last with {why}.", why) from cause
+        raise self._judge_error(pair, f"failed {times}, last with {why}.", why) from cause
 
     async def _pause(self, attempt: int) -> bool:
         """Wait before a retry; whether it was stopped meanwhile."""
         try:
-            await asyncio.wait_for(self._stopping.wait(), pause_before(attempt))
+            await asyncio.wait_for(self._stopping.wait(), backoff(attempt))
         except TimeoutError:
             return self._over()
         return True
@@ -150,16 +339,16 @@ class Run:
         if is_number and low <= value <= high:
             return float(value)
         what = f"returned {reprlib.repr(value)}, which is not a number from {low:g} to {high:g}."
-        raise self._refusal(pair, what, value)
+        raise self._judge_error(pair, what, value)
 
-    def _refusal(self, pair: Pair, what: str, value: object) -> JudgeError:
+    def _judge_error(self, pair: Pair, what: str, value: object) -> JudgeError:
         label, item = self._question.labels[pair.option], self._question.items[pair.item]
         return JudgeError(
             f"On the option {label!r} and item {pair.item + 1} ({reprlib.repr(item)}), the judge "
             f"{what}",
             field="judge",
             value=value,
-            remedy=KEPT,
+            remedy=_RESUMABLE,
         )
 
     async def _record(self, done: Iterable[asyncio.Task[float | None]]) -> None:
@@ -173,16 +362,91 @@ class Run:
                 self._error = self._error or error
                 self._stopping.set()
             except asyncio.CancelledError:  # by the judge itself
-                self._error = self._error or self._refusal(pair, "was cancelled.", None)
+                self._error = self._error or self._judge_error(pair, "was cancelled.", None)
                 self._stopping.set()
             else:
                 if score is not None:
                     scores[pair.id] = score
         if scores:
-            await self._in_thread(self._book.tell, scores)
-            self._report(self._book.judged, self._book.most)
-            if self._book.finished:
+            await self._in_thread(self._log.tell, scores)
+            self._report(self._log.judged, self._log.max_judgements)
+            if self._log.finished:
                 self._stopping.set()  # also for pauses between attempts
 
     async def _in_thread(self, function: Callable[..., T], *args: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *args)
+
+
+class JudgeCaller:
+    """Calls a judge from an event loop, without ever blocking it.
+
+    Threads are daemons: a call that hangs does not keep the process from ending.
+
+    Args:
+        judge: the judge.
+        concurrency: how many calls there are at most at a time.
+
+    Raises:
+        InvalidInputError: there cannot be as many threads.
+    """
+
+    def __init__(self, judge: Judge, concurrency: int) -> None:
+        self._judge, self._loop = judge, asyncio.get_running_loop()
+        self._calls = SimpleQueue[tuple[asyncio.Future[_Result], Any, Any] | None]()
+        function: Any = judge
+        plain = function if inspect.isroutine(function) else function.__call__
+        self._code = getattr(inspect.unwrap(plain), "__code__", None)
+        self._async = inspect.iscoroutinefunction(judge) or inspect.iscoroutinefunction(plain)
+        self._threads = 0 if self._async else concurrency
+        for started in range(self._threads):
+            try:
+                Thread(target=self._serve, name="judge", daemon=True).start()
+            except RuntimeError as error:  # the system gives no more
+                self.close()
+                raise InvalidInputError(
+                    f"`concurrency` asks for {concurrency:,} threads, and the system gives no more "
+                    f"than {started:,}.",
+                    field="concurrency",
+                    value=concurrency,
+                    remedy="Make fewer calls at a time, or give an async judge, which needs no "
+                    "threads.",
+                ) from error
+
+    async def __call__(self, option: Any, item: Any) -> Any:
+        """What the judge returns, or raises."""
+        if self._async:
+            return await self._judge(option, item)
+        future: asyncio.Future[_Result] = self._loop.create_future()
+        self._calls.put((future, option, item))
+        value, error = await future
+        if error is not None:
+            raise error
+        return await value if isinstance(value, Awaitable) else value  # as of a lambda
+
+    def describe(self, error: BaseException) -> str:
+        """An exception of the judge in words, with the line of the judge that it passed last."""
+        what = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": .")
+        file = "" if self._code is None else self._code.co_filename
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == file]
+        return f"{what} ({os.path.basename(file)}, line {lines[-1]})" if lines else what
+
+    def close(self) -> None:
+        """Let threads end as soon as their calls have."""
+        for _ in range(self._threads):
+            self._calls.put(None)
+
+    def _serve(self) -> None:
+        while (call := self._calls.get()) is not None:
+            future, option, item = call
+            try:
+                result: _Result = self._judge(option, item), None
+            except BaseException as error:  # raised again where it is awaited
+                result = None, error
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self._loop.call_soon_threadsafe(_set_result, future, result)
+
+
+def _set_result(future: asyncio.Future[_Result], result: _Result) -> None:
+    if not future.done():  # nor cancelled
+        future.set_result(result)

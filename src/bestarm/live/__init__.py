@@ -3,9 +3,9 @@
 from bestarm.live.audit.verify import Audit
 from bestarm.live.draws import draw, draw_block
 from bestarm.live.experiment import Experiment
-from bestarm.live.replay import Remark, Replayed
+from bestarm.live.replay import Remark, ReplayResult
 from bestarm.live.store.contract import Event
-from bestarm.live.values import Assignment, Batch, Check, Listed, Receipt, Status
+from bestarm.live.values import Assignment, Batch, Check, ExperimentListing, Receipt, Status
 
 __all__ = [
     "Assignment",
@@ -14,10 +14,10 @@ __all__ = [
     "Check",
     "Event",
     "Experiment",
-    "Listed",
+    "ExperimentListing",
     "Receipt",
     "Remark",
-    "Replayed",
+    "ReplayResult",
     "Status",
     "draw",
     "draw_block",

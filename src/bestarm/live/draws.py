@@ -15,16 +15,16 @@ import numpy as np
 
 from bestarm.checks import whole
 from bestarm.errors import ConflictingRequestError
-from bestarm.live.store.contract import Head, Ids, PlanRecord, Reading, Request, Writing
+from bestarm.live.events import chain_hash
+from bestarm.live.store.contract import Head, Ids, PlanRecord, Request, Snapshot, Transaction
 from bestarm.live.store.records import damaged
-from bestarm.live.summaries import chain_covariates, chain_request
 from bestarm.live.values import Batch
 from bestarm.numerics.geometry import Array
 from bestarm.problem import as_weights
 from bestarm.records import BlockPlan, Blocks, Plan, round_robin
 
-Foreseen = dict[str, Any]  # what is known before the draw
-Foresee = Callable[[Reading, Plan, int, float], Foreseen]
+ForecastColumns = dict[str, Any]  # what is known before the draw
+ForecastMaker = Callable[[Snapshot, Plan, int, float], ForecastColumns]
 
 MOST = 10_000_000  # assignments at a time: more would keep others waiting for minutes
 _BLOCK = 2**16  # counters drawn at a time: bounds the memory of a very large request
@@ -120,7 +120,7 @@ class PlanDraws:
         if (counts := record.plan.counts) is not None:
             self._order = round_robin(counts if most is None else np.minimum(counts, most))[:most]
 
-    def arms(self, books: Reading, start: int, size: int) -> tuple[Ids, Array]:
+    def arms(self, snapshot: Snapshot, start: int, size: int) -> tuple[Ids, Array]:
         """The arms of `size` assignments from id `start` on, and their probabilities.
 
         The arrays are shorter where a fixed plan has no more.
@@ -140,7 +140,7 @@ class PlanDraws:
         arms = self._order[place : place + size]
         if len(arms) < size:
             again = max(0, place - self.plan.pulls)
-            lost = books.lost_arms(self.plan.phase, again, size - len(arms))
+            lost = snapshot.lost_arms(self.plan.phase, again, size - len(arms))
             arms = np.concatenate([arms, lost])
         return arms.copy(), np.ones(len(arms))
 
@@ -157,11 +157,16 @@ class Assigner:
         self._draws: PlanDraws | None = None  # of the open plan
 
     def assign(
-        self, tx: Writing, count: int, name: str | None, now: float, foresee: Foresee | None = None
+        self,
+        tx: Transaction,
+        count: int,
+        name: str | None,
+        now: float,
+        make_forecasts: ForecastMaker | None = None,
     ) -> Batch:
         """Make up to `count` rounds of the open phase, for a named request if there is one.
 
-        `foresee` is called first, and returns what is fixed before the arms are drawn.
+        `make_forecasts` is called first, and returns what is fixed before the arms are drawn.
         """
         head = tx.head
         start, size, first = head.assigned, head.available(count * head.size), head.rounds
@@ -169,15 +174,16 @@ class Assigner:
         if size:
             if self._draws is None or self._draws.plan.phase != head.phase:
                 self._draws = PlanDraws(tx.plan(head.phase), self._seed)
-            known = {} if foresee is None else foresee(tx, self._draws.plan, size, now)
+            plan = self._draws.plan
+            known = {} if make_forecasts is None else make_forecasts(tx, plan, size, now)
             arms, probabilities = self._draws.arms(tx, start, size)
             if len(arms) < size:
                 raise damaged(f"Phase {head.phase} has fewer losses on record than were counted.")
             request = None if name is None else Request(name, count, start, size, head.phase)
             if request is not None:
-                head.requests_hash = chain_request(head.requests_hash, request)
+                head.requests_hash = chain_hash(head.requests_hash, *vars(request).values())
             for each in enumerate(known.get("covariates") or (), start):
-                head.covariates_hash = chain_covariates(head.covariates_hash, each)
+                head.covariates_hash = chain_hash(head.covariates_hash, *each)
             tx.add_assignments(arms, probabilities, at=now, request=request, **known)
             head.assigned += size
             head.rounds += size // head.size
@@ -186,7 +192,7 @@ class Assigner:
         parts = arms, probabilities, first + np.arange(size) // head.size
         return self._batch(head, head.phase, start, parts, head.outstanding if fewer else 0)
 
-    def repeat(self, books: Reading, request: Request, count: int) -> Batch:
+    def repeat(self, snapshot: Snapshot, request: Request, count: int) -> Batch:
         """The assignments that a request was given before.
 
         Raises:
@@ -197,8 +203,8 @@ class Assigner:
             remedy = "Use a new request id for every new request."
             name = request.name
             raise ConflictingRequestError(message, field="request_id", value=name, remedy=remedy)
-        rows = np.concatenate(list(books.rows(request.first, request.first + request.size)))
-        head, waiting = books.head, 0
+        rows = np.concatenate(list(snapshot.rows(request.first, request.first + request.size)))
+        head, waiting = snapshot.head, 0
         short = request.size < request.count * head.size and request.phase == head.phase
         if short and head.planned and head.state == "running" and not head.available(head.size):
             waiting = head.outstanding  # as it is now, whatever it was then

@@ -2,20 +2,35 @@
 
 The hash covers the event and the hash before it, so that no event can be changed, removed or
 inserted without changing every hash after it. A copy of the last hash, kept elsewhere, shows it.
+Events hold digests of plans, summaries, outcomes and requests: an audit computes these again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
-from bestarm.live.store.contract import Event, Head, PlanRecord, SummaryRecord, Writing
+from bestarm.live.store.contract import (
+    Event,
+    Head,
+    Ids,
+    PlanRecord,
+    Rows,
+    Snapshot,
+    SummaryRecord,
+    Transaction,
+    answers_of,
+)
+from bestarm.numerics.geometry import Array
 from bestarm.recommendation import Recommendation
 from bestarm.records import Plan, Rounds, Summary
+
+_OUTCOME = np.dtype([("id", "<i8"), ("reward", "<f8")])
 
 
 def canonical(data: object) -> str:
@@ -33,19 +48,21 @@ def sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def chained(number: int, at: float, kind: str, data: dict[str, Any], before: str) -> str:
+def event_hash(number: int, at: float, kind: str, data: dict[str, Any], before: str) -> str:
     """The hash of an event."""
     return digest([number, at, kind, data, before])
 
 
 def next_event(head: Head, kind: str, at: float, **data: Any) -> Event:
     """The next event, counted in the head."""
-    event = Event(head.events, at, kind, data, chained(head.events, at, kind, data, head.last_hash))
+    event = Event(
+        head.events, at, kind, data, event_hash(head.events, at, kind, data, head.last_hash)
+    )
     head.events, head.last_hash = head.events + 1, event.hash
     return event
 
 
-def log(tx: Writing, kind: str, at: float, **data: Any) -> None:
+def log(tx: Transaction, kind: str, at: float, **data: Any) -> None:
     """Add an event to the log."""
     tx.add_event(next_event(tx.head, kind, at, **data))
 
@@ -79,7 +96,75 @@ def summary_data(record: SummaryRecord) -> dict[str, Any]:
     return known | digests | {"rows": record.digest}
 
 
-def recommendation_data(said: Recommendation) -> dict[str, Any]:
+def recommendation_data(recommendation: Recommendation) -> dict[str, Any]:
     """What the log says of a recommendation."""
     names = ("target", "label", "final", "reason", "pulls", "rounds", "error_bound")
-    return {name: getattr(said, name) for name in names} | {"chosen": list(said.chosen)}
+    data = {name: getattr(recommendation, name) for name in names}
+    return data | {"chosen": list(recommendation.chosen)}
+
+
+def digest_of(pieces: Iterable[Rows]) -> str:
+    """The SHA-256 of rows, whatever the pieces they are read in."""
+    running = hashlib.sha256()
+    for piece in pieces:
+        running.update(piece.tobytes())
+    return running.hexdigest()
+
+
+def rest_data(snapshot: Snapshot) -> dict[str, Any]:
+    """What the last event says of all that no event before it covers."""
+    first, end = snapshot.head.summary_end, snapshot.head.assigned
+    waiting = snapshot.rows_of(snapshot.deferrals(waiting=True)[0])
+    return {
+        "first": first,
+        "end": end,
+        "rest": digest_of(map(answers_at_end, snapshot.rows(first, end))),
+        "waiting": digest_of([answers_at_end(waiting)]),
+        **request_data(snapshot.head),
+    }
+
+
+def answers_at_end(rows: Rows, failed: Ids | None = None) -> Rows:
+    """The answers as they were when the experiment ended; `failed` were given up after that."""
+    rows = rows.copy()
+    if failed is not None:
+        rows["lost"][np.isin(rows["id"], failed)] = np.nan
+    for name in ("reward", "told"):
+        rows[name][rows["late"]] = np.nan
+    return answers_of(rows)
+
+
+def late_data(ids: Ids, rewards: Array) -> dict[str, Any]:
+    """What the log says of outcomes that came too late."""
+    order = np.argsort(ids)
+    outcomes = np.empty(len(ids), dtype=_OUTCOME)
+    outcomes["id"], outcomes["reward"] = ids[order], rewards[order]
+    return {"ids": ranges(ids), "outcomes": digest_of([outcomes])}
+
+
+def ranges(ids: Ids) -> list[list[int]]:
+    """Ids as ranges, each with its first id and the one after its last."""
+    ordered = np.sort(ids)
+    parts = np.split(ordered, np.flatnonzero(np.diff(ordered) != 1) + 1)
+    return [[int(part[0]), int(part[-1]) + 1] for part in parts if len(part)]
+
+
+def ids_in(several: Iterable[Iterable[int]]) -> Ids:
+    """The ids of ranges."""
+    return joined_ids(np.arange(first, end, dtype=np.int64) for first, end in several)
+
+
+def joined_ids(parts: Iterable[Ids]) -> Ids:
+    """The ids of all parts, of which there may be none."""
+    return np.concatenate([np.empty(0, dtype=np.int64), *parts])
+
+
+def request_data(head: Head) -> dict[str, Any]:
+    """What the log says of requests, of what they brought along, and of reports so far."""
+    data = {"requests": head.requests_hash, "covariates": head.covariates_hash}
+    return data if head.window is None else data | {"reports": head.reports_hash}
+
+
+def chain_hash(before: str, *values: object) -> str:
+    """The hash of a request, a report or covariates, and of all before it."""
+    return digest([before, *values])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from threading import Condition, RLock
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from weakref import WeakSet
@@ -14,16 +15,16 @@ from bestarm.errors import BestArmError, ClockError, InvalidInputError, StoreErr
 from bestarm.forecasting import Forecaster
 from bestarm.live import inputs, transitions
 from bestarm.live.audit.verify import Audit, audit
-from bestarm.live.draws import MOST, Assigner, Foresee, read_seed
+from bestarm.live.draws import MOST, Assigner, ForecastMaker, read_seed
 from bestarm.live.events import log, sha256
 from bestarm.live.export import Progress, assignments_frame, export, outcomes_frame, reports_frame
-from bestarm.live.forecasts import Covariates, Forecasts, kind_of, make_forecasts, read_known
+from bestarm.live.forecasts import Covariates, Forecasts, kind_of, make_forecasts, read_ask_inputs
 from bestarm.live.group_commit import GroupCommit
-from bestarm.live.replay import Player, Replayed, recommend, replay
+from bestarm.live.replay import PolicyReplayer, ReplayResult, recommend, replay
 from bestarm.live.spec import Spec, check_first, make_spec
-from bestarm.live.store.contract import Event, Head, Ledger, Reading, Writing
+from bestarm.live.store.contract import Event, Head, Ledger, Snapshot, Transaction
 from bestarm.live.store.memory import MemoryLedger
-from bestarm.live.values import Assignment, Batch, Check, Listed, Receipt, Status
+from bestarm.live.values import Assignment, Batch, Check, ExperimentListing, Receipt, Status
 from bestarm.policies.policy import Policy
 from bestarm.problem import Problem
 from bestarm.recommendation import Recommendation
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
     from bestarm.live.store.sql import SqlLedger, Store
 
 T = TypeVar("T")
-_PAUSE = 0.05  # seconds until an `ask` that waits for another thread's step looks again
-Precondition = Callable[[Reading], object]
+_STEP_WAIT = 0.05  # seconds until an `ask` that waits for another thread's step looks again
+Precondition = Callable[[Snapshot], object]
 
 
 class _Ask(NamedTuple):
@@ -45,7 +46,7 @@ class _Ask(NamedTuple):
 
     rounds: int
     name: str | None
-    foresee: Foresee | None
+    make_forecasts: ForecastMaker | None
     precondition: Precondition | None
     after_steps: bool = True  # whether all pending steps come first, or those that must
 
@@ -55,6 +56,9 @@ class Tell(NamedTuple):
 
     outcomes: transitions.Outcomes
     precondition: Precondition | None
+
+
+_Call = TypeVar("_Call", _Ask, Tell)
 
 
 class Answer(NamedTuple):
@@ -178,8 +182,8 @@ class Experiment:
         self.problem, self.traits, self.seed = made_of.problem, made_of.traits, seed
         self._ledger, self._clock, self._forecasts = ledger, clock, forecasts
         make = made_of.make if isinstance(made_of, Spec) else made_of
-        self._player = Player(make)  # its policy computes the steps
-        self._recorded = Player(make)  # its policy is told nothing that is not on record
+        self._replayer = PolicyReplayer(make)  # its policy computes the steps
+        self._recorded = PolicyReplayer(make)  # its policy is told nothing that is not on record
         self._assigner = Assigner(self.problem.source_labels, seed)
         self._set_up_locks()
         _experiments.add(self)
@@ -236,7 +240,7 @@ class Experiment:
                 the option `bounds`, as "anytime" has.
             options: what the policy is made with: numbers, texts, and lists of them.
             seed: fixes the draws, and the policy's own; random if left out. Whoever knows it can
-                foresee the draws.
+                predict the draws.
             lease: how long an outcome may take before it is lost, in seconds or as a text like
                 "2h"; None means no limit.
             window: how long after it is asked for an outcome enters, with the reward that was told
@@ -295,7 +299,7 @@ class Experiment:
     @staticmethod
     def list(
         url: str | Store, *, limit: int | None = None, after: str | None = None
-    ) -> Sequence[Listed]:
+    ) -> Sequence[ExperimentListing]:
         """The experiments of a database, oldest first.
 
         Args:
@@ -340,14 +344,14 @@ class Experiment:
                 nothing is. So it is in all methods that take one. It may be called again.
         """
         count = whole(count, "count", least=1, below=MOST + 1)
-        known = read_known(self._forecasts, covariates, forecasts, count)
-        foresee = None if self._forecasts is None else self._forecasts.maker(known, self.read)
+        given = read_ask_inputs(self._forecasts, covariates, forecasts, count)
+        maker = None if self._forecasts is None else self._forecasts.maker(given, self.read)
         name = None if request_id is None else inputs.read_label(request_id, "request_id")
-        call = _Ask(count, name, foresee, precondition)
+        call = _Ask(count, name, maker, precondition)
         while (answer := self._asks(call)).result is None:
             if not self.advance():
                 with self._stepped:
-                    self._stepped.wait(_PAUSE)
+                    self._stepped.wait(_STEP_WAIT)
             call = call._replace(after_steps=False)
         assert isinstance(answer.result, Batch)
         return answer.result
@@ -423,7 +427,7 @@ class Experiment:
         `ask` and `tell` do it too. As long as no time is up it only reads.
         """
         with self.read() as snapshot:
-            if not snapshot.head.due and not transitions.overdue(
+            if not snapshot.head.has_pending_step and not transitions.overdue(
                 snapshot.head, self._now(snapshot)
             ):
                 return False
@@ -513,7 +517,7 @@ class Experiment:
         """The outcome where nothing is told within the window, or None without one."""
         return self._head().otherwise
 
-    def read(self) -> AbstractContextManager[Reading]:
+    def read(self) -> AbstractContextManager[Snapshot]:
         """A transaction that reads one state of the ledger, for programs that watch it."""
         return self._ledger.snapshot()
 
@@ -526,13 +530,13 @@ class Experiment:
         """The target the policy would name now, from the phases closed so far."""
         return self.inspect(lambda policy, snapshot: recommend(policy, snapshot.head.state))
 
-    def inspect(self, function: Callable[[Policy, Reading], T]) -> T:
+    def inspect(self, function: Callable[[Policy, Snapshot], T]) -> T:
         """The result of a function of the policy and the ledger, while nobody else uses the policy.
 
         It must change neither. It is for programs that watch an experiment.
         """
         with self._lock, self.read() as snapshot:
-            return function(self._player.policy(snapshot), snapshot)
+            return function(self._replayer.policy(snapshot), snapshot)
 
     def status(self) -> Status:
         """The status of the experiment."""
@@ -615,7 +619,7 @@ class Experiment:
             arms = self.problem.arms
             return audit(snapshot, arms=arms, seed=self.seed, created=created, progress=progress)
 
-    def replay(self) -> Replayed:
+    def replay(self) -> ReplayResult:
         """Make the policy again, tell it all it was told, and compare what it does with the log.
 
         Recorded plans are adopted; where they would differ here, a remark says so.
@@ -658,7 +662,7 @@ class Experiment:
         with self.read() as snapshot:
             return snapshot.head.copy()
 
-    def _now(self, snapshot: Reading) -> float:
+    def _now(self, snapshot: Snapshot) -> float:
         now = snapshot.now() if self._clock is None else self._clock()
         return inputs.read_time(now, stored=self.spec is not None)
 
@@ -666,30 +670,22 @@ class Experiment:
 
     def _commit_asks(self, calls: Sequence[_Ask]) -> Sequence[Answer | Exception]:
         """Make the assignments of several calls in one transaction, unless a step is pending."""
-        answers = list[Answer | Exception]()
         with self._ledger.transaction() as tx:
             now = self._stamp(tx)
-            for call in calls:
-                try:
-                    answers.append(Answer(self._assign(tx, call, now)))
-                except StoreError:
-                    raise  # nothing of the transaction is kept
-                except BestArmError as error:
-                    answers.append(error)
-        return answers
+            return _answers(tx, calls, lambda call: self._assign(tx, call, now))
 
-    def _assign(self, tx: Writing, call: _Ask, now: float) -> Batch | None:
-        if call.precondition is not None:
-            call.precondition(tx)
+    def _assign(self, tx: Transaction, call: _Ask, now: float) -> Batch | None:
         before = None if call.name is None else tx.request(call.name)
         if before is not None:
             return self._assigner.repeat(tx, before, call.rounds)
         transitions.expire(tx, now)
         head = tx.head
-        if head.due and (call.after_steps or head.closing or not head.available(head.size)):
+        if head.has_pending_step and (
+            call.after_steps or head.closing or not head.available(head.size)
+        ):
             return None
         whole(call.rounds, "count", least=1, below=MOST // tx.head.size + 1)
-        batch = self._assigner.assign(tx, call.rounds, call.name, now, call.foresee)
+        batch = self._assigner.assign(tx, call.rounds, call.name, now, call.make_forecasts)
         if self._forecasts is not None:
             self._forecasts.drawn(batch.ids, batch.arms)
         return batch
@@ -699,19 +695,11 @@ class Experiment:
 
         No step is taken: `advance` is called for the answer with a step pending.
         """
-        answers = list[Answer | Exception]()
         with self._ledger.transaction() as tx:
-            now, bounds = self._stamp(tx), self.traits.bounds
-            for call in calls:
-                try:
-                    if call.precondition is not None:
-                        call.precondition(tx)
-                    receipt = transitions.record_outcomes(tx, call.outcomes, bounds=bounds, now=now)
-                    answers.append(Answer(receipt))
-                except StoreError:
-                    raise  # nothing of the transaction is kept
-                except BestArmError as error:
-                    answers.append(error)
+            record = partial(
+                transitions.record_outcomes, tx, bounds=self.traits.bounds, now=self._stamp(tx)
+            )
+            answers = _answers(tx, calls, lambda call: record(call.outcomes))
             pending = transitions.pending_step(tx.head)
             entered = tx.head.window is None  # a report within its window is not learned
         for place, answer in enumerate(answers):
@@ -724,7 +712,7 @@ class Experiment:
                     answers[place] = error
         return answers
 
-    def _stamp(self, tx: Writing, *, leaps: bool = False) -> float:
+    def _stamp(self, tx: Transaction, *, leaps: bool = False) -> float:
         """The time of a transaction, noted in it.
 
         Years may have passed since the last (`leaps`) only where somebody decides whether the
@@ -735,7 +723,7 @@ class Experiment:
     @contextmanager
     def _changing(
         self, precondition: Precondition | None = None, *, leaps: bool = False
-    ) -> Iterator[tuple[Writing, float]]:
+    ) -> Iterator[tuple[Transaction, float]]:
         """A transaction and its time; afterwards the experiment advances."""
         with self._ledger.transaction() as tx:
             if precondition is not None:
@@ -759,7 +747,7 @@ class Experiment:
                         with self._stepped:
                             self._stepped.notify_all()
                 except BaseException:
-                    self._player.forget()
+                    self._replayer.forget()
                     raise
                 finally:
                     self._stepping = False
@@ -774,16 +762,16 @@ class Experiment:
         labels = self.problem.target_labels
         if self.spec is None:
             with self._ledger.transaction() as tx:
-                if not tx.head.due:
+                if not tx.head.has_pending_step:
                     return False
                 now = self._stamp(tx)  # first: a clock may raise
-                step = transitions.prepare(tx, self._player)
+                step = transitions.prepare(tx, self._replayer)
                 transitions.apply(tx, step, labels, now)
             return True
         with self.read() as snapshot:
-            if not snapshot.head.due:
+            if not snapshot.head.has_pending_step:
                 return False
-            step = transitions.prepare(snapshot, self._player)
+            step = transitions.prepare(snapshot, self._replayer)
         with self._ledger.transaction() as tx:
             fits = step.fits(tx.head)
             if fits:
@@ -791,7 +779,7 @@ class Experiment:
         if not fits and step.plan is None:  # the policy was told what is not on record
             with self.read() as snapshot:
                 self._recorded.policy(snapshot)
-            self._player = self._recorded.copy()
+            self._replayer = self._recorded.copy()
         return True
 
     def close(self) -> None:
@@ -809,6 +797,23 @@ class Experiment:
         return f"<Experiment{name}: {self.status()}>"  # without the seed: it may end up in a log
 
 
+def _answers(
+    tx: Transaction, calls: Sequence[_Call], carry_out: Callable[[_Call], Batch | Receipt | None]
+) -> list[Answer | Exception]:
+    """Carry out calls in one transaction; what one of them is refused is raised to it alone."""
+    answers = list[Answer | Exception]()
+    for call in calls:
+        try:
+            if call.precondition is not None:
+                call.precondition(tx)
+            answers.append(Answer(carry_out(call)))
+        except StoreError:
+            raise  # nothing of the transaction is kept
+        except BestArmError as error:
+            answers.append(error)
+    return answers
+
+
 _experiments: WeakSet[Experiment] = WeakSet()
 
 
@@ -816,8 +821,8 @@ def _after_fork_in_child() -> None:
     """Wait for no thread of the parent: in a forked process there is only one."""
     for experiment in _experiments:
         experiment._set_up_locks()
-        for player in (experiment._player, experiment._recorded):
-            player.forget()  # another thread may have been using the policy
+        for replayer in (experiment._replayer, experiment._recorded):
+            replayer.forget()  # another thread may have been using the policy
         if experiment._forecasts is not None:
             experiment._forecasts.begin_in_fork()
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from bestarm.checks import choice
 from bestarm.errors import InvalidInputError, MissingDependencyError
 from bestarm.files import replacing
-from bestarm.live.store.contract import ROW, Reading, Rows
+from bestarm.live.store.contract import ROW, Rows, Snapshot
 from bestarm.live.store.records import check_arms, check_size, damaged
 from bestarm.problem import Problem
 
@@ -69,9 +69,9 @@ def _times(seconds: NDArray[Any]) -> NDArray[Any]:
     return whole.astype("datetime64[us]")
 
 
-def _known(books: Reading, rows: Rows) -> Columns:
+def _known(snapshot: Snapshot, rows: Rows) -> Columns:
     """The forecasts, and as JSON what was known of each assignment; None if nothing was."""
-    texts = books.covariates(int(rows["id"][0]), int(rows["id"][-1]) + 1) if len(rows) else {}
+    texts = snapshot.covariates(int(rows["id"][0]), int(rows["id"][-1]) + 1) if len(rows) else {}
     covariates = [texts.get(number) for number in rows["id"].tolist()]
     return {"forecast": rows["forecast"], "covariates": np.array(covariates, dtype=object)}
 
@@ -79,7 +79,7 @@ def _known(books: Reading, rows: Rows) -> Columns:
 # --- data frames --------------------------------------------------------------------------------
 
 
-def assignments_frame(books: Reading, problem: Problem, *, forecasts: bool) -> pd.DataFrame:
+def assignments_frame(snapshot: Snapshot, problem: Problem, *, forecasts: bool) -> pd.DataFrame:
     """Every assignment by id, with its state: `"told"`, `"lost"` or `"outstanding"`.
 
     With `forecasts`, these are in it too, and what was known.
@@ -88,12 +88,14 @@ def assignments_frame(books: Reading, problem: Problem, *, forecasts: bool) -> p
 
     def wanted(rows: Rows) -> Columns:
         columns = _columns(rows, problem)
-        return {name: columns[name] for name in names} | (_known(books, rows) if forecasts else {})
+        return {name: columns[name] for name in names} | (
+            _known(snapshot, rows) if forecasts else {}
+        )
 
-    return _frame(books, problem, wanted)
+    return _frame(snapshot, problem, wanted)
 
 
-def outcomes_frame(books: Reading, problem: Problem) -> pd.DataFrame:
+def outcomes_frame(snapshot: Snapshot, problem: Problem) -> pd.DataFrame:
     """Every outcome told, by id."""
 
     def wanted(rows: Rows) -> Columns:
@@ -102,10 +104,10 @@ def outcomes_frame(books: Reading, problem: Problem) -> pd.DataFrame:
         names = {"id": "id", "reward": "outcome", "told": "told", "late": "late"}
         return {name: columns[source] for name, source in names.items()}
 
-    return _frame(books, problem, wanted)
+    return _frame(snapshot, problem, wanted)
 
 
-def reports_frame(snapshot: Reading) -> pd.DataFrame:
+def reports_frame(snapshot: Snapshot) -> pd.DataFrame:
     """Every report of an outcome that has a window, in the order told."""
     reports = list(snapshot.reports())
     columns: Columns = {
@@ -117,10 +119,10 @@ def reports_frame(snapshot: Reading) -> pd.DataFrame:
     return _to_pandas(_batch(each, {}) for each in [columns])
 
 
-def _frame(books: Reading, problem: Problem, wanted: Callable[[Rows], Columns]) -> pd.DataFrame:
+def _frame(snapshot: Snapshot, problem: Problem, wanted: Callable[[Rows], Columns]) -> pd.DataFrame:
     """A data frame of the wanted columns of all assignments."""
     # The first piece has no rows: there are columns, whatever follows.
-    pieces = chain([np.empty(0, dtype=ROW)], books.rows(0, books.head.assigned))
+    pieces = chain([np.empty(0, dtype=ROW)], snapshot.rows(0, snapshot.head.assigned))
     return _to_pandas(_batch(wanted(rows), _texts(problem)) for rows in pieces)
 
 
@@ -138,7 +140,7 @@ def _to_pandas(batches: Iterator[Any]) -> pd.DataFrame:
 
 
 def export(
-    books: Reading,
+    snapshot: Snapshot,
     problem: Problem,
     path: str | Path,
     *,
@@ -166,18 +168,18 @@ def export(
     def batches() -> Iterator[Any]:
         nonlocal count
         # The first piece has no rows: there is a header, whatever follows.
-        for rows in chain([np.empty(0, dtype=ROW)], books.rows(0, books.head.assigned)):
+        for rows in chain([np.empty(0, dtype=ROW)], snapshot.rows(0, snapshot.head.assigned)):
             columns = _columns(rows, problem)
             if layout == "mrt":
                 columns = _mrt(columns)
             if forecasts:
-                columns |= _known(books, rows)
+                columns |= _known(snapshot, rows)
             if probabilities:
-                columns |= _probabilities(books, problem, rows)
+                columns |= _probabilities(snapshot, problem, rows)
             yield _batch(columns, _texts(problem))
             count += len(rows)
             if progress is not None:
-                progress(count, books.head.assigned)
+                progress(count, snapshot.head.assigned)
 
     with replacing(goal) as part:
         writers[goal.suffix.lower()](part, batches())
@@ -197,12 +199,12 @@ def _mrt(columns: Columns) -> Columns:
     return {name: (columns | changed)[name] for name in [*names, "outcome", "state"]}
 
 
-def _probabilities(books: Reading, problem: Problem, rows: Rows) -> Columns:
+def _probabilities(snapshot: Snapshot, problem: Problem, rows: Rows) -> Columns:
     """The probability of each arm to be in the round."""
     table = np.empty((problem.arms, len(rows)))
     for phase in np.unique(rows["phase"]).tolist():
         here = rows["phase"] == phase
-        plan = books.plan(phase).plan
+        plan = snapshot.plan(phase).plan
         check_size(f"The plan of phase {phase}", plan.arms, problem.arms)
         if plan.weights is None:  # in order: the arm is certain
             table[:, here] = np.eye(problem.arms)[:, rows["arm"][here]]

@@ -17,10 +17,10 @@ from bestarm.checks import finite
 from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.forecasting import Encoder, Forecaster
 from bestarm.forecasting.rewards import find_forecaster
-from bestarm.live.draws import Foresee, Foreseen
+from bestarm.live.draws import ForecastColumns, ForecastMaker
 from bestarm.live.events import canonical
 from bestarm.live.inputs import EARLIEST
-from bestarm.live.store.contract import Ids, Reading, Rows
+from bestarm.live.store.contract import Ids, Rows, Snapshot
 from bestarm.live.store.records import UNREADABLE, damaged
 from bestarm.numerics.geometry import Array
 from bestarm.records import Plan
@@ -29,21 +29,23 @@ _Row = Mapping[str, Any]
 #: Rows of covariates: names with values, or numbers alone.
 Covariates = _Row | Iterable[_Row] | Iterable[Sequence[float]]
 Interval = tuple[float, float] | None
-Snapshots = Callable[[], AbstractContextManager[Reading]]
+Snapshots = Callable[[], AbstractContextManager[Snapshot]]
 
 _LATEST = 100_000  # assignments that a forecaster learns when an experiment is opened again
-_PATIENCE = 16  # outstanding outcomes per outcome that others told, before they are looked up
+_LOOKUP_RATIO = 16  # outstanding outcomes per outcome that others told, before they are looked up
 _LONGEST = 10_000  # characters of one row of covariates
 
 
-class Known(NamedTuple):
+class AskInputs(NamedTuple):
     """What an `ask` brings along for each assignment wanted, or None."""
 
     covariates: list[dict[str, Any]] | None
     forecasts: Array | None
 
 
-def read_known(maker: Forecasts | None, covariates: object, forecasts: object, count: int) -> Known:
+def read_ask_inputs(
+    maker: Forecasts | None, covariates: object, forecasts: object, count: int
+) -> AskInputs:
     """What an `ask` for `count` assignments brings along, checked; `maker` is to use it."""
     rows = numbers = None
     if covariates is not None:
@@ -52,7 +54,7 @@ def read_known(maker: Forecasts | None, covariates: object, forecasts: object, c
         several = [forecasts] if isinstance(forecasts, Real) else forecasts
         several = _items(several, "forecasts", "number", count)
         numbers = np.array([_number(each, "forecasts") for each in several], dtype=float)
-    known = Known(rows, numbers)
+    known = AskInputs(rows, numbers)
     if maker is not None:
         maker.check(known)
     elif rows is not None or numbers is not None:
@@ -166,7 +168,9 @@ class Forecasts:
         self._encoder = Encoder()
         self._lock = Lock()
         self._begun = False
-        self._end = 0  # assignments with ids below this were foreseen here, as far as is needed
+        self._end = (
+            0  # assignments with ids below this have their forecast here, as far as is needed
+        )
         self._seen = 0  # outcomes told in time that were learned here, or passed over
         self._waiting: dict[int, int] = {}  # arms of assignments whose outcome is to be learned
 
@@ -174,7 +178,7 @@ class Forecasts:
         """Wait for no other thread in a forked process."""
         self._lock = Lock()
 
-    def check(self, known: Known) -> None:
+    def check(self, known: AskInputs) -> None:
         """Raise unless an `ask` brings what this experiment takes."""
         if self._forecaster is not None and known.forecasts is not None:
             message = "This experiment has a forecaster, so `forecasts` cannot be given."
@@ -189,27 +193,29 @@ class Forecasts:
                 "`Experiment.open(…, forecaster=…)`.",
             )
 
-    def maker(self, known: Known, reading: Snapshots) -> Foresee:
+    def maker(self, known: AskInputs, reading: Snapshots) -> ForecastMaker:
         """What makes the forecasts of an `ask`; `reading` gives the record, to begin from."""
         if self._forecaster is not None and not self._begun:
             # Once: learn what is on record, and compile, before anybody has to wait for it.
-            with reading() as books, self._lock:
+            with reading() as snapshot, self._lock:
                 if not self._begun:
                     spare = deepcopy(self._forecaster)
                     spare.forecast(0, EARLIEST, None)
                     spare.learn(0, self._features[0], 0.0)
-                    self._catch_up(books)
+                    self._catch_up(snapshot)
                     self._begun = True
         return partial(self._make, known)
 
-    def _make(self, known: Known, books: Reading, plan: Plan, size: int, now: float) -> Foreseen:
+    def _make(
+        self, known: AskInputs, snapshot: Snapshot, plan: Plan, size: int, now: float
+    ) -> ForecastColumns:
         """The forecasts of the next assignments and what is known of them, before any is drawn."""
         rows = None if known.covariates is None else known.covariates[:size]
         made = known.forecasts
         if self._forecaster is not None:
             with self._lock:
-                self._catch_up(books)
-                first, moment = books.head.assigned, _moment(now)
+                self._catch_up(snapshot)
+                first, moment = snapshot.head.assigned, _moment(now)
                 vectors = [None] * size if rows is None else map(self._encoder.encode, rows)
                 forecast, pairs = self._forecaster.forecast, enumerate(vectors, first)
                 made = np.array([forecast(number, moment, vector) for number, vector in pairs])
@@ -253,31 +259,31 @@ class Forecasts:
         while len(self._waiting) > _LATEST:
             del self._waiting[next(iter(self._waiting))]
 
-    def _catch_up(self, books: Reading) -> None:
+    def _catch_up(self, snapshot: Snapshot) -> None:
         """Learn what others did: their assignments, and the outcomes told to them."""
-        head = books.head
+        head = snapshot.head
         if head.assigned > self._end:
             first = max(self._end, head.assigned - _LATEST)
-            for rows in books.rows(first, head.assigned):
-                self._seen += self._follow(rows, books)
+            for rows in snapshot.rows(first, head.assigned):
+                self._seen += self._follow(rows, snapshot)
             if not self._begun:
                 self._seen = head.outcomes
         self._end = head.assigned
         behind = abs(head.outcomes - self._seen)
-        if behind and _PATIENCE * behind >= len(self._waiting):
-            rows = books.rows_of(np.fromiter(self._waiting, dtype=np.int64))
+        if behind and _LOOKUP_RATIO * behind >= len(self._waiting):
+            rows = snapshot.rows_of(np.fromiter(self._waiting, dtype=np.int64))
             for row in rows[_used(rows)]:
                 self._learn(int(row["id"]), float(row["reward"]))
             for number in rows["id"][~np.isnan(rows["lost"])].tolist():
                 self._waiting.pop(number, None)
             self._seen = head.outcomes
 
-    def _follow(self, rows: Rows, books: Reading) -> int:
+    def _follow(self, rows: Rows, snapshot: Snapshot) -> int:
         """Learn assignments of others in their order; return how many have an outcome."""
         assert self._forecaster is not None
         if not len(rows):
             return 0
-        texts = books.covariates(int(rows["id"][0]), int(rows["id"][-1]) + 1)
+        texts = snapshot.covariates(int(rows["id"][0]), int(rows["id"][-1]) + 1)
         told, known = _used(rows), np.array([number in texts for number in rows["id"].tolist()])
         breaks = np.diff(rows["id"]) != 1
         breaks |= (np.diff(told.astype(int)) != 0) | (np.diff(known.astype(int)) != 0)

@@ -19,7 +19,7 @@ from bestarm.errors import (
     InvalidInputError,
     MissingDependencyError,
 )
-from bestarm.live.store.records import Ids, Limits
+from bestarm.live.store.records import Ids, TimeLimits
 from bestarm.live.values import Assignment
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def read_limits(
     window: float | str | None,
     otherwise: float | None,
     bounds: tuple[float, float] | None,
-) -> Limits:
+) -> TimeLimits:
     """The lease, or the window in seconds and the outcome where nothing is told within it."""
     if window is None:
         if otherwise is not None:
@@ -178,7 +178,7 @@ def read_limits(
             )
             remedy = "Give the `window` too, for example 7d."
             raise InvalidInputError(message, field="window", value=None, remedy=remedy)
-        return Limits(read_lease(lease))
+        return TimeLimits(read_lease(lease))
     if otherwise is None:
         message = "An experiment with a window needs the outcome where nothing is told within it."
         remedy = "Give `otherwise`, for example 0."
@@ -192,7 +192,7 @@ def read_limits(
         message = f"`otherwise` must lie between {bounds[0]:g} and {bounds[1]:g}; got {reward:g}."
         remedy = "It is an outcome like any other, within the bounds of the policy."
         raise InvalidInputError(message, field="otherwise", value=otherwise, remedy=remedy)
-    return Limits(None, duration(window, "window"), reward)
+    return TimeLimits(None, duration(window, "window"), reward)
 
 
 def read_lease(lease: float | str | None) -> float | None:

@@ -1,7 +1,8 @@
 """Replay: a policy is not stored, but made again and told what is on record.
 
 Recorded plans are facts. Whoever opens, follows or replays an experiment hands its policy every
-recorded plan and then its summary, through the one loop `Player.follow`; no design is solved.
+recorded plan and then its summary, through the one loop `PolicyReplayer.follow`; no design is
+solved.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 
 from bestarm.errors import DesignError, ProtocolError, ReplayError
 from bestarm.live.events import as_data, digest, recommendation_data
-from bestarm.live.store.contract import Reading, SummaryRecord
+from bestarm.live.store.contract import Snapshot, SummaryRecord
 from bestarm.policies.policy import Policy
 from bestarm.recommendation import Recommendation
 from bestarm.records import Plan
@@ -25,7 +26,7 @@ _DECISIONS = {"planned", "closed", "answered", "eliminated", "finished"}
 _SAME = 1e-6  # probabilities closer than this are the same plan, computed on another processor
 
 
-class Player:
+class PolicyReplayer:
     """A policy, and how many of the recorded plans and summaries it knows.
 
     Args:
@@ -38,14 +39,14 @@ class Player:
         self._policy = make if isinstance(make, Policy) else None
         self._told = self._closed = self._adopted = 0  # summaries, phases, plans
 
-    def policy(self, books: Reading) -> Policy:
+    def policy(self, snapshot: Snapshot) -> Policy:
         """The policy, told all recorded summaries and with the open plan adopted: see `follow`."""
-        for _ in self.follow(books):
+        for _ in self.follow(snapshot):
             pass
         assert self._policy is not None
         return self._policy
 
-    def follow(self, books: Reading) -> Iterator[tuple[Policy, Plan | SummaryRecord]]:
+    def follow(self, snapshot: Snapshot) -> Iterator[tuple[Policy, Plan | SummaryRecord]]:
         """Bring the policy forward: it adopts each recorded plan and is told its summary.
 
         Yields each plan before the policy adopts it, and each summary after the policy was told it.
@@ -56,15 +57,15 @@ class Player:
         if self._policy is None:
             assert self._make is not None
             self._policy, self._told, self._closed, self._adopted = self._make(), 0, 0, 0
-        policy, head = self._policy, books.head
-        records = books.summaries(self._told) if self._told < head.summaries else ()
+        policy, head = self._policy, snapshot.head
+        records = snapshot.summaries(self._told) if self._told < head.summaries else ()
         what = ""  # the policy is handed
         try:
             for record in chain(records, (None,)):
                 phase = self._closed + 1
                 known = self._make is None or self._adopted == phase
                 if not known and (record is not None or head.planned):
-                    plan, what = books.plan(phase).plan, f"the plan of phase {phase}"
+                    plan, what = snapshot.plan(phase).plan, f"the plan of phase {phase}"
                     yield policy, plan
                     policy.adopt(plan)
                     self._adopted = phase
@@ -100,13 +101,13 @@ class Player:
         if self._make is not None:
             self._policy = None
 
-    def copy(self) -> Player:
-        """A player that knows the same, with a policy of its own.
+    def copy(self) -> PolicyReplayer:
+        """A replayer that knows the same, with a policy of its own.
 
         A policy that cannot be copied is made again, and told all.
         """
         assert self._make is not None
-        made = Player(self._make)
+        made = PolicyReplayer(self._make)
         with suppress(Exception):  # of a user's policy
             made._policy = deepcopy(self._policy)
             made._told, made._closed, made._adopted = self._told, self._closed, self._adopted
@@ -149,7 +150,7 @@ class Remark:
 
 
 @dataclass(frozen=True)
-class Replayed:
+class ReplayResult:
     """The result of a replay.
 
     Attributes:
@@ -162,7 +163,7 @@ class Replayed:
     remarks: tuple[Remark, ...] = ()
 
 
-def replay(books: Reading, policy: Policy) -> Replayed:
+def replay(snapshot: Snapshot, policy: Policy) -> ReplayResult:
     """Hand a new policy all recorded plans and summaries, and compare what it does with the log.
 
     Every plan is also computed again, only to report where it differs.
@@ -171,7 +172,7 @@ def replay(books: Reading, policy: Policy) -> Replayed:
         ReplayError: it refuses a record, it drops or recommends other targets than on record, or
             a plan is not the one in the log.
     """
-    events = (event for event in books.events() if event.kind in _DECISIONS)
+    events = (event for event in snapshot.events() if event.kind in _DECISIONS)
 
     def expect(what: str, kind: str, **data: object) -> None:
         event = next(events, None)
@@ -180,7 +181,7 @@ def replay(books: Reading, policy: Policy) -> Replayed:
 
     remarks = []
     active = set(policy.recommend().active)
-    for _, step in Player(lambda: policy).follow(books):
+    for _, step in PolicyReplayer(lambda: policy).follow(snapshot):
         if isinstance(step, Plan):
             expect(f"The plan of phase {step.phase}", "planned", plan=digest(as_data(step)))
             remarks.append(_remark(policy, step))
@@ -189,15 +190,15 @@ def replay(books: Reading, policy: Policy) -> Replayed:
         before, active = active, set(policy.recommend().active)
         if gone := sorted(before - active):
             expect(f"The elimination of targets {gone}", "eliminated", targets=gone)
-    recommendation = recommend(policy, books.head.state)
-    if books.head.state == "finished":
+    recommendation = recommend(policy, snapshot.head.state)
+    if snapshot.head.state == "finished":
         if policy.plan() is not None:
             raise _disagreement("The policy continues where it stopped in the log")
         end = f"The end with {recommendation.label!r} ({recommendation.reason})"
         expect(end, "finished", **recommendation_data(recommendation))
     if next(events, None) is not None:
         raise _disagreement("The log continues where the record ends")
-    return Replayed(recommendation, tuple(remark for remark in remarks if remark is not None))
+    return ReplayResult(recommendation, tuple(remark for remark in remarks if remark is not None))
 
 
 def _remark(policy: Policy, recorded: Plan) -> Remark | None:

@@ -148,7 +148,7 @@ def make_spec(
             )
         plain["bounds"] = list(interval(bounds, "bounds"))
     made = _make(problem, policy, plain, seed, forecasts=forecaster is not None)
-    with _refusals(policy, plain):
+    with _as_input_errors(policy, plain):
         plan = made.plan()
         if plan is not None and max(plan.pulls, plan.most or 0) >= _MOST_PULLS:
             raise OverflowError("its first phase would never end")
@@ -224,7 +224,7 @@ def _make(
     _check_options(name, method, options)
     # JSON has no tuples; the options that are pairs are written as lists.
     given = {key: tuple(v) if isinstance(v, list) else v for key, v in options.items()}
-    with _refusals(name, options):
+    with _as_input_errors(name, options):
         method = partial(method, **given)
         if forecasts:
             method, problem, _ = less_forecasts(method, problem)
@@ -256,7 +256,7 @@ def _check_options(name: str, method: Callable[..., Any], options: dict[str, Any
 
 
 @contextmanager
-def _refusals(name: str, options: dict[str, Any]) -> Iterator[None]:
+def _as_input_errors(name: str, options: dict[str, Any]) -> Iterator[None]:
     """Turn what somebody else's code raises into a refusal, in words."""
     try:
         yield

@@ -1,24 +1,18 @@
-"""Summaries of assignments, and digests of what they were made from.
-
-A digest in the log stands for rows without repeating them: an audit computes it again.
-"""
+"""Summaries of assignments: their totals per arm, added up in order of id."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.live.events import digest
-from bestarm.live.store.contract import Head, Ids, Reading, Report, Request, Rows, answers_of
+from bestarm.live.store.contract import Ids, Rows
 from bestarm.numerics.geometry import Array
 from bestarm.records import BlockPlan, Plan, Rounds, Summary
 
-_NOTHING = np.empty(0, dtype=np.int64), np.empty(0), np.empty(0, dtype=bool)
-_OUTCOME = np.dtype([("id", "<i8"), ("reward", "<f8")])
+_NO_ROUNDS = np.empty(0, dtype=np.int64), np.empty(0), np.empty(0, dtype=bool)
 
 
 class RunningTotals:
@@ -33,9 +27,9 @@ class RunningTotals:
     def __init__(self, plan: Plan, arms: int) -> None:
         self._plan, self._arms = plan, arms
         self._missing, self._pending = np.zeros((2, arms), dtype=np.int64)
-        self._less = _Totals(arms)
+        self._net = _Totals(arms)
         self._plain: _Totals | None = None
-        self._foreseen = 0.0
+        self._forecast_sum = 0.0
         self._rounds: list[tuple[Ids, Array, NDArray[np.bool_]]] | None = None
         if isinstance(plan, BlockPlan):
             self._rounds = []
@@ -68,16 +62,16 @@ class RunningTotals:
             self._plain.add(arm, reward - self._plan.center)
             forecasts = np.nan_to_num(forecasts)  # one that was removed: the digest shows it
             reward = reward - forecasts
-            self._foreseen = float(np.cumsum(np.append(self._foreseen, forecasts))[-1])
-        self._less.add(arm, reward - self._plan.center)
+            self._forecast_sum = float(np.cumsum(np.append(self._forecast_sum, forecasts))[-1])
+        self._net.add(arm, reward - self._plan.center)
 
     def summary(self) -> Summary:
         """The totals, less forecasts; or the rounds."""
         plan = self._plan
         if not isinstance(plan, BlockPlan):
-            return self._summary(self._less, self._foreseen)
+            return self._summary(self._net, self._forecast_sum)
         # The arms of a round come in the order of their assignments.
-        parts = zip(*self._rounds or [_NOTHING], strict=True)
+        parts = zip(*self._rounds or [_NO_ROUNDS], strict=True)
         joined = [np.concatenate(part) for part in parts]
         # A damaged record may lack rows, and hold any arms: its digest shows it.
         end = len(joined[0]) // plan.size * plan.size
@@ -143,80 +137,3 @@ def spread_of(summary: Summary) -> float:
     """The squared deviations of rewards from the mean of their arm, added up."""
     squares = summary.squares - summary.sums**2 / np.maximum(summary.counts, 1)
     return float(np.maximum(squares, 0.0).sum())
-
-
-def digest_of(pieces: Iterable[Rows]) -> str:
-    """The SHA-256 of rows, whatever the pieces they are read in."""
-    running = hashlib.sha256()
-    for piece in pieces:
-        running.update(piece.tobytes())
-    return running.hexdigest()
-
-
-def rest_data(books: Reading) -> dict[str, Any]:
-    """What the last event says of all that no event before it covers."""
-    first, end = books.head.summary_end, books.head.assigned
-    waiting = books.rows_of(books.deferrals(waiting=True)[0])
-    return {
-        "first": first,
-        "end": end,
-        "rest": digest_of(map(answers_at_end, books.rows(first, end))),
-        "waiting": digest_of([answers_at_end(waiting)]),
-        **request_data(books.head),
-    }
-
-
-def answers_at_end(rows: Rows, failed: Ids | None = None) -> Rows:
-    """The answers as they were when the experiment ended; `failed` were given up after that."""
-    rows = rows.copy()
-    if failed is not None:
-        rows["lost"][np.isin(rows["id"], failed)] = np.nan
-    for name in ("reward", "told"):
-        rows[name][rows["late"]] = np.nan
-    return answers_of(rows)
-
-
-def late_data(ids: Ids, rewards: Array) -> dict[str, Any]:
-    """What the log says of outcomes that came too late."""
-    order = np.argsort(ids)
-    outcomes = np.empty(len(ids), dtype=_OUTCOME)
-    outcomes["id"], outcomes["reward"] = ids[order], rewards[order]
-    return {"ids": ranges(ids), "outcomes": digest_of([outcomes])}
-
-
-def ranges(ids: Ids) -> list[list[int]]:
-    """Ids as ranges, each with its first id and the one after its last."""
-    ordered = np.sort(ids)
-    parts = np.split(ordered, np.flatnonzero(np.diff(ordered) != 1) + 1)
-    return [[int(part[0]), int(part[-1]) + 1] for part in parts if len(part)]
-
-
-def ids_in(several: Iterable[Iterable[int]]) -> Ids:
-    """The ids of ranges."""
-    return joined_ids(np.arange(first, end, dtype=np.int64) for first, end in several)
-
-
-def joined_ids(parts: Iterable[Ids]) -> Ids:
-    """The ids of all parts, of which there may be none."""
-    return np.concatenate([np.empty(0, dtype=np.int64), *parts])
-
-
-def request_data(head: Head) -> dict[str, Any]:
-    """What the log says of requests, of what they brought along, and of reports so far."""
-    data = {"requests": head.requests_hash, "covariates": head.covariates_hash}
-    return data if head.window is None else data | {"reports": head.reports_hash}
-
-
-def chain_request(before: str, request: Request) -> str:
-    """The hash of a request and of all before it."""
-    return digest([before, *vars(request).values()])
-
-
-def chain_report(before: str, report: Report) -> str:
-    """The hash of a report and of all before it."""
-    return digest([before, *vars(report).values()])
-
-
-def chain_covariates(before: str, known: tuple[int, str]) -> str:
-    """The hash of an assignment's id and covariates, and of all before it."""
-    return digest([before, *known])

@@ -18,23 +18,33 @@ import numpy as np
 
 from bestarm.errors import ClockError, InvalidInputError, UnknownAssignmentError
 from bestarm.live import summaries
-from bestarm.live.events import log, next_event, plan_data, recommendation_data, summary_data
+from bestarm.live.events import (
+    chain_hash,
+    late_data,
+    log,
+    next_event,
+    plan_data,
+    ranges,
+    recommendation_data,
+    request_data,
+    rest_data,
+    summary_data,
+)
 from bestarm.live.inputs import conflict, has_outcome
-from bestarm.live.replay import Player, tell
+from bestarm.live.replay import PolicyReplayer, tell
 from bestarm.live.store.contract import (
     Event,
     Head,
     Ids,
     PlanRecord,
-    Reading,
     Report,
     Rows,
+    Snapshot,
     SummaryRecord,
-    Writing,
+    Transaction,
     answers_of,
 )
-from bestarm.live.store.records import Limits, damaged
-from bestarm.live.summaries import late_data, ranges
+from bestarm.live.store.records import TimeLimits, damaged
 from bestarm.live.values import Receipt
 from bestarm.policies.policy import Policy
 from bestarm.recommendation import Recommendation
@@ -45,7 +55,7 @@ _YEAR = 365 * _DAY
 _PIECE = 1000  # assignments looked through at a time
 
 
-def begin(at: float, limits: Limits, **data: object) -> tuple[Head, Event]:
+def begin(at: float, limits: TimeLimits, **data: object) -> tuple[Head, Event]:
     """The counters of a new experiment, and the first event of its log.
 
     The event holds the seed, and its hash may be read by those who must not know the seed: with a
@@ -87,7 +97,7 @@ def overdue(head: Head, now: float) -> bool:
     return not head.over and limit is not None and head.oldest + limit <= now
 
 
-def expire(tx: Writing, now: float) -> None:
+def expire(tx: Transaction, now: float) -> None:
     """Settle the assignments whose lease or window has ended."""
     head = tx.head
     if not overdue(head, now):
@@ -106,7 +116,7 @@ def expire(tx: Writing, now: float) -> None:
         head.oldest = _oldest(tx)
 
 
-def _outstanding_since(tx: Writing, time: float) -> Ids:
+def _outstanding_since(tx: Transaction, time: float) -> Ids:
     """The outstanding ids that were asked for by a time."""
     head = tx.head
     if head.clock_setback:
@@ -120,7 +130,7 @@ def _outstanding_since(tx: Writing, time: float) -> Ids:
     return np.concatenate(found)
 
 
-def _oldest(tx: Writing) -> float:
+def _oldest(tx: Transaction) -> float:
     """A time before which no outstanding assignment was asked for."""
     head = tx.head
     if head.settled_end == head.assigned:
@@ -135,7 +145,7 @@ def _oldest(tx: Writing) -> float:
     return oldest
 
 
-def lose(tx: Writing, ids: Ids, *, reason: str, at: float) -> None:
+def lose(tx: Transaction, ids: Ids, *, reason: str, at: float) -> None:
     """Give up the outcomes of outstanding assignments."""
     head = tx.head
     lost = ids.tolist()
@@ -145,27 +155,27 @@ def lose(tx: Writing, ids: Ids, *, reason: str, at: float) -> None:
     find_settled(tx)
 
 
-def find_settled(tx: Writing) -> None:
+def find_settled(tx: Transaction) -> None:
     """Move `settled_end` to the first outstanding assignment."""
     head = tx.head
     found = tx.first_outstanding(head.settled_end, head.assigned)
     head.settled_end = head.assigned if found is None else found
 
 
-def waits_for(snapshot: Reading) -> tuple[int | None, float | None]:
+def waits_for(snapshot: Snapshot) -> tuple[int | None, float | None]:
     """The assignment whose outcome holds up the decision, and when it was asked for.
 
     It does once as many outcomes have come as the plan asks for, and one before them has not.
     """
     head = snapshot.head
     enough = head.outstanding_before or head.phase_settled >= head.pulls
-    if not head.waits or head.over or not head.planned or head.due or not enough:
+    if not head.waits or head.over or not head.planned or head.has_pending_step or not enough:
         return None, None
     found = snapshot.first_outstanding(head.settled_end, head.assigned)
     return (None, None) if found is None else (found, snapshot.asked_at(found))
 
 
-def change_state(tx: Writing, kind: str, at: float, **data: Any) -> None:
+def change_state(tx: Transaction, kind: str, at: float, **data: Any) -> None:
     """Pause, resume or stop an experiment, unless it is already paused, running or stopped.
 
     The event is `"paused"`, `"resumed"` or `"stopped"`.
@@ -179,7 +189,7 @@ def change_state(tx: Writing, kind: str, at: float, **data: Any) -> None:
     _check_not_over(head, kind)
     head.state = goal
     if kind == "stopped":
-        data |= summaries.rest_data(tx)
+        data |= rest_data(tx)
     log(tx, kind, at, **data)
 
 
@@ -190,7 +200,7 @@ def _check_not_over(head: Head, verb: str) -> None:
         raise InvalidInputError(wrong, field="state", value=head.state, remedy=remedy)
 
 
-def change_lease(tx: Writing, lease: float | None, at: float) -> None:
+def change_lease(tx: Transaction, lease: float | None, at: float) -> None:
     """Set how long outcomes may take.
 
     Raises:
@@ -213,7 +223,7 @@ Outcomes = tuple[Sequence[int], Sequence[float]]  # ids, each once, and a reward
 
 
 def record_outcomes(
-    tx: Writing, outcomes: Outcomes, *, bounds: tuple[float, float] | None, now: float
+    tx: Transaction, outcomes: Outcomes, *, bounds: tuple[float, float] | None, now: float
 ) -> Receipt:
     """Record outcomes, or reports of those that have a window: all or, on an error, none.
 
@@ -249,7 +259,7 @@ def record_outcomes(
 
 
 def _add_outcomes(
-    tx: Writing,
+    tx: Transaction,
     new: dict[int, float],
     now: float,
     *,
@@ -259,19 +269,19 @@ def _add_outcomes(
     """Add outcomes, of which some are late and some of these lost, and count them."""
     head = tx.head
     tx.add_outcomes(list(new), list(new.values()), at=now, late=[each in late for each in new])
-    held_up = head.held_up
+    was_blocked = head.is_blocked
     head.phase_outcomes += head.settle([number for number in new if number not in lost])
     head.outcomes += len(new) - len(late)
     head.late += len(late)
     head.lowest = min(head.lowest, *new.values())
     head.highest = max(head.highest, *new.values())
     # While it is held up, `settled_end` is what it waits for.
-    if head.held_up and (not held_up or head.settled_end in new):
+    if head.is_blocked and (not was_blocked or head.settled_end in new):
         find_settled(tx)
 
 
 def _record_reports(
-    tx: Writing, ids: Sequence[int], rewards: Sequence[float], now: float
+    tx: Transaction, ids: Sequence[int], rewards: Sequence[float], now: float
 ) -> Receipt:
     """Record what is told of outcomes that have a window: the last report within it counts.
 
@@ -288,17 +298,17 @@ def _record_reports(
         for number, row in enumerate(zip(new.items(), flags, strict=True), head.reports):
             (assignment, reward), flag = row
             report = Report(number, assignment, reward, now, flag)
-            head.reports_hash = summaries.chain_report(head.reports_hash, report)
+            head.reports_hash = chain_hash(head.reports_hash, *vars(report).values())
         head.reports += len(new)
         head.late += len(late)
         head.early += len(new.keys() - reported.keys() - set(late))
     if late:
         ids_late = ranges(np.array(late))
-        log(tx, "late", now, ids=ids_late, **summaries.request_data(head))
+        log(tx, "late", now, ids=ids_late, **request_data(head))
     return Receipt(len(new), len(ids) - len(new), len(late), held=len(new) - len(late))
 
 
-def _end_windows(tx: Writing, ids: Sequence[int], now: float) -> None:
+def _end_windows(tx: Transaction, ids: Sequence[int], now: float) -> None:
     """Have outcomes enter whose window has ended, with what was told by then."""
     head = tx.head
     assert head.otherwise is not None
@@ -307,7 +317,7 @@ def _end_windows(tx: Writing, ids: Sequence[int], now: float) -> None:
     _add_outcomes(tx, {each: told.get(each, head.otherwise) for each in ids}, now)
 
 
-def record_failures(tx: Writing, ids: Ids, *, reason: str, now: float) -> None:
+def record_failures(tx: Transaction, ids: Ids, *, reason: str, now: float) -> None:
     """Give outcomes up.
 
     Raises:
@@ -332,7 +342,7 @@ def record_failures(tx: Writing, ids: Ids, *, reason: str, now: float) -> None:
 
 
 def _check_bounds(
-    tx: Writing,
+    tx: Transaction,
     ids: Sequence[int],
     rewards: Sequence[float],
     bounds: tuple[float, float] | None,
@@ -375,7 +385,7 @@ def check_assigned(ids: Sequence[int], head: Head) -> None:
 
 
 @dataclass(frozen=True)
-class _Told:
+class _SummaryStep:
     """A summary that the policy was told, and what came of it.
 
     Attributes:
@@ -408,7 +418,7 @@ class Step:
     """
 
     made_for: StepIdentity | None
-    told: Sequence[_Told] = ()
+    told: Sequence[_SummaryStep] = ()
     plan: Plan | None = None
     final: Recommendation | None = None
 
@@ -423,33 +433,33 @@ class Step:
 
 def pending_step(head: Head) -> StepIdentity | None:
     """What identifies the pending step, or None if there is none."""
-    return (head.phase, head.summaries, head.planned) if head.due else None
+    return (head.phase, head.summaries, head.planned) if head.has_pending_step else None
 
 
-def prepare(snapshot: Reading, player: Player) -> Step:
+def prepare(snapshot: Snapshot, replayer: PolicyReplayer) -> Step:
     """Make the pending step: have the policy plan, or tell it a summary."""
-    head, policy = snapshot.head, player.policy(snapshot)
+    head, policy = snapshot.head, replayer.policy(snapshot)
     made_for = pending_step(head)
     if not head.planned:
-        plan = player.plan()
+        plan = replayer.plan()
         return Step(made_for, plan=plan, final=policy.recommend() if plan is None else None)
     if head.arrivals:
-        return Step(made_for, _tell_arrivals(snapshot, player, policy))
+        return Step(made_for, _tell_arrivals(snapshot, replayer, policy))
     if head.summary_end < head.first and not head.provisional:
         # Drawn under the plan before, beyond what it asked for, and all settled by now.
         told = _summarise(snapshot, head.first, phase=head.phase - 1, late=True)
-        return Step(made_for, [_tell(player, policy, *told)])
+        return Step(made_for, [_tell(replayer, policy, *told)])
     end = head.assigned
     if head.waits:  # whole rounds
         end = head.settled_end - (head.settled_end - head.first) % head.size
     return Step(
         made_for,
-        [_tell(player, policy, *_summarise(snapshot, end, phase=head.phase, late=False))],
+        [_tell(replayer, policy, *_summarise(snapshot, end, phase=head.phase, late=False))],
     )
 
 
 def _summarise(
-    snapshot: Reading, end: int, *, phase: int, late: bool
+    snapshot: Snapshot, end: int, *, phase: int, late: bool
 ) -> tuple[SummaryRecord, None, Ids | None]:
     """The summary of the outcomes up to an id, and which are outstanding under a provisional
     plan."""
@@ -461,22 +471,24 @@ def _summarise(
     return SummaryRecord(head.summaries, phase, first, end, late, *totals), None, pending
 
 
-def _tell_arrivals(snapshot: Reading, player: Player, policy: Policy) -> list[_Told]:
+def _tell_arrivals(
+    snapshot: Snapshot, replayer: PolicyReplayer, policy: Policy
+) -> list[_SummaryStep]:
     """Tell the policy the outcomes that arrived since their phase closed, phase by phase."""
-    rows, told = snapshot.rows_of(snapshot.arrivals()), list[_Told]()
+    rows, told = snapshot.rows_of(snapshot.arrivals()), list[_SummaryStep]()
     if not rows.size:  # or the step would be pending for ever
         raise damaged("Outcomes that were outstanding are counted as told, and none is on record.")
     for phase in np.unique(rows["phase"]).tolist():
         arrived = rows[rows["phase"] == phase]
         number = snapshot.head.summaries + len(told)
         record = _amendment(snapshot, phase, arrived, number)
-        told.append(_tell(player, policy, record, arrived["id"], None))
+        told.append(_tell(replayer, policy, record, arrived["id"], None))
         if told[-1].final is not None:  # the policy decides without the rest
             break
     return told
 
 
-def _amendment(snapshot: Reading, phase: int, arrived: Rows, number: int) -> SummaryRecord:
+def _amendment(snapshot: Snapshot, phase: int, arrived: Rows, number: int) -> SummaryRecord:
     """The summary of outcomes that were outstanding; of rounds, all of the phase once more."""
     plan = snapshot.plan(phase).plan
     first, end = int(arrived["id"][0]), int(arrived["id"][-1]) + 1
@@ -490,22 +502,22 @@ def _amendment(snapshot: Reading, phase: int, arrived: Rows, number: int) -> Sum
 
 
 def _tell(
-    player: Player,
+    replayer: PolicyReplayer,
     policy: Policy,
     record: SummaryRecord,
     answered: Ids | None,
     pending: Ids | None,
-) -> _Told:
+) -> _SummaryStep:
     active = policy.recommend().active
     tell(policy, record)
-    player.told(record)
+    replayer.told(record)
     after = policy.recommend()
     # A summary that closes a phase leaves the end to the next plan.
     final = after if record.late and policy.plan() is None else None
-    return _Told(record, answered, pending, sorted(set(active) - set(after.active)), final)
+    return _SummaryStep(record, answered, pending, sorted(set(active) - set(after.active)), final)
 
 
-def apply(tx: Writing, step: Step, labels: Sequence[str], at: float) -> None:
+def apply(tx: Transaction, step: Step, labels: Sequence[str], at: float) -> None:
     """Record a step that fits; `labels` name the targets."""
     for told in step.told:
         _record_summary(tx, told, labels, at)
@@ -514,10 +526,10 @@ def apply(tx: Writing, step: Step, labels: Sequence[str], at: float) -> None:
     final = step.told[-1].final if step.told else step.final
     if final is not None:
         tx.head.state, tx.head.planned = "finished", False
-        log(tx, "finished", at, **recommendation_data(final), **summaries.rest_data(tx))
+        log(tx, "finished", at, **recommendation_data(final), **rest_data(tx))
 
 
-def _open_phase(tx: Writing, plan: Plan, at: float) -> None:
+def _open_phase(tx: Transaction, plan: Plan, at: float) -> None:
     head = tx.head
     head.outstanding_before += head.phase_assigned - head.phase_settled
     head.phase, head.first, head.planned = plan.phase, head.assigned, True
@@ -532,7 +544,7 @@ def _open_phase(tx: Writing, plan: Plan, at: float) -> None:
     log(tx, "planned", at, **plan_data(record))
 
 
-def _record_summary(tx: Writing, told: _Told, labels: Sequence[str], at: float) -> None:
+def _record_summary(tx: Transaction, told: _SummaryStep, labels: Sequence[str], at: float) -> None:
     head, record = tx.head, told.record
     drawn = int(record.summary.drawn.sum())
     if told.answered is not None:
@@ -553,7 +565,7 @@ def _record_summary(tx: Writing, told: _Told, labels: Sequence[str], at: float) 
     if record.plain is not None:
         head.spread += summaries.spread_of(record.plain)
         head.spread_left += summaries.spread_of(record.summary)
-    data = {"drawn": drawn, **summaries.request_data(head)}
+    data = {"drawn": drawn, **request_data(head)}
     log(tx, "answered" if record.late else "closed", at, **summary_data(record), **data)
     if told.dropped:
         names = [labels[target] for target in told.dropped]

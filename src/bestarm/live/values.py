@@ -220,7 +220,7 @@ class Status:
 
 
 @dataclass(frozen=True)
-class Listed:
+class ExperimentListing:
     """An experiment of a database, as a list of them shows it.
 
     Attributes:

@@ -112,10 +112,11 @@ def add_weighted_gram(rows: Array, weights: Array | NDArray[np.int64], table: Ar
     """Add Σ_i weights_i x_i x_iᵀ over the rows x_i to a table, both triangles."""
     rank = len(table)
     for a in range(len(weights)):
-        for i in range(rank):
-            weighted = weights[a] * rows[a, i]
-            for j in range(rank):
-                table[i, j] += weighted * rows[a, j]
+        if weights[a] != 0:
+            for i in range(rank):
+                weighted = weights[a] * rows[a, i]
+                for j in range(rank):
+                    table[i, j] += weighted * rows[a, j]
 
 
 @tiered

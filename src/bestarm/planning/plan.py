@@ -27,8 +27,9 @@ from bestarm.policies import Method
 from bestarm.policies.registry import accepted, policies
 from bestarm.records import Plan
 from bestarm.simulation import simulate
-from bestarm.simulation.engine import Simulation, carry_out, one_thread
+from bestarm.simulation.engine import Simulation, one_thread
 from bestarm.simulation.progress import Progress, reporting
+from bestarm.simulation.run import run_policy
 
 LONGEST = 3600.0  # seconds: the command line refuses plans that are estimated to take longer
 
@@ -312,10 +313,12 @@ def _watch_run(simulation: Simulation, run: int, clock: Clock) -> tuple[bool, li
     """Whether a run ended within some seconds, and what was known before each plan and after."""
     start, marks = clock(), list[_Checkpoint]()
 
-    def go_on(pulls: int, plans: int, plan: Plan) -> bool:
+    def may_continue(pulls: int, plans: int, plan: Plan) -> bool:
         marks.append((pulls, plans, clock() - start, plan.pulls))
         return not pulls or clock() - start < _WATCH
 
     policy, stream, _ = simulation.begin(run)
-    pulls, _, plans, over = carry_out(policy, stream, delay=simulation.delay, go_on=go_on)
+    pulls, _, plans, over = run_policy(
+        policy, stream, delay=simulation.delay, may_continue=may_continue
+    )
     return over, [*marks, (pulls, plans, clock() - start, 0)] if over else marks

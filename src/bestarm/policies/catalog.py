@@ -254,7 +254,7 @@ PUBLISHED = (
     ),
     _linear(
         "xy-oracle",
-        "bestarm.policies.linear.xy_oracle:XYOracle",
+        "bestarm.policies.linear.xy_static:XYOracle",
         "told the truth: for comparison in simulations",
         truths={"theta": "theta"},
         example={"theta": 1.0, **_QUIET},

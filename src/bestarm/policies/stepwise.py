@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from bestarm.checks import whole
 from bestarm.errors import InvalidInputError
+from bestarm.numerics.geometry import Array
 from bestarm.policies.policy import Policy, Traits, check_adoptable, has_stopped, same_plan
 from bestarm.problem import Problem, as_problem
 from bestarm.recommendation import FINAL, Phase, Recommendation
@@ -100,6 +101,48 @@ class StepwisePolicy(Policy):
             claims=claims,
             rounds=None if self._rounds == self._pulls else self._rounds,
         )
+
+    def _end_phase(
+        self,
+        plan: Plan,
+        dropped: NDArray[np.bool_],
+        *,
+        contrasts: Array,
+        radii: Array,
+        delta: float,
+        weights: Array,
+        value: float,
+        stability: float | None = None,
+    ) -> None:
+        """Keep the trace of a phase that `_leader` leads, and drop targets.
+
+        Args:
+            plan: what was pulled.
+            dropped: whether each active target is dropped.
+            contrasts: the estimated leader − target of each.
+            radii: the contrast from which on it is dropped.
+            delta: the part of the error probability spent on the phase.
+            weights: the sampling distribution over source arms, or the shares of the pulls.
+            value: the largest variance factor of an active contrast.
+            stability: M, where it entered the length.
+        """
+        self._trace.append(
+            Phase(
+                phase=plan.phase,
+                active=tuple(self._active.tolist()),
+                eliminated=tuple(self._active[dropped].tolist()),
+                leader=self._leader,
+                contrasts=tuple(contrasts.tolist()),
+                radii=tuple(radii.tolist()),
+                delta=delta,
+                pulls=plan.pulls,
+                weights=weights,
+                value=value,
+                gap=self._gap,
+                stability=stability,
+            )
+        )
+        self._active = self._active[~dropped]
 
     def _left(self) -> int | None:
         """How many pulls the cap leaves; None without a cap."""

@@ -1,7 +1,6 @@
 """Seeded replications of policies in environments, at full speed."""
 
-from bestarm.simulation.engine import run_once, simulate
-from bestarm.simulation.estimates import ErrorEstimate, estimate_error, regret
+from bestarm.simulation.engine import ErrorEstimate, estimate_error, regret, run_once, simulate
 from bestarm.simulation.methods import Oracle
 from bestarm.simulation.results import Outcome, Results, RunJournal
 

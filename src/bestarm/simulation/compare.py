@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
+from bestarm.environments import Environment
 from bestarm.errors import BestArmError
+from bestarm.policies.policy import Method
 from bestarm.simulation.engine import simulate
 from bestarm.simulation.executors import open_executor
+from bestarm.simulation.methods import Oracle
 from bestarm.simulation.progress import Progress
 from bestarm.simulation.results import Z95, Results, wilson
 from bestarm.tables import (
@@ -23,12 +26,6 @@ from bestarm.tables import (
     percent_range,
     plus_minus,
 )
-
-if TYPE_CHECKING:
-    from bestarm.environments import Environment
-    from bestarm.policies import Method
-    from bestarm.simulation.methods import Oracle
-
 
 _QUANTILES = (0.1, 0.5, 0.9)
 

@@ -11,40 +11,42 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, as_completed, wait
 from contextlib import contextmanager, suppress
 from copy import deepcopy
+from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
+import scipy.linalg  # noqa: F401 - a library loaded later would escape the limit on threads
+import threadpoolctl
 
 from bestarm.checks import probability, whole
+from bestarm.compiling import at_once
 from bestarm.defaults import DELTA
-from bestarm.environments import Environment, Stream, World
-from bestarm.environments.fixed import fixed_world
-from bestarm.environments.forecasts import ForecastStream
+from bestarm.environments import Environment, Semiparametric, Stream, World
+from bestarm.environments.environment import fixed_world
+from bestarm.environments.streams import ForecastStream
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.forecasting import Forecaster
 from bestarm.forecasting.rewards import find_forecaster, less_forecasts
+from bestarm.numerics.geometry import Array
+from bestarm.policies.policy import Method, Policy
+from bestarm.problem import Problem, as_problem
 from bestarm.recommendation import Recommendation
-from bestarm.records import Plan
-from bestarm.simulation.methods import Oracle, method_name, source_of
+from bestarm.records import Plan, Summary
+from bestarm.simulation.methods import Oracle, code_version, method_name
 from bestarm.simulation.progress import Progress, reporting
 from bestarm.simulation.results import Outcome, Results, RunJournal, run_count
-
-if TYPE_CHECKING:
-    from bestarm.policies.policy import Method, Policy  # loading every method would be slow
+from bestarm.simulation.run import Observe, run_policy
 
 Collect = Callable[[Sequence[Outcome]], None]
-GoOn = Callable[[int, int, Plan], bool]
-Observe = Callable[["Policy"], object]
 
-_PIECES = 32  # a simulation is cut into about this many pieces: to send one takes 3 ms
-_LONGEST_PIECE = 32  # runs: progress shows, and an interruption loses little
-_MOST_PIECES = 4096  # of hundreds of thousands of runs pieces are longer
-_BLOCK, _LONGEST_BLOCK = 2**10, 2**16  # rounds known ahead: few for short runs, then more
-_TRY = "Try bestarm.environments.small_gap()."
-_GRACE = 1.0  # seconds that running pieces have to return after an interruption
+_BATCHES = 32  # a simulation is cut into about this many batches: to send one takes 3 ms
+_LONGEST_BATCH = 32  # runs: progress shows, and an interruption loses little
+_MOST_BATCHES = 4096  # of hundreds of thousands of runs batches are longer
+_EXAMPLE = "Try bestarm.environments.small_gap()."
+_GRACE = 1.0  # seconds that running batches have to return after an interruption
 
 
 def simulate(
@@ -85,13 +87,13 @@ def simulate(
         InvalidInputError: an argument is invalid.
         Exception: an exception of the method, with a note that names the run.
     """
-    work = Simulation(
+    simulation = Simulation(
         method, environment, delta=delta, seed=seed, forecaster=forecaster, delay=delay
     )
     total = run_count(runs)
     if executor is not None and not callable(getattr(executor, "submit", None)):
         remedy = "Try concurrent.futures.ProcessPoolExecutor(), or leave it out."
-        raise _wrong("executor", "be a concurrent.futures executor", executor, remedy)
+        raise _invalid("executor", "be a concurrent.futures executor", executor, remedy)
     journal = journal or RunJournal()
     table = np.full((total, len(Outcome._fields)), -1, dtype=np.int64)  # −1 until a run is finished
     for outcome in journal.known:
@@ -115,17 +117,17 @@ def simulate(
                 report(finished)
             if executor is None:
                 for run in missing:
-                    collect([work.outcome(run)])
+                    collect([simulation.outcome(run)])
             else:
-                _spread(work, missing, executor, collect)
+                _distribute(simulation, missing, executor, collect)
         except KeyboardInterrupt:
             interrupted = True
     rows = table if finished == total else table[table[:, 0] >= 0]
     rows.flags.writeable = False
     columns: dict[str, Any] = dict(zip(("index", *Outcome._fields[1:]), rows.T, strict=True))
     columns |= {name: columns[name] != 0 for name in ("correct", "final")}
-    about = method_name(method), environment.name, work.seed, work.delta
-    return Results(*about, requested=total, interrupted=interrupted, **columns)
+    labels = method_name(method), environment.name, simulation.seed, simulation.delta
+    return Results(*labels, requested=total, interrupted=interrupted, **columns)
 
 
 def _known_run(entry: Outcome, total: int) -> int:
@@ -133,10 +135,10 @@ def _known_run(entry: Outcome, total: int) -> int:
         return whole(Outcome(*entry).run, "known", least=0, below=total)
     except TypeError:
         remedy = "Pass the outcomes that `record` was called with, or `Results.outcomes()`."
-        raise _wrong("known", "hold outcomes of runs", entry, remedy) from None
+        raise _invalid("known", "hold outcomes of runs", entry, remedy) from None
 
 
-def _wrong(field: str, must: str, value: object, remedy: str) -> InvalidInputError:
+def _invalid(field: str, must: str, value: object, remedy: str) -> InvalidInputError:
     what = f"`{field}` must {must}; got {value!r}."
     return InvalidInputError(what, field=field, value=value, remedy=remedy)
 
@@ -150,7 +152,7 @@ def run_once(
     delta: float = DELTA,
     forecaster: Forecaster | str | None = None,
     delay: int = 0,
-    observe: Callable[[Policy], object] | None = None,
+    observe: Observe | None = None,
 ) -> Recommendation:
     """Repeat a run of `simulate`; return its recommendation with the trace of its phases.
 
@@ -158,10 +160,10 @@ def run_once(
     with the policy after every plan.
     """
     with one_thread():
-        work = Simulation(
+        simulation = Simulation(
             method, environment, delta=delta, seed=seed, forecaster=forecaster, delay=delay
         )
-        return work.play(whole(run, "run", least=0), observe)[0]
+        return simulation.run(whole(run, "run", least=0), observe)[0]
 
 
 _limits: list[Any] = []  # an entry per holder; the first one is the limit
@@ -187,11 +189,9 @@ def one_thread() -> Iterator[None]:
 
 def limit_threads() -> None:
     """Run linear algebra on one thread from now on."""
-    import scipy.linalg  # noqa: F401, PLC0415 - a library loaded later would escape the limit
-    from threadpoolctl import threadpool_limits  # noqa: PLC0415
-
     with _lock:
-        _limits.append(None if _limits else threadpool_limits(limits=1, user_api="blas"))
+        limit = None if _limits else threadpoolctl.threadpool_limits(limits=1, user_api="blas")
+        _limits.append(limit)
 
 
 class Simulation:
@@ -209,9 +209,9 @@ class Simulation:
     ) -> None:
         if not callable(method.method if isinstance(method, Oracle) else method):
             remedy = "Give a policy class, or a functools.partial of one."
-            raise _wrong("method", "make a policy from a problem and a seed", method, remedy)
+            raise _invalid("method", "make a policy from a problem and a seed", method, remedy)
         if not isinstance(environment, Environment):
-            raise _wrong("environment", "have a name and an instance(rng)", environment, _TRY)
+            raise _invalid("environment", "have a name and an instance(rng)", environment, _EXAMPLE)
         self.method, self.environment = method, environment
         self.seed = whole(seed, "seed", least=0)
         self.delta = probability(delta)
@@ -221,23 +221,21 @@ class Simulation:
             what, remedy = "Forecasts cannot be simulated with a delay.", "Leave one of them out."
             raise InvalidInputError(what, field="delay", value=delay, remedy=remedy)
         self._fixed = fixed_world(environment)
-        self._sent: tuple[bytes, str] | None = None
+        self._pickled: tuple[bytes, str] | None = None
 
     def begin(self, run: int) -> tuple[Policy, Stream, World]:
         """The policy, stream and world of run number `run`."""
-        from bestarm.compiling import at_once  # noqa: PLC0415 - loads slowly
-
         at_once()
         world = self._world(run)
         method = self.method.bind(world) if isinstance(self.method, Oracle) else self.method
-        words = self._seed(run, 1).generate_state(1, np.uint64)
-        number = int(words[0]) >> 11  # 53 bits: exact in JSON
+        seed = int(self._seed(run, 1).generate_state(1, np.uint64)[0]) >> 11  # exact in JSON
         problem, stream = world.problem(self.delta), world.begin(_generator(self._seed(run, 2)))
         if self.forecaster is None:
-            return method(problem, seed=number), stream, world
-        told = less_forecasts(method, problem)
-        stream = ForecastStream(stream, deepcopy(self.forecaster), problem.source, told.interval)
-        return told.method(told.problem, seed=number), stream, world
+            return method(problem, seed=seed), stream, world
+        adjusted = less_forecasts(method, problem)
+        forecaster = deepcopy(self.forecaster)
+        stream = ForecastStream(stream, forecaster, problem.source, adjusted.interval)
+        return adjusted.method(adjusted.problem, seed=seed), stream, world
 
     def _seed(self, run: int, place: int) -> np.random.SeedSequence:
         """One of `SeedSequence(seed, spawn_key=(run,)).spawn(3)`, made only if it is needed."""
@@ -250,23 +248,23 @@ class Simulation:
             return of_run(run)
         return self._fixed or self.environment.instance(_generator(self._seed(run, 0)))
 
-    def play(self, run: int, observe: Observe | None = None) -> tuple[Recommendation, Outcome]:
+    def run(self, run: int, observe: Observe | None = None) -> tuple[Recommendation, Outcome]:
         """Make run number `run` from beginning to end."""
         policy, stream, world = self.begin(run)
-        pulls, rounds, plans, _ = carry_out(policy, stream, delay=self.delay, observe=observe)
-        answer = policy.recommend()
-        target, targets = int(answer.target), world.problem(self.delta).targets
+        pulls, rounds, plans, _ = run_policy(policy, stream, delay=self.delay, observe=observe)
+        recommendation = policy.recommend()
+        target, targets = int(recommendation.target), world.problem(self.delta).targets
         if not 0 <= target < targets:
             what, remedy = f"The policy names target {target} of {targets}.", "The first one is 0."
             raise ProtocolError(what, field="target", value=target, remedy=remedy)
-        correct, final = target == world.best, bool(answer.final)
-        return answer, Outcome(run, pulls, correct, final, target, plans, rounds)
+        correct, final = target == world.best, bool(recommendation.final)
+        return recommendation, Outcome(run, pulls, correct, final, target, plans, rounds)
 
     def outcome(self, run: int) -> Outcome:
         """The outcome of run number `run`; a note on an exception names the run."""
         try:
             try:
-                return self.play(run)[1]
+                return self.run(run)[1]
             except SystemExit as error:
                 what, remedy = "The policy tried to end the program.", "Let it raise an error."
                 raise ProtocolError(
@@ -280,13 +278,13 @@ class Simulation:
             raise
 
     def __reduce__(self) -> tuple[object, ...]:
-        # As bytes that workers recognise: caches of an environment then outlive one piece of work.
-        if self._sent is None:
+        # As bytes that workers recognise: caches of an environment then outlive one batch.
+        if self._pickled is None:
             try:
                 numbers = self.delta, self.seed, self.delay
                 parts = self.method, self.environment, self.forecaster, *numbers
                 # With its source, because a module that was edited meanwhile has the same name.
-                self._sent = pickle.dumps(parts), source_of(self.method)
+                self._pickled = pickle.dumps(parts), code_version(self.method)
             except Exception as error:
                 raise InvalidInputError(
                     f"The method or the environment cannot be sent to another process ({error}).",
@@ -294,68 +292,12 @@ class Simulation:
                     remedy="Define its functions at the top level of a module and bind arguments "
                     "with functools.partial, or use a ThreadPoolExecutor.",
                 ) from error
-        return _received, self._sent
-
-
-def carry_out(
-    policy: Policy,
-    stream: Stream,
-    *,
-    delay: int = 0,
-    observe: Observe | None = None,
-    go_on: GoOn | None = None,
-) -> tuple[int, int, int, bool]:
-    """Carry out the plans of a policy on a stream.
-
-    With a delay, the outcome of a pull is known before the round that is `delay` rounds later. Open
-    plans are then carried out by `carry_out_late`; every closed one waits for its last outcome.
-
-    A policy that can follow a stream known ahead makes many rounds at a time, each for a plan.
-    `observe` is called with the policy after every plan; `go_on` before every plan with the pulls
-    and plans so far, and the plan: False ends the run there.
-
-    Returns:
-        The numbers of pulls, rounds and plans, and whether the run ended by itself.
-    """
-    if delay > 1 and (first := policy.plan()) is not None and first.open:
-        from bestarm.simulation.late import carry_out_late  # noqa: PLC0415 - compiles
-
-        return carry_out_late(policy, stream, delay, observe=observe, go_on=go_on)
-    waiting = max(delay - 1, 0)  # rounds after the last pull of a plan
-    pulls, rounds, plans, block = 0, 0, 0, _BLOCK
-    presample, skip = (getattr(stream, name, None) for name in ("presample", "skip"))
-    follows = policy.traits.follows and observe is None and presample and skip
-    skips = follows and go_on is None  # plans are made only where the policy does not follow
-    while True:
-        plan = None if skips else policy.plan()
-        if policy.has_stopped() if skips else plan is None:
-            break
-        if plan is not None and go_on is not None and not go_on(pulls, plans, plan):
-            return pulls, rounds, plans, False
-        if presample and skip and follows:
-            known = presample(block)
-            block = min(2 * block, _LONGEST_BLOCK)
-            followed, made = (0, 0) if known is None else policy.follow(known)
-            if followed:
-                skip(followed)
-                pulls += followed
-                rounds += followed + made * waiting
-                plans += made
-                continue
-        plan = plan or policy.plan()
-        assert plan is not None  # it is not finished
-        policy.update(stream.pull(plan))
-        pulls += plan.pulls
-        rounds += plan.rounds + waiting
-        plans += 1
-        if observe is not None:
-            observe(policy)
-    return pulls, rounds, plans, True
+        return _unpickle, self._pickled
 
 
 @lru_cache(maxsize=4)
-def _received(sent: bytes, _source: str) -> Simulation:
-    method, environment, forecaster, delta, seed, delay = pickle.loads(sent)
+def _unpickle(pickled: bytes, _version: str) -> Simulation:
+    method, environment, forecaster, delta, seed, delay = pickle.loads(pickled)
     return Simulation(
         method, environment, delta=delta, seed=seed, forecaster=forecaster, delay=delay
     )
@@ -364,36 +306,38 @@ def _received(sent: bytes, _source: str) -> Simulation:
 _stopped: set[str] = set()  # simulations to stop, in this process
 
 
-def _piece(work: Simulation, simulation: str, runs: Sequence[int]) -> list[Outcome]:
+def _run_batch(simulation: Simulation, key: str, runs: Sequence[int]) -> list[Outcome]:
     """The outcomes of some runs, or of fewer if it is stopped: the unit sent to executors."""
     outcomes: list[Outcome] = []
     with suppress(KeyboardInterrupt), one_thread():  # Ctrl-C in a terminal reaches workers too
         for run in runs:
-            if simulation in _stopped:
+            if key in _stopped:
                 break
-            outcomes.append(work.outcome(run))
+            outcomes.append(simulation.outcome(run))
         else:
             return outcomes
-    _stopped.add(simulation)  # pieces in the queue of this process must not run
+    _stopped.add(key)  # batches in the queue of this process must not run
     return outcomes
 
 
-def _spread(work: Simulation, runs: Sequence[int], executor: Executor, collect: Collect) -> None:
+def _distribute(
+    simulation: Simulation, runs: Sequence[int], executor: Executor, collect: Collect
+) -> None:
     """Make the runs on an executor; if interrupted, collect the finished runs, then raise."""
-    size = max(min(max(len(runs) // _PIECES, 1), _LONGEST_PIECE), len(runs) // _MOST_PIECES)
-    simulation = uuid4().hex
+    size = max(min(max(len(runs) // _BATCHES, 1), _LONGEST_BATCH), len(runs) // _MOST_BATCHES)
+    key = uuid4().hex
     futures: dict[Future[list[Outcome]], int] = {}
     try:
         for start in range(0, len(runs), size):
-            piece = runs[start : start + size]
-            futures[executor.submit(_piece, work, simulation, piece)] = len(piece)
+            batch = runs[start : start + size]
+            futures[executor.submit(_run_batch, simulation, key, batch)] = len(batch)
         for future in as_completed(list(futures)):
             collect(outcomes := future.result())
             # Forgotten, so that a cluster does not repeat it after losing a worker.
             if len(outcomes) < futures.pop(future):
                 raise KeyboardInterrupt  # noqa: TRY301 - a worker was interrupted
     except BaseException as error:
-        _stopped.add(simulation)  # threads check it between runs
+        _stopped.add(key)  # threads check it between runs
         for future in futures:
             future.cancel()
         if isinstance(error, KeyboardInterrupt):
@@ -405,3 +349,118 @@ def _spread(work: Simulation, runs: Sequence[int], executor: Executor, collect: 
 
 def _generator(seed: np.random.SeedSequence) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64DXSM(seed))
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorEstimate:
+    """How often a method named a wrong target in simulated runs of an assumed world."""
+
+    assumed: str  # the world, in words
+    results: Results  # the runs, with their `error_rate` and `error_interval()`
+
+    def __str__(self) -> str:
+        runs, (low, high) = self.results, self.results.error_interval()
+        return (
+            f"wrong in {runs.error_rate:.1%} of {runs.runs:,} simulated runs (95% in {low:.1%} to "
+            f"{high:.1%}) after {runs.mean_pulls:,.0f} pulls on average, if {self.assumed}. An "
+            "estimate under these assumptions, not a guarantee."
+        )
+
+
+def estimate_error(
+    method: Method,
+    problem: Problem,
+    theta: object,
+    *,
+    runs: int = 1000,
+    seed: int = 0,
+    noise: float | None = None,
+    baseline: object = 0.0,
+    executor: Executor | None = None,
+) -> ErrorEstimate:
+    """Estimate how often a method would err on a problem, for an assumed θ, noise and baseline.
+
+    It answers "is this budget enough?" before an experiment: assume the smallest gap worth finding.
+    With an *estimated* θ it is usually too optimistic, because the leader of an estimate leads by
+    chance as well as by merit.
+
+    Args:
+        method: makes the policy: a policy class with its budget bound by `functools.partial`.
+        problem: the problem.
+        theta: the assumed or estimated parameter, one number per feature.
+        runs: the number of simulated runs.
+        seed: the estimate depends only on it and on the other arguments.
+        noise: the standard deviation of Gaussian noise; by default that of the problem.
+        baseline: how the baseline moves, as for `environments.Semiparametric`; by default it does
+            not move.
+        executor: any `concurrent.futures` executor; without one the runs are made in this process.
+
+    Example:
+        >>> from functools import partial
+        >>> import numpy as np
+        >>> from bestarm import Problem, SequentialHalving
+        >>> from bestarm.simulation import estimate_error
+        >>> method = partial(SequentialHalving, budget=200)
+        >>> estimate_error(method, Problem(np.eye(3)), [1, 0, 0], runs=100).results.error_rate
+        0.0
+    """
+    as_problem(problem)
+    noise = problem.noise if noise is None else noise
+    world = Semiparametric.for_problem(
+        problem, theta, baseline=baseline, noise=noise, name="as assumed"
+    )
+    results = simulate(method, world, runs=runs, seed=seed, delta=problem.delta, executor=executor)
+    assumed = (
+        f"target {problem.target_labels[world.best]!r} is the best by {world.gap:.3g}, noise is "
+        f"Gaussian with standard deviation {world.noise:.3g}, and the baseline is "
+        f"{world.baseline!r}"
+    )
+    return ErrorEstimate(assumed, results)
+
+
+def regret(
+    method: Method | Oracle,
+    environment: Environment,
+    *,
+    runs: int,
+    seed: int = 0,
+    delta: float = DELTA,
+) -> Array:
+    """Σ_t (max_a x_a·θ − x_{a_t}·θ) over the pulls of each run, of a policy that stops.
+
+    Run i is that of `simulate` with the same seed, for policies that make plans. It needs no more
+    of a policy than its plans, so it says of every method what it costs to learn.
+
+    Arguments are those of `simulate`; the worlds of the environment must know their θ.
+
+    Raises:
+        InvalidInputError: the arm means of a world are not known.
+    """
+    simulation = Simulation(method, environment, delta=delta, seed=seed)
+    costs = np.zeros(run_count(runs))
+    with one_thread():
+        for run in range(len(costs)):
+            policy, stream, world = simulation.begin(run)
+            if not isinstance(world, Semiparametric):
+                what = f"The means of the arms of {environment.name!r} are not known."
+                remedy = "Regret can be had in worlds with a θ, such as Semiparametric."
+                raise InvalidInputError(what, field="environment", value=environment, remedy=remedy)
+            counted = _CountingStream(stream, policy.problem.arms)
+            run_policy(policy, counted)
+            means = policy.problem.source @ world.theta
+            costs[run] = counted.counts @ (means.max() - means)
+    return costs
+
+
+class _CountingStream(Stream):
+    """A run that counts the pulls of every arm."""
+
+    def __init__(self, stream: Stream, arms: int) -> None:
+        self._stream = stream
+        self.counts = np.zeros(arms, dtype=np.int64)
+
+    def pull(self, plan: Plan) -> Summary:
+        """Carry out a plan and return its totals."""
+        summary = self._stream.pull(plan)
+        self.counts += summary.counts
+        return summary

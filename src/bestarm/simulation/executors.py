@@ -6,6 +6,7 @@ here, and are sent the user's own modules.
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import logging
 import os
@@ -27,9 +28,10 @@ from typing import Any
 
 from bestarm.checks import whole
 from bestarm.errors import BestArmError, InvalidInputError, MissingDependencyError
+from bestarm.simulation.engine import limit_threads
 
-_PATIENCE = 8  # seconds for a scheduler to answer
-_CHATTY = ("distributed", "distributed.client", "tornado", "tornado.application", "asyncio")
+_CONNECT_TIMEOUT = 8  # seconds for a scheduler to answer
+_SILENCED = ("distributed", "distributed.client", "tornado", "tornado.application", "asyncio")
 
 
 @contextmanager
@@ -50,7 +52,7 @@ def open_executor(workers: int | None = None, dask: str | None = None) -> Iterat
         if dask is not None:
             yield stack.enter_context(_cluster(dask))
         elif workers is not None and workers > 1:
-            yield stack.enter_context(_processes(workers))
+            yield stack.enter_context(_process_pool(workers))
         else:
             yield None
 
@@ -66,10 +68,10 @@ def check_workers(workers: int | None, dask: str | None) -> None:
 
 
 @contextmanager
-def _processes(count: int) -> Iterator[Executor]:
+def _process_pool(count: int) -> Iterator[Executor]:
     # New processes, because the progress display has a thread. They ignore Ctrl-C, because the
     # process that collects the runs decides when to stop.
-    executor = _Processes(count, mp_context=get_context("spawn"), initializer=_start_worker)
+    executor = _ProcessPool(count, mp_context=get_context("spawn"), initializer=_start_worker)
     try:
         yield executor
     except BrokenProcessPool as error:
@@ -79,17 +81,17 @@ def _processes(count: int) -> Iterator[Executor]:
         executor.shutdown(cancel_futures=True)
 
 
-class _Processes(ProcessPoolExecutor):
+class _ProcessPool(ProcessPoolExecutor):
     """A pool whose workers start without hearing Ctrl-C, so that it never prints a traceback."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Submit a call; this is where processes are started."""
-        with _hold_interrupts():
+        with _defer_interrupts():
             return super().submit(fn, *args, **kwargs)
 
 
 @contextmanager
-def _hold_interrupts() -> Iterator[None]:
+def _defer_interrupts() -> Iterator[None]:
     """Delay Ctrl-C here, and block it in processes that are started meanwhile.
 
     A terminal sends it to every process of a command. One that is still importing modules would
@@ -99,29 +101,27 @@ def _hold_interrupts() -> Iterator[None]:
         yield
         return
     resource_tracker.ensure_running()  # started later, it would lift the mask
-    held: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _frame: held.append(number))
+    deferred: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _frame: deferred.append(number))
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         signal.signal(signal.SIGINT, before)
-        if held:
+        if deferred:
             signal.raise_signal(signal.SIGINT)
 
 
 def _start_worker() -> None:
     """Prepare a worker process."""
-    from bestarm.simulation.engine import limit_threads  # noqa: PLC0415 - loads all that runs need
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.stdout = sys.stderr  # what a method prints must not mix with the results
     limit_threads()
-    Thread(target=_end_with_parent, daemon=True).start()
+    Thread(target=_exit_with_parent, daemon=True).start()
 
 
-def _end_with_parent() -> None:
+def _exit_with_parent() -> None:
     """End this process with its parent: one that is killed cannot tell its workers to stop."""
     parent = parent_process()
     if parent is not None:
@@ -131,40 +131,40 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _cluster(address: str) -> Iterator[Executor]:
-    import asyncio  # noqa: PLC0415 - slow to load, and not needed on one machine
-
     try:
         from distributed import Client, KilledWorker  # noqa: PLC0415 - optional, and slow
         from distributed.comm.core import CommClosedError  # noqa: PLC0415
     except ImportError:
         raise MissingDependencyError.of("A Dask cluster", "distributed", extra="dask") from None
     with ExitStack() as restored:
-        for name in _CHATTY:  # our errors say the same in plain words
+        for name in _SILENCED:  # our errors say the same in plain words
             logger = logging.getLogger(name)
             restored.callback(logger.setLevel, logger.level)
             logger.setLevel(logging.CRITICAL + 1)
         try:
-            asyncio.run(asyncio.wait_for(_require_scheduler(address), _PATIENCE))
+            asyncio.run(asyncio.wait_for(_require_scheduler(address), _CONNECT_TIMEOUT))
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about versions, which are compared in a moment
-                client = Client(address, timeout=_PATIENCE, set_as_default=False)
+                client = Client(address, timeout=_CONNECT_TIMEOUT, set_as_default=False)
         except Exception as error:  # whatever a wrong address or another kind of server leads to
             remedy = "Give the address that `dask scheduler` prints, such as tcp://10.0.0.1:8786."
-            raise _refused(f"No Dask scheduler answers at {address!r}.", address, remedy) from error
+            raise _unusable(
+                f"No Dask scheduler answers at {address!r}.", address, remedy
+            ) from error
         try:
             _check_versions(client, address)
             _send_modules(client)
             # An exception would be the same at a second try; a lost worker's work is redone anyway.
             yield client.get_executor(pure=False, retries=0)
         except (KilledWorker, CancelledError, CommClosedError) as error:
-            work = "its scheduler, or several workers at the same piece of work"
+            work = "its scheduler, or several workers at the same batch of runs"
             what, remedy = f"The cluster at {address} lost {work}.", "See what they logged."
             raise BestArmError(what, field="dask", value=address, remedy=remedy) from error
         finally:
             client.close(timeout=2)
 
 
-def _refused(what: str, address: str, remedy: str) -> InvalidInputError:
+def _unusable(what: str, address: str, remedy: str) -> InvalidInputError:
     return InvalidInputError(what, field="dask", value=address, remedy=remedy)
 
 
@@ -180,7 +180,7 @@ async def _require_scheduler(address: str) -> None:
 
 
 @lru_cache(maxsize=1)  # a process keeps what it has loaded, even if files change
-def installed() -> tuple[str, ...]:
+def installed_versions() -> tuple[str, ...]:
     """The versions that results may depend on besides their seed, in this process."""
     source = sha256()
     for file in sorted(Path(__file__).parent.parent.rglob("*.py")):
@@ -195,19 +195,19 @@ def installed() -> tuple[str, ...]:
 def _check_versions(client: Any, address: str) -> None:
     """Require workers, all with our versions: results must not depend on who makes a run."""
     try:
-        there: dict[str, tuple[str, ...]] = client.run(installed)
+        versions: dict[str, tuple[str, ...]] = client.run(installed_versions)
     except Exception as error:
         what = f"The workers at {address} do not have this bestarm ({error})."
-        raise _refused(what, address, "Install the same version there.") from error
-    if not there:
+        raise _unusable(what, address, "Install the same version there.") from error
+    if not versions:
         what = f"The scheduler at {address} has no workers."
-        raise _refused(what, address, f"Start one with `dask worker {address}`.")
-    for worker, theirs in there.items():
-        for ours, other in zip(installed(), theirs, strict=True):
+        raise _unusable(what, address, f"Start one with `dask worker {address}`.")
+    for worker, theirs in versions.items():
+        for ours, other in zip(installed_versions(), theirs, strict=True):
             if ours != other:
                 what = f"The worker at {worker} has {other}, and {ours} is here."
                 remedy = "Install the same versions, or results would depend on the worker."
-                raise _refused(what, address, remedy)
+                raise _unusable(what, address, remedy)
 
 
 def _send_modules(client: Any) -> None:

@@ -13,18 +13,15 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bestarm.environments import Environment
 from bestarm.errors import InvalidInputError
 from bestarm.files import locked, replacing
+from bestarm.policies.policy import Method
 from bestarm.simulation.engine import simulate
-from bestarm.simulation.methods import Oracle, method_name, source_of
+from bestarm.simulation.methods import Oracle, code_version, method_name
 from bestarm.simulation.progress import Progress
 from bestarm.simulation.results import Outcome, Results, RunJournal
-
-if TYPE_CHECKING:
-    from bestarm.policies.policy import Method  # loading every method would be slow
 
 _SETTINGS = "settings.json"
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # of an object in memory: another in every process
@@ -34,24 +31,24 @@ _LINE = re.compile(r"\d{1,9},\d{1,18},[01],[01],\d{1,9},\d{1,18},\d{1,18}")
 class Journal:
     """The finished runs of one simulation, one line per run; the first line says which it is.
 
-    `recipe` says it in words, and `source` the version of a user's own method, as `source_of` does.
+    `recipe` says it in words; `version` is that of a user's own method, by `code_version`.
     """
 
-    def __init__(self, path: Path, recipe: str, source: str = "") -> None:
-        self._path, self._recipe, self._source = path, recipe, source
-        self._first = _first(recipe, source)
+    def __init__(self, path: Path, recipe: str, version: str = "") -> None:
+        self._path, self._recipe, self._version = path, recipe, version
+        self._header = _header(recipe, version)
 
     def check(self) -> bool:
         """Whether it has begun; raise if it holds runs of something else, or is damaged."""
         if not self._path.exists():
             return False
         with self._path.open("rb") as file:
-            first = file.readline()
-        if self._first.startswith(first):  # or cut before the end of that line, without runs
-            return first == self._first
-        recipe, source = _told(first)
+            header = file.readline()
+        if self._header.startswith(header):  # or cut before the end of that line, without runs
+            return header == self._header
+        recipe, version = _parse_header(header)
         if recipe is None:
-            problem = f"The first line of {str(self._path)!r} is damaged: {first[:80]!r}"
+            problem = f"The first line of {str(self._path)!r} is damaged: {header[:80]!r}"
         elif recipe != self._recipe:
             problem = (
                 f"{str(self._path)!r} holds runs of something else: {recipe}, not {self._recipe}"
@@ -59,26 +56,26 @@ class Journal:
         else:
             problem = (
                 f"The code of the method has changed since the runs in {str(self._path)!r} were "
-                f"made: it was {source or 'not recorded'}, and is {self._source or 'built in'}"
+                f"made: it was {version or 'not recorded'}, and is {self._version or 'built in'}"
             )
         remedy = "Use another folder, or delete this file, and its runs are made again."
-        raise _refused(f"{problem}.", self._path, remedy)
+        raise _invalid_folder(f"{problem}.", self._path, remedy)
 
     def read(self) -> list[Outcome]:
         """The runs in it, if it is not damaged; an incomplete last line is removed."""
         if not self.check():
             with replacing(self._path) as part:
-                part.write_bytes(self._first)
+                part.write_bytes(self._header)
             return []
         content = self._path.read_bytes()
         kept = content.rindex(b"\n") + 1
-        lines = content[len(self._first) : kept].decode(errors="replace").split("\n")[:-1]
+        lines = content[len(self._header) : kept].decode(errors="replace").split("\n")[:-1]
         outcomes: list[Outcome] = []
         for number, line in enumerate(lines, start=2):
             if not _LINE.fullmatch(line):
                 what = f"Line {number} of {str(self._path)!r} is not a finished run: {line!r}."
                 remedy = "Delete this file, and its runs are made again."
-                raise _refused(what, self._path, remedy)
+                raise _invalid_folder(what, self._path, remedy)
             run, pulls, correct, final, *rest = map(int, line.split(","))
             outcomes.append(Outcome(run, pulls, bool(correct), bool(final), *rest))
         if kept < len(content):
@@ -88,27 +85,27 @@ class Journal:
     def add(self, outcomes: Sequence[Outcome]) -> None:
         """Add finished runs and hand them to the operating system."""
         lines = (",".join(map(str, map(int, outcome))) + "\n" for outcome in outcomes)
-        with named(self._path), self._path.open("ab") as file:
+        with naming_file(self._path), self._path.open("ab") as file:
             file.write("".join(lines).encode())
 
 
-def _refused(what: str, path: Path, remedy: str) -> InvalidInputError:
+def _invalid_folder(what: str, path: Path, remedy: str) -> InvalidInputError:
     return InvalidInputError(what, field="out", value=str(path), remedy=remedy)
 
 
-def _first(recipe: str, source: str) -> bytes:
-    return f"# {json.dumps([recipe, source] if source else recipe)}\n".encode()
+def _header(recipe: str, version: str) -> bytes:
+    return f"# {json.dumps([recipe, version] if version else recipe)}\n".encode()
 
 
-def _told(first: bytes) -> tuple[str | None, str]:
-    """The recipe and the source that a first line tells; None if it cannot be read."""
+def _parse_header(header: bytes) -> tuple[str | None, str]:
+    """The recipe and the version in a first line; None if it cannot be read."""
     try:
-        told = json.loads(first.removeprefix(b"# "))
-        recipe, source = told if isinstance(told, list) else (told, "")
+        value = json.loads(header.removeprefix(b"# "))
+        recipe, version = value if isinstance(value, list) else (value, "")
     except (ValueError, RecursionError):
         return None, ""
-    texts = isinstance(recipe, str) and isinstance(source, str)
-    return (recipe, source) if texts and first == _first(recipe, source) else (None, "")
+    texts = isinstance(recipe, str) and isinstance(version, str)
+    return (recipe, version) if texts and header == _header(recipe, version) else (None, "")
 
 
 def journal_of(
@@ -117,7 +114,7 @@ def journal_of(
     """The journal of a simulation in an open folder."""
     words = _ADDRESS.sub("", method_name(method))
     recipe = f"{words} in {environment.name} at delta {delta:g}"
-    return Journal(folder / "journal" / f"{name}.csv", recipe, source_of(method))
+    return Journal(folder / "journal" / f"{name}.csv", recipe, code_version(method))
 
 
 def simulate_into(
@@ -152,7 +149,7 @@ def simulate_into(
 
 
 @contextmanager
-def named(path: Path) -> Iterator[None]:
+def naming_file(path: Path) -> Iterator[None]:
     """Name the file in errors that do not, such as those of a full disk."""
     try:
         yield
@@ -170,7 +167,7 @@ def open_folder(path: Path, settings: dict[str, object], *, resume: bool) -> Ite
     """
     _check(path, settings, resume=resume)
     (path / "journal").mkdir(parents=True, exist_ok=True)
-    with alone(path):
+    with exclusive(path):
         if not (path / _SETTINGS).exists():
             text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
             with replacing(path / _SETTINGS) as part:
@@ -180,7 +177,7 @@ def open_folder(path: Path, settings: dict[str, object], *, resume: bool) -> Ite
 
 def _check(path: Path, settings: dict[str, object], *, resume: bool) -> None:
     def refuse(what: str, remedy: str) -> InvalidInputError:
-        return _refused(f"The folder {str(path)!r} {what}.", path, remedy)
+        return _invalid_folder(f"The folder {str(path)!r} {what}.", path, remedy)
 
     if path.exists() and not path.is_dir():
         raise refuse("is a file", "Use another folder.")
@@ -206,10 +203,10 @@ def _check(path: Path, settings: dict[str, object], *, resume: bool) -> None:
 
 
 @contextmanager
-def alone(path: Path) -> Iterator[None]:
+def exclusive(path: Path) -> Iterator[None]:
     """Keep other processes from writing to a folder; raise if one does."""
-    with locked(path / ".lock") as held:
-        if not held:
+    with locked(path / ".lock") as acquired:
+        if not acquired:
             what = f"Another process is writing to {str(path)!r}."
-            raise _refused(what, path, "Wait for it, or use another folder.")
+            raise _invalid_folder(what, path, "Wait for it, or use another folder.")
         yield

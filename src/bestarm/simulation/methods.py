@@ -12,13 +12,10 @@ from importlib.util import resolve_name
 from itertools import accumulate
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 from bestarm.environments import World
 from bestarm.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from bestarm.policies.policy import Method, Policy
+from bestarm.policies.policy import Method, Policy
 
 _INSTALLED = {"site-packages", "dist-packages"}
 _LIBRARY = sysconfig.get_path("stdlib")
@@ -66,7 +63,7 @@ def method_name(method: object) -> str:
     return str(getattr(method, "__name__", type(method).__name__))
 
 
-def source_of(method: object) -> str:
+def code_version(method: object) -> str:
     """The module of a user's own method, and a digest of the files that it is made of.
 
     A folder of runs that can be resumed keeps it, so that runs of two versions are never mixed. The
@@ -75,7 +72,7 @@ def source_of(method: object) -> str:
     something of the user's is bound to it.
     """
     if isinstance(method, Oracle):
-        return source_of(method.method)
+        return code_version(method.method)
     function, bound = method, ()
     if isinstance(method, partial):
         function, bound = method.func, (*method.args, *method.keywords.values())

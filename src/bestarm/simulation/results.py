@@ -160,7 +160,7 @@ class Results:
             raise InvalidInputError(
                 f"`q` must hold probabilities in [0, 1]; got {q!r}.", field="q", value=q
             )
-        self._need(1)
+        self._require(1)
         values = np.quantile(self.pulls, levels)
         return dict(zip(levels.tolist(), values.tolist(), strict=True))
 
@@ -176,7 +176,7 @@ class Results:
             index=pd.Index(self.index, name="run"),
         )
 
-    def _need(self, runs: int) -> None:
+    def _require(self, runs: int) -> None:
         if self.runs < runs:
             what = f"{self.runs} finished run(s) are not enough for this."
             remedy = f"It needs at least {runs}."
@@ -186,7 +186,7 @@ class Results:
         if not 0 < confidence < 1:
             what = f"`confidence` must lie in (0, 1); got {confidence:g}."
             raise InvalidInputError(what, field="confidence", value=confidence, remedy="Try 0.95.")
-        self._need(runs)
+        self._require(runs)
         return NormalDist().inv_cdf((1 + confidence) / 2)
 
     def __repr__(self) -> str:

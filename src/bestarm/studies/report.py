@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bestarm.errors import InvalidInputError, MissingDependencyError
-from bestarm.simulation.folder import alone, named
+from bestarm.simulation.folder import exclusive, naming_file
 from bestarm.simulation.results import Outcome
 from bestarm.studies.pictures import house_style, write_figure
 from bestarm.studies.study import Picture, Report, Section, Study, StudyResults
@@ -59,7 +59,7 @@ def write_report(
     _check(results, executor)
     folder.mkdir(parents=True, exist_ok=True)
     fresh = folder / _FRESH
-    with alone(folder), named(fresh):
+    with exclusive(folder), naming_file(fresh):
         shutil.rmtree(fresh, ignore_errors=True)  # of one that was killed
         try:
             fresh.mkdir()  # not through a link that somebody left in its place

@@ -23,7 +23,7 @@ from bestarm.defaults import DELTA
 from bestarm.environments import Environment
 from bestarm.policies import Method
 from bestarm.simulation import Oracle, Results
-from bestarm.simulation.executors import installed
+from bestarm.simulation.executors import installed_versions
 from bestarm.simulation.folder import journal_of, open_folder, simulate_into
 from bestarm.simulation.results import run_count
 from bestarm.tables import TextTable
@@ -244,7 +244,7 @@ def run_study(
     observer = observer or RowObserver()
     total = run_count(runs, least=study.least_runs)
     settings: dict[str, object] = {
-        "code": ", ".join(installed()),
+        "code": ", ".join(installed_versions()),
         "seed": whole(seed, "seed", least=0),
         **study.settings(),
     }

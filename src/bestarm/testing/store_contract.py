@@ -277,7 +277,7 @@ def _refusals_count_once(case: Case) -> None:
 
 def _reports_are_found_by_assignment(case: Case) -> None:
     """However far apart the assignments are, and however often each was reported."""
-    ledger, size = case.ledger(), 5000
+    ledger, size = case.ledger(), 2500
     with ledger.transaction() as tx:
         assign(tx, [0] * size)
         report(tx, [size - 1, 7, 0], [1.0, 2.0, 3.0])

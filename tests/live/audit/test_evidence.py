@@ -32,12 +32,12 @@ def test_the_chance_is_one_over_the_average_of_all_urns(draws: list[int]) -> Non
     weights = np.array([0.1, 0.3, 0.6])
     test = RatioTest(3)
     test.add(weights, np.bincount(draws, minlength=3))
-    assert test.chance == pytest.approx(1 / max(urns(weights, draws), 1.0), rel=1e-9)
+    assert test.p_value == pytest.approx(1 / max(urns(weights, draws), 1.0), rel=1e-9)
     assert urns(weights, draws) > 1
 
 
 def test_nothing_is_odd_about_no_draw_and_about_one() -> None:
     test = RatioTest(2)
-    assert test.chance == 1
+    assert test.p_value == 1
     test.add(np.array([0.5, 0.5]), np.array([1, 0]))
-    assert test.chance == pytest.approx(1)
+    assert test.p_value == pytest.approx(1)

@@ -6,17 +6,17 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from clocks import Clock
 
 from bestarm import LUCB, RAGE, SPBAI, AnytimeBAI, Experiment, Problem
 from bestarm.errors import InvalidInputError
-from bestarm.live.audit.evidence import DelayTest, RatioTest, Scales
+from bestarm.live.audit.evidence import DelayTest, RatioTest, ScaleTest
 from bestarm.live.values import LEVELS, Check, worst
 from bestarm.numerics.geometry import Array
 from bestarm.policies import Policy
@@ -25,14 +25,6 @@ from bestarm.records import Counts, Summary
 ARMS = Problem(np.eye(3), source_labels=["tea", "coffee", "water"], delta=0.05)
 NAMES = ["assignments", "outcomes", "missing", "overdue", "late", "delays", "range", "scale"]
 NAMES += ["model", "level", "clock"]
-
-
-@dataclass
-class Clock:
-    now: float = 1.8e9
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def levels(experiment: Experiment) -> dict[str, str]:
@@ -138,7 +130,7 @@ def test_evidence_against_true_probabilities_is_rare_at_any_time() -> None:
             weights[weights < 0.01] = 0.0
             weights /= weights.sum()
             test.add(weights, rng.multinomial(rng.integers(0, 30), weights))
-            least = min(least, test.chance)
+            least = min(least, test.p_value)
         ever += least <= 1 / 20
     # 7.5 are expected at the very most; 16 are exceeded with probability below 0.002.
     assert ever <= 16
@@ -150,14 +142,14 @@ def test_evidence_grows_against_wrong_probabilities(size: int) -> None:
     said, true = np.array([0.5, 0.3, 0.2]), np.array([0.45, 0.3, 0.25])
     for _ in range(10_000 // size):
         test.add(said, rng.multinomial(size, true))
-    assert test.chance < 1e-6
-    assert test.oddest == 2
+    assert test.p_value < 1e-6
+    assert test.most_deviating_arm == 2
 
 
 def test_what_cannot_be_drawn_is_no_chance() -> None:
     test = RatioTest(2)
     test.add(np.array([1.0, 0.0]), np.array([5, 1]))
-    assert test.chance == 0
+    assert test.p_value == 0
 
 
 def test_the_mean_evidence_of_a_batch_is_one() -> None:
@@ -402,7 +394,7 @@ def test_evidence_that_delays_depend_on_outcomes_is_rare_at_any_look() -> None:
         delay = rng.exponential(1.0 + arm + phase % 3).round(1)
         parts = {"phases": phase, "arms": arm, "delays": delay, "rewards": reward}
         chances = [
-            DelayTest(1.0, **{name: part[: 12 * end] for name, part in parts.items()}).chance
+            DelayTest(1.0, **{name: part[: 12 * end] for name, part in parts.items()}).p_value
             for end in range(1, phases + 1)
         ]
         found += min(chances) < 0.05
@@ -470,10 +462,10 @@ def test_scales_are_exceeded_as_rarely_as_said_at_any_look(monkeypatch: pytest.M
     20 are warned at the very most; 37 are exceeded with probability below 10⁻⁴ even then. Without
     a share for every mean 60 in 100 experiments are warned.
     """
-    monkeypatch.setattr("bestarm.live.audit.evidence._CHANCES", {"warning": 0.2})
+    monkeypatch.setattr("bestarm.live.audit.evidence._SIGNIFICANCE", {"warning": 0.2})
     rng, ever = np.random.default_rng(3), 0
     for _ in range(100):
-        scales, found = Scales(ARMS, 1.0), set[str]()
+        scales, found = ScaleTest(ARMS, 1.0), set[str]()
         for _ in range(20):
             counts = rng.integers(1, 30, 3)
             scales.add(totals(*(rng.normal(2.0, 1.0, n) for n in counts)))  # as large as may be
@@ -495,7 +487,7 @@ def test_what_all_looks_may_find_adds_up() -> None:
     """Means and rewards of a sound experiment lie within 2 but for noise of scale 1. What lies u or
     more beyond has probability exp(−u²/2) at most, on either side."""
 
-    quiet = Scales(ARMS, 1.0)
+    quiet = ScaleTest(ARMS, 1.0)
 
     def level_of_mean(mean: float) -> str:
         scales = deepcopy(quiet)
@@ -519,7 +511,7 @@ def test_spread_is_exceeded_as_rarely_as_said() -> None:
     rng = np.random.default_rng(4)
     problem = Problem(np.eye(3), noise=1.0, baseline=3.0)
     for _ in range(20):
-        scales = Scales(problem, 1.0)
+        scales = ScaleTest(problem, 1.0)
         for _ in range(45):
             scales.add(totals(*(rng.normal([3.0, -3.0], 1.0) for _ in range(3))))
             assert scales._verdict_on_spread()[0] == "ok"

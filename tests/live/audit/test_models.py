@@ -83,7 +83,7 @@ def test_a_linear_model_that_holds_is_left_alone(level: Level, bounded: bool) ->
         for plan, summary in told:
             test.add(plan, summary)
         assert test.pulls > SIZE * count / 2
-        ever += test.chance <= 1 / 20
+        ever += test.p_value <= 1 / 20
         if seed + 1 == FIRST and not ever:
             break
     assert ever <= 9
@@ -133,8 +133,8 @@ def test_an_option_that_is_off_the_model_is_found(bounded: bool, off: float) -> 
     rng = np.random.default_rng(1)
     for plan, summary in phases(means, rng, level=wave, bounded=bounded):
         test.add(plan, summary)
-    assert test.chance < 1e-6
-    arm, distance = test.oddest
+    assert test.p_value < 1e-6
+    arm, distance = test.largest_residual
     assert arm in {3, 5}
     assert (distance > 0) == (arm == 3)
 
@@ -166,7 +166,7 @@ def test_where_every_option_has_its_own_mean_there_is_nothing_to_doubt() -> None
     for phase in range(1, 30):
         plan = Plan.randomised([0.5, 0.5, 0.0], 20, phase=phase)
         test.add(plan, Summary.from_pulls([0, 1] * 10, [0.0, 1.0] * 10, size=3))
-    assert (test.pulls, test.chance) == (0, 1.0)
+    assert (test.pulls, test.p_value) == (0, 1.0)
 
 
 def test_bets_settled_on_the_same_phase_would_be_wrong() -> None:
@@ -185,7 +185,7 @@ def test_bets_settled_on_the_same_phase_would_be_wrong() -> None:
         rng = np.random.default_rng(seed)
         for plan, summary in phases(means_of(True), rng, level=still, bounded=True):
             test.add(plan, summary)
-        wrong += test.chance <= 1 / 20
+        wrong += test.p_value <= 1 / 20
     assert wrong > 9
 
 
@@ -219,7 +219,7 @@ def test_a_level_that_stays_is_left_alone(source: Array, bounded: bool) -> None:
         told = phases(means, rng, level=still, bounded=bounded, count=PHASES // 2)
         for plan, summary in told:
             test.add(plan, summary)
-        ever += test.chance <= 1 / 20
+        ever += test.p_value <= 1 / 20
         if seed + 1 == FIRST and not ever:
             break
     assert ever <= 9
@@ -242,7 +242,7 @@ def test_a_level_that_moves_is_found(source: Array, bounded: bool, level: Level)
     test = LevelTest(Problem(source, baseline=0), UNIT if bounded else None)
     for plan, summary in phases(means, np.random.default_rng(2), level=wide, bounded=bounded):
         test.add(plan, summary)
-    assert test.chance < 1e-6
+    assert test.p_value < 1e-6
 
 
 @pytest.mark.parametrize(("bounds", "scale"), [(None, 0.7), ((-1.0, 3.0), 2.0)])
@@ -318,8 +318,8 @@ def test_a_hump_is_found_once_the_middle_has_outcomes() -> None:
             plan, arms = Plan.randomised(np.ones(3) / 3, 20, phase=phase), rng.integers(3, size=20)
             rewards = (rng.random(20) < HUMP[arms]).astype(float)
             test.add(plan, Summary.from_pulls(arms, rewards, size=3))
-        assert test.chance < 1e-3
-        assert test.oddest[0] == 1
+        assert test.p_value < 1e-3
+        assert test.largest_residual[0] == 1
 
 
 def test_options_that_were_hardly_tried_are_said_to_rest_on_their_features() -> None:

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
-import numpy as np
 import pytest
 from databases import name_of, noted, run_sql, wait_until
-from kept import told
 from postgres import Server
+from recorded import told
+from workers_store import begin
 
-from bestarm import Experiment, Problem
+from bestarm import Experiment
 from bestarm.cli.database_checks import check_database
 from bestarm.live.store.sql import Store
 from bestarm.server.security.tokens import Role, create_token, list_tokens, revoke_token
 
-PROBLEM = Problem(np.eye(3))
-OPTIONS = {"bounds": [0, 1]}
-
 
 def use_everything(url: str) -> None:
     """Tables made, an experiment begun and used, tokens, and the doctor."""
-    with Experiment.create(url, "offer", PROBLEM, options=OPTIONS, seed=0) as experiment:
+    with begin(url) as experiment:
         ids = experiment.ask(3).ids
         experiment.tell(ids[0], 0.5)
         experiment.fail(ids[1])
@@ -38,14 +36,35 @@ def use_everything(url: str) -> None:
     store.close()
 
 
-@pytest.mark.parametrize("weak", ["off", "local", "remote_write"])
-def test_every_connection_asks_postgresql_for_durability(postgres_url: str, weak: str) -> None:
+@contextmanager
+def server_setting(url: str, name: str, value: str) -> Iterator[None]:
+    """A setting of the whole server, until the block ends."""
+    try:
+        run_sql(url, f"ALTER SYSTEM SET {name} = '{value}'", "SELECT pg_reload_conf()")
+        wait_until(lambda: run_sql(url, f"SHOW {name}") == [(value,)])
+        yield
+    finally:
+        run_sql(url, f"ALTER SYSTEM RESET {name}", "SELECT pg_reload_conf()")
+
+
+@pytest.mark.parametrize(
+    ("setting", "used"),
+    [
+        ("off", "on"),
+        ("local", "on"),
+        ("remote_write", "on"),
+        ("remote_apply", "remote_apply"),  # is stricter, as it waits for standbys too
+    ],
+)
+def test_every_connection_asks_postgresql_for_durability(
+    postgres_url: str, setting: str, used: str
+) -> None:
     name = name_of(postgres_url)
-    run_sql(postgres_url, f"ALTER DATABASE {name} SET synchronous_commit = {weak}")
+    run_sql(postgres_url, f"ALTER DATABASE {name} SET synchronous_commit = {setting}")
     with noted("SHOW synchronous_commit") as seen:
         use_everything(postgres_url)
     assert len(seen) > 10
-    assert set(seen) == {"on"}
+    assert set(seen) == {used}
 
 
 def test_a_role_and_a_url_cannot_switch_durability_off(postgres_url: str) -> None:
@@ -53,39 +72,18 @@ def test_a_role_and_a_url_cannot_switch_durability_off(postgres_url: str) -> Non
     run_sql(postgres_url, f"ALTER ROLE postgres IN DATABASE {name} SET synchronous_commit = off")
     with noted("SHOW synchronous_commit") as seen:
         Experiment.list(f"{postgres_url}&options=-csynchronous_commit%3Doff")
-        Experiment.create(postgres_url, "offer", PROBLEM, options=OPTIONS).close()
+        begin(postgres_url).close()
     assert set(seen) == {"on"}
 
 
-def test_what_is_stricter_than_durable_is_kept(postgres_url: str) -> None:
-    """`remote_apply` waits for standbys as well."""
-    name = name_of(postgres_url)
-    run_sql(postgres_url, f"ALTER DATABASE {name} SET synchronous_commit = remote_apply")
-    with noted("SHOW synchronous_commit") as seen:
-        Experiment.create(postgres_url, "offer", PROBLEM, options=OPTIONS).close()
-    assert set(seen) == {"remote_apply"}
-
-
-def test_a_setting_of_the_server_that_changes_meanwhile_has_no_effect(
-    postgres: Server, postgres_url: str
-) -> None:
-    with Experiment.create(postgres_url, "offer", PROBLEM, options=OPTIONS, seed=0) as experiment:
+def test_a_setting_of_the_server_that_changes_meanwhile_has_no_effect(postgres_url: str) -> None:
+    with begin(postgres_url) as experiment:
         experiment.ask(2)
-        try:
-            run_sql(
-                postgres_url,
-                "ALTER SYSTEM SET synchronous_commit = off",
-                "SELECT pg_reload_conf()",
-            )
-            wait_until(lambda: run_sql(postgres_url, "SHOW synchronous_commit") == [("off",)])
-            with noted("SHOW synchronous_commit") as seen:
-                experiment.tell(0, 0.5)
-        finally:
-            run_sql(
-                postgres_url,
-                "ALTER SYSTEM RESET synchronous_commit",
-                "SELECT pg_reload_conf()",
-            )
+        with (
+            server_setting(postgres_url, "synchronous_commit", "off"),
+            noted("SHOW synchronous_commit") as seen,
+        ):
+            experiment.tell(0, 0.5)
     assert set(seen) == {"on"}
 
 
@@ -94,17 +92,9 @@ def test_no_acknowledged_outcome_is_lost_when_the_server_crashes(
 ) -> None:
     """The server's writer comes by every two seconds: what nobody waits for is not on disk yet."""
     name = name_of(postgres_url)
-    run_sql(
-        postgres_url,
-        f"ALTER DATABASE {name} SET synchronous_commit = off",
-        "ALTER SYSTEM SET wal_writer_delay = '2s'",
-        "SELECT pg_reload_conf()",
-    )
-    try:
-        wait_until(lambda: run_sql(postgres_url, "SHOW wal_writer_delay") == [("2s",)])
-        with Experiment.create(
-            postgres_url, "offer", PROBLEM, options=OPTIONS, seed=0
-        ) as experiment:
+    run_sql(postgres_url, f"ALTER DATABASE {name} SET synchronous_commit = off")
+    with server_setting(postgres_url, "wal_writer_delay", "2s"):
+        with begin(postgres_url) as experiment:
             ids = [experiment.ask().ids[0] for _ in range(20)]
             for number in ids:
                 experiment.tell(number, number / 100)
@@ -114,17 +104,11 @@ def test_no_acknowledged_outcome_is_lost_when_the_server_crashes(
             assert told(experiment) == {number: number / 100 for number in ids}
             assert experiment.ask().ids[0] == 20
             assert experiment.verify().sound
-    finally:
-        run_sql(postgres_url, "ALTER SYSTEM RESET wal_writer_delay", "SELECT pg_reload_conf()")
 
 
-def test_a_server_without_fsync_is_noticed(postgres: Server, postgres_url: str) -> None:
-    try:
-        run_sql(postgres_url, "ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
-        wait_until(lambda: run_sql(postgres_url, "SHOW fsync") == [("off",)])
+def test_a_server_without_fsync_is_noticed(postgres_url: str) -> None:
+    with server_setting(postgres_url, "fsync", "off"):
         found = {check.name: check for check in check_database(postgres_url)}["durability"]
-    finally:
-        run_sql(postgres_url, "ALTER SYSTEM RESET fsync", "SELECT pg_reload_conf()")
     assert found.level == "alarm"
     assert "fsync is off" in found.finding
 
@@ -137,7 +121,7 @@ def test_every_connection_has_sqlite_wait_for_the_disk(sqlite_url: str) -> None:
 
 
 def test_who_writes_keeps_a_write_ahead_log(sqlite_url: str, tmp_path: Path) -> None:
-    Experiment.create(sqlite_url, "offer", PROBLEM, options=OPTIONS).close()
+    begin(sqlite_url).close()
     path = tmp_path / "store.db"
     with closing(sqlite3.connect(path)) as other:  # while nobody uses the file
         assert other.execute("PRAGMA journal_mode=DELETE").fetchone() == ("delete",)

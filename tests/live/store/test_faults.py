@@ -8,7 +8,6 @@ import shutil
 import signal
 import sqlite3
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -18,16 +17,15 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from random import Random
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import psycopg
 import pytest
-import workers_faults
 from databases import beginning, end_connections, noted
-from kept import told
 from postgres import Server
-from workers_faults import begin
+from recorded import told
 from workers_started import PATIENCE, processes
+from workers_store import begin, other_writer, run_processes, stop_amid_transaction, together
 
 from bestarm.errors import BestArmError, StoreError, StoreUnavailableError, UnknownExperimentError
 from bestarm.live import Experiment
@@ -42,10 +40,8 @@ def one_sentence(error: BestArmError) -> bool:
 
 
 def sound(path: Path) -> bool:
-    with closing(sqlite3.connect(path)) as connection, connection:
-        said = connection.execute("PRAGMA integrity_check").fetchall()
-    connection.close()
-    return bool(said == [("ok",)])
+    with closing(sqlite3.connect(path)) as connection:
+        return bool(connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)])
 
 
 @pytest.fixture
@@ -263,30 +259,24 @@ def test_another_database_is_left_alone(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as other, other:
         other.execute("CREATE TABLE things (name TEXT)")
         other.execute("INSERT INTO things VALUES ('mine')")
-    other.close()
     with begin(f"sqlite:///{path}") as experiment:
         experiment.tell(experiment.ask(1).ids[0], 1.0)
-    with closing(sqlite3.connect(path)) as other, other:
+    with closing(sqlite3.connect(path)) as other:
         assert other.execute("SELECT name FROM things").fetchall() == [("mine",)]
-    other.close()
 
 
 # Many at once
 
 
-def test_who_finds_the_file_locked_waits(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    with begin(f"sqlite:///{path}") as experiment:
+def test_who_finds_the_file_locked_waits(sqlite_url: str) -> None:
+    with begin(sqlite_url) as experiment:
         ids = experiment.ask(3).ids
-        other = sqlite3.connect(path, isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
         waiting = threading.Thread(target=lambda: experiment.tell(ids[0], 1.0))
-        waiting.start()
-        waiting.join(1.5)
-        assert waiting.is_alive()
-        assert told(experiment) == {}  # reading waits for nobody
-        other.execute("ROLLBACK")
-        other.close()
+        with other_writer(sqlite_url):
+            waiting.start()
+            waiting.join(0.3)
+            assert waiting.is_alive()
+            assert told(experiment) == {}  # reading waits for nobody
         waiting.join(PATIENCE)
         assert told(experiment) == {0: 1.0}
 
@@ -297,29 +287,14 @@ def test_who_has_waited_long_enough_says_so(
     monkeypatch.setattr(session, "BUSY_TIMEOUT", 0.1)
     with begin(store_url) as experiment:
         ids = experiment.ask(3).ids
-        other: Any
-        if store_url.startswith("sqlite"):
-            other = sqlite3.connect(store_url.removeprefix("sqlite:///"), isolation_level=None)
-            other.execute("BEGIN IMMEDIATE")
-        else:
-            other = psycopg.connect(store_url)
-            other.execute("SELECT id FROM bestarm_experiments FOR UPDATE")
-        with pytest.raises(StoreUnavailableError, match="lock") as caught:
+        with (
+            other_writer(store_url),
+            pytest.raises(StoreUnavailableError, match="lock") as caught,
+        ):
             experiment.tell(ids[0], 1.0)
         assert one_sentence(caught.value)
         assert "other program" in caught.value.remedy
-        other.close()
         assert experiment.tell(ids[0], 1.0).recorded
-
-
-_STOPS = """
-import os, signal, sys
-from bestarm.live import Experiment
-with Experiment.open(sys.argv[1], "offer")._ledger.transaction() as tx:
-    tx.add_outcomes([1], [1.0], at=2e9, late=[False])
-    print("begun", flush=True)
-    os.kill(os.getpid(), signal.SIGSTOP)
-"""
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="Processes cannot be stopped here.")
@@ -328,10 +303,10 @@ def test_a_process_that_is_stopped_in_its_transaction_holds_up_nobody_for_good(
 ) -> None:
     with begin(store_url) as experiment:
         experiment.ask(3)
-        command = [sys.executable, "-c", _STOPS, store_url]
-        stopped = subprocess.Popen(command, stdout=subprocess.PIPE)
-        assert stopped.stdout is not None
-        assert stopped.stdout.readline() == b"begun\n"
+        writing = processes.Event()
+        stopped = processes.Process(target=stop_amid_transaction, args=(store_url, writing))
+        stopped.start()
+        assert writing.wait(PATIENCE)
         monkeypatch.setattr(session, "BUSY_TIMEOUT", 0.3)
         with pytest.raises(StoreUnavailableError) as caught:
             experiment.tell(0, 1.0)
@@ -339,7 +314,7 @@ def test_a_process_that_is_stopped_in_its_transaction_holds_up_nobody_for_good(
         assert told(experiment) == {}  # reading waits for nobody
         monkeypatch.undo()
         stopped.kill()
-        stopped.communicate()
+        stopped.join(PATIENCE)
         assert experiment.tell(0, 1.0).recorded
         assert told(experiment) == {0: 1.0}
 
@@ -353,34 +328,12 @@ def test_a_server_waits_for_nobody_for_good(postgres_url: str) -> None:
 
 def test_eight_processes_begin_ask_and_tell_at_once(store_url: str, tmp_path: Path) -> None:
     start = processes.Barrier(8)
-    running = [
-        processes.Process(
-            target=workers_faults.together, args=(store_url, tmp_path, number, start, 15)
-        )
-        for number in range(8)
-    ]
-    for process in running:
-        process.start()
-    for process in running:
-        process.join(PATIENCE)
-        assert process.exitcode == 0
+    run_processes(together, [(store_url, tmp_path, number, start, 15) for number in range(8)])
     ids = [int(each) for path in tmp_path.glob("ids *") for each in path.read_text().split()]
     with Experiment.open(store_url, "offer") as experiment:
         assert sorted(ids) == list(range(experiment.status().pulls))
         assert told(experiment) == {each: float(each) for each in ids}
         assert experiment.verify().sound
-
-
-def test_a_forked_process_has_connections_of_its_own(store_url: str, tmp_path: Path) -> None:
-    process = processes.Process(target=workers_faults.forks, args=(store_url, tmp_path))
-    process.start()
-    process.join(PATIENCE)
-    assert process.exitcode == 0
-    parent, child = (
-        set((tmp_path / f"ids {who}").read_text().split()) for who in ("parent", "child")
-    )
-    assert len(parent) == len(child) == 60
-    assert not parent & child
 
 
 # A server that goes away and comes back
@@ -491,9 +444,3 @@ def test_a_server_that_lets_nobody_write(postgres_url: str) -> None:
         settle("off")
         experiment.tell(ids[0], 1.0)
         assert told(experiment) == {0: 1.0}
-
-
-def test_a_database_that_is_not_there(postgres: Server) -> None:
-    with pytest.raises(StoreUnavailableError, match="does not exist") as caught:
-        begin(postgres.url("nowhere"))
-    assert one_sentence(caught.value)

@@ -8,14 +8,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
 import numpy as np
 import pytest
-from kept import told
+from recorded import told
 from sqlalchemy import MetaData
-from workers_faults import begin
+from workers_store import begin, fork_and_continue, fork_one_that_ends, run_processes
 
 from bestarm import Problem
 from bestarm.errors import StoreUnavailableError
@@ -49,6 +50,19 @@ def is_refused_in_fork(do: Callable[[], object]) -> bool:
             do()
 
     return can_in_fork(refused)
+
+
+def test_a_forked_process_has_connections_of_its_own(store_url: str, tmp_path: Path) -> None:
+    run_processes(fork_and_continue, [(store_url, tmp_path)])
+    parent, child = (
+        set((tmp_path / f"ids {who}").read_text().split()) for who in ("parent", "child")
+    )
+    assert len(parent) == len(child) == 60
+    assert not parent & child
+
+
+def test_a_forked_process_that_ends_closes_no_connection_of_its_parent(store_url: str) -> None:
+    run_processes(fork_one_that_ends, [(store_url,)])
 
 
 def test_a_parent_that_closes_does_not_take_the_log_from_its_child(sqlite_url: str) -> None:
@@ -90,27 +104,26 @@ def test_a_child_is_refused_a_file_that_was_in_use(
     with begin(sqlite_url) as experiment:
         ids = iter(experiment.ask(9).ids)
         ledger: Any = experiment._ledger
-        begun, let = Event(), Event()
+        in_use, release = Event(), Event()
 
         def use() -> None:
             with ledger.transaction() if writing else ledger.snapshot():
-                begun.set()
-                assert let.wait(60)
+                in_use.set()
+                assert release.wait(60)
 
-        def tell() -> None:
-            experiment.tell(next(ids), 1.0)
+        def check() -> None:
+            assert is_refused_in_fork(lambda: experiment.tell(next(ids), 1.0))
+            assert is_refused_in_fork(lambda: begin(sqlite_url, "another"))
 
         if own_thread:
             with ledger.transaction() if writing else ledger.snapshot():
-                assert is_refused_in_fork(tell)
-                assert is_refused_in_fork(lambda: begin(sqlite_url, "another"))
+                check()
         else:
             thread = Thread(target=use)
             thread.start()
-            assert begun.wait(60)
-            assert is_refused_in_fork(tell)
-            assert is_refused_in_fork(lambda: begin(sqlite_url, "another"))
-            let.set()
+            assert in_use.wait(60)
+            check()
+            release.set()
             thread.join()
         number = next(ids)
         assert can_in_fork(lambda: experiment.tell(number, 1.0))

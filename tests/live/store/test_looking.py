@@ -8,11 +8,11 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
+from workers_store import begin
 
-from bestarm import Experiment, Problem
+from bestarm import Experiment
 from bestarm.cli.app import app
 from bestarm.cli.database_checks import check_database
 from bestarm.errors import UnknownExperimentError
@@ -22,6 +22,11 @@ from bestarm.live.store.sql import Store
 def unknown(url: str) -> None:
     with pytest.raises(UnknownExperimentError):
         Experiment.open(url, "offer")
+
+
+def list_after(url: str) -> None:
+    with pytest.raises(UnknownExperimentError, match="to continue after"):
+        Experiment.list(url, after="x")
 
 
 def version(url: str) -> None:
@@ -41,6 +46,7 @@ def command(*arguments: str) -> Callable[[str], None]:
 LOOKS: dict[str, Callable[[str], object]] = {
     "opening": unknown,
     "listing": Experiment.list,
+    "listing after another": list_after,
     "the doctor": check_database,
     "its version": version,
     "the doctor's command": command("doctor"),
@@ -84,7 +90,7 @@ def test_a_log_that_another_program_left_is_left_to_it(tmp_path: Path, look: str
     assert after == before
 
 
-@pytest.mark.parametrize("look", ["opening", "listing", "the doctor"])
+@pytest.mark.parametrize("look", LOOKS)
 def test_no_file_is_made_by_looking(tmp_path: Path, look: str) -> None:
     LOOKS[look](f"sqlite:///{tmp_path}/none.db")
     assert bytes_of(tmp_path) == {}
@@ -95,9 +101,7 @@ def test_an_experiment_that_is_only_read_stays_as_it_is(tmp_path: Path, mode: st
     """Also one restored from a copy that keeps no write-ahead log, until it is written to."""
     path = tmp_path / "store.db"
     url = f"sqlite:///{path}"
-    with Experiment.create(
-        url, "offer", Problem(np.eye(3)), options={"bounds": [0, 1]}, seed=0
-    ) as experiment:
+    with begin(url) as experiment:
         experiment.tell_many(dict.fromkeys(experiment.ask(20).ids, 0.5))
     connection = sqlite3.connect(path)
     connection.execute(f"PRAGMA journal_mode={mode}")
@@ -118,6 +122,5 @@ def test_an_experiment_that_is_only_read_stays_as_it_is(tmp_path: Path, mode: st
     assert bytes_of(tmp_path) == before
     with Experiment.open(url, "offer") as experiment:
         experiment.ask()
-    with closing(sqlite3.connect(path)) as connection, connection:
+    with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    connection.close()

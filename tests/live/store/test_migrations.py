@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 import shortcuts
-import workers_migrations
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Engine, MetaData, create_engine, inspect, text
 from workers_started import PATIENCE, processes
+from workers_store import create_with_others, prepare_and_die, run_processes
 
 from bestarm import Problem
 from bestarm.errors import StoreVersionError
@@ -49,17 +49,7 @@ def tables(url: str) -> Tables:
 
 def test_several_processes_make_the_tables_at_once(store_url: str) -> None:
     start = processes.Barrier(6)
-    running = [
-        processes.Process(
-            target=workers_migrations.creates_with_others, args=(store_url, f"offer {n}", start)
-        )
-        for n in range(6)
-    ]
-    for process in running:
-        process.start()
-    for process in running:
-        process.join(PATIENCE)
-        assert process.exitcode == 0
+    run_processes(create_with_others, [(store_url, f"offer {n}", start) for n in range(6)])
     assert differences(store_url) == []
     assert len(Experiment.list(store_url)) == 6
 
@@ -67,9 +57,7 @@ def test_several_processes_make_the_tables_at_once(store_url: str) -> None:
 def test_whoever_is_killed_while_the_tables_are_made_leaves_none(store_url: str) -> None:
     kills = 0
     while True:
-        process = processes.Process(
-            target=workers_migrations.prepares_and_dies, args=(store_url, kills + 1)
-        )
+        process = processes.Process(target=prepare_and_die, args=(store_url, kills + 1))
         process.start()
         process.join(PATIENCE)
         if process.exitcode == 0:
@@ -118,11 +106,9 @@ def differences(url: str) -> list[Any]:
         found = compare_metadata(context, schema.metadata)
         if engine.dialect.name == "sqlite" and not found:
             for table in schema.metadata.tables.values():
-                said = inspect(connection).get_table_options(table.name)
-                if (
-                    said.get("sqlite_with_rowid", True)
-                    != table.dialect_options["sqlite"]["with_rowid"]
-                ):
-                    found.append((table.name, said))
+                there = inspect(connection).get_table_options(table.name)
+                declared = table.dialect_options["sqlite"]["with_rowid"]
+                if there.get("sqlite_with_rowid", True) != declared:
+                    found.append((table.name, there))
     engine.dispose()
     return list(found)

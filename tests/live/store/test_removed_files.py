@@ -12,23 +12,16 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from threading import Thread
 
-import numpy as np
 import pytest
 from databases import wait_until
-from kept import told
+from recorded import told
 from sqlalchemy import PoolProxiedConnection, QueuePool
+from workers_store import begin
 
-from bestarm import Experiment, Problem
+from bestarm import Experiment
 from bestarm.errors import StoreUnavailableError
 from bestarm.live.store.sql import Store
 from bestarm.live.store.sql.session import SqliteSession
-
-PROBLEM = Problem(np.eye(3))
-OPTIONS = {"bounds": [0, 1]}
-
-
-def create(url: str | Store, name: str = "offer") -> Experiment:
-    return Experiment.create(url, name, PROBLEM, options=OPTIONS, seed=1)
 
 
 def calls(experiment: Experiment) -> dict[str, Callable[[], object]]:
@@ -60,7 +53,7 @@ def assert_refused(experiment: Experiment, words: str) -> None:
         assert caught.value.remedy, name
 
 
-def started(experiment: Experiment) -> None:
+def start(experiment: Experiment) -> None:
     experiment.ask(10)
     experiment.tell(0, 0.5)
 
@@ -71,8 +64,8 @@ def remove_logs(path: Path) -> None:
 
 
 def test_a_file_that_was_removed_takes_no_outcomes(sqlite_url: str, tmp_path: Path) -> None:
-    with create(sqlite_url) as experiment:
-        started(experiment)
+    with begin(sqlite_url) as experiment:
+        start(experiment)
         (tmp_path / "store.db").unlink()
         assert_refused(experiment, "is gone")
     assert not (tmp_path / "store.db").exists()
@@ -80,8 +73,8 @@ def test_a_file_that_was_removed_takes_no_outcomes(sqlite_url: str, tmp_path: Pa
 
 def test_a_file_that_is_put_back_goes_on(sqlite_url: str, tmp_path: Path) -> None:
     path, away = tmp_path / "store.db", tmp_path / "away.db"
-    with create(sqlite_url) as experiment:
-        started(experiment)
+    with begin(sqlite_url) as experiment:
+        start(experiment)
         path.rename(away)
         assert_refused(experiment, "is gone")
         away.rename(path)
@@ -95,16 +88,16 @@ def test_a_file_that_was_replaced_is_not_taken_for_the_first(
     sqlite_url: str, tmp_path: Path, kind: str
 ) -> None:
     path, other = tmp_path / "store.db", tmp_path / "other.db"
-    with create(sqlite_url) as experiment:
+    with begin(sqlite_url) as experiment:
         experiment.ask(5)
         if kind == "another experiment":
-            create(f"sqlite:///{other}", "other").close()
+            begin(f"sqlite:///{other}", "other").close()
         elif kind == "a backup":
             with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(other)) as copy:
                 source.backup(copy)
         else:
             other.touch()
-        started(experiment)
+        start(experiment)
         os.replace(other, path)
         # SQLite would take the log that lies there for that of the new file.
         assert_refused(experiment, "of the former one")
@@ -122,9 +115,9 @@ def test_a_file_that_was_replaced_is_not_taken_for_the_first(
 def test_a_store_goes_on_with_the_file_that_is_there_now(sqlite_url: str, tmp_path: Path) -> None:
     """What was opened before refuses; what is opened now is in the new file."""
     store, other = Store(sqlite_url), tmp_path / "other.db"
-    first = create(store)
-    started(first)
-    create(f"sqlite:///{other}").close()
+    first = begin(store)
+    start(first)
+    begin(f"sqlite:///{other}").close()
     os.replace(other, tmp_path / "store.db")
     remove_logs(tmp_path / "store.db")
     with pytest.raises(StoreUnavailableError, match="was replaced"):
@@ -142,8 +135,8 @@ def test_a_log_that_was_removed_takes_no_outcomes(
     sqlite_url: str, tmp_path: Path, ending: str
 ) -> None:
     """Another process would begin a new log, and never see what this one writes to the old."""
-    with create(sqlite_url) as experiment:
-        started(experiment)
+    with begin(sqlite_url) as experiment:
+        start(experiment)
         (tmp_path / f"store.db{ending}").unlink()
         with pytest.raises(
             StoreUnavailableError, match=r"\(-wal\) or its index \(-shm\) was removed"
@@ -161,7 +154,7 @@ def test_a_log_that_was_removed_takes_no_outcomes(
 def test_a_log_that_is_removed_before_anything_was_written_takes_no_outcomes(
     sqlite_url: str, tmp_path: Path
 ) -> None:
-    with create(sqlite_url) as first:
+    with begin(sqlite_url) as first:
         first.ask(3)
         with Experiment.open(sqlite_url, "offer") as experiment:
             experiment.status()  # it has only read
@@ -174,8 +167,8 @@ def test_a_log_that_is_removed_before_anything_was_written_takes_no_outcomes(
 def test_a_file_that_goes_while_one_writes_is_noticed_before_one_is_told(
     sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with create(sqlite_url) as experiment:
-        started(experiment)
+    with begin(sqlite_url) as experiment:
+        start(experiment)
         commit = SqliteSession.commit
 
         def removed(self: SqliteSession) -> None:
@@ -190,7 +183,7 @@ def test_a_file_that_goes_while_one_writes_is_noticed_before_one_is_told(
 def test_the_log_of_others_may_come_and_go(sqlite_url: str, tmp_path: Path) -> None:
     """SQLite itself removes it when the last one closes the file."""
     store = Store(sqlite_url)
-    create(store).ask(3)
+    begin(store).ask(3)
     assert (tmp_path / "store.db-wal").exists()
     store.close()
     assert not (tmp_path / "store.db-wal").exists()
@@ -206,7 +199,7 @@ def test_the_log_may_go_with_the_only_connection_that_used_it(
     sqlite_url: str, tmp_path: Path
 ) -> None:
     """A copy that does not write ahead yet: connections that only read it hold no log."""
-    create(sqlite_url).close()
+    begin(sqlite_url).close()
     copy = tmp_path / "copy.db"
     with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
         connection.execute("VACUUM INTO ?", (str(copy),))
@@ -230,7 +223,7 @@ def test_a_store_that_is_closed_as_a_transaction_ends(
 ) -> None:
     """The connection that was in use is closed too, and its log may go."""
     store = Store(sqlite_url)
-    experiment = create(store)
+    experiment = begin(store)
     with closing(store._engine.raw_connection()) as borrowed:
         kind, release = type(borrowed), type(borrowed).close
 
@@ -256,7 +249,7 @@ def test_a_folder_that_the_process_leaves(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
     monkeypatch.chdir(tmp_path / "one")
-    with create("sqlite:///store.db") as experiment:
+    with begin("sqlite:///store.db") as experiment:
         monkeypatch.chdir(tmp_path / "two")
         experiment.ask(3)
         assert experiment.tell(0, 0.5).recorded == 1
@@ -267,8 +260,8 @@ def test_a_folder_that_the_process_leaves(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_link_to_the_file_may_be_used(sqlite_url: str, tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "store.db").symlink_to(tmp_path / "disk" / "real.db")
-    with create(sqlite_url) as experiment:
-        started(experiment)
+    with begin(sqlite_url) as experiment:
+        start(experiment)
         assert experiment.tell(1, 0.5).recorded == 1
         shutil.move(tmp_path / "disk" / "real.db", tmp_path / "disk" / "moved.db")
         assert_refused(experiment, "is gone")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from bestarm import Problem, Summary
@@ -44,27 +42,6 @@ def drive(policy: PullByPull, presampled: PresampledRewards) -> list[int]:
         reward = presampled.table[0, pulled[-1]] + noise
         policy.update(Summary(counts, counts * reward, counts * reward**2))
     return pulled
-
-
-def same_either_way(make: Callable[[Problem], PullByPull], problem: Problem, pulls: int) -> bool:
-    """Whether plan after plan and all at once, in two parts, come to the same to the last bit."""
-    presampled = rewards_of(problem, pulls)
-    slow, quick = make(problem), make(problem)
-    drive(slow, presampled)
-    done = 0
-    while done < pulls and quick.recommend().reason == "running":
-        part = PresampledRewards(
-            presampled.table, presampled.rows[done:][:100], presampled.common[done:][:100]
-        )
-        done += quick.follow(part)[0]
-    one, other = slow.recommend(), quick.recommend()
-    return (one.target, one.reason, one.pulls) == (
-        other.target,
-        other.reason,
-        other.pulls,
-    ) and bool(
-        np.array_equal(slow._sums, quick._sums) and np.array_equal(slow._counts, quick._counts)
-    )
 
 
 def least_squares(

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
-from linear_runs import PROBLEMS, closest, drive, least_squares, rewards_of, same_either_way
+from linear_runs import PROBLEMS, closest, drive, least_squares, rewards_of
 
-from bestarm import Problem, environments, simulate
+from bestarm import Problem
 from bestarm.numerics.geometry import Array
 from bestarm.policies.linear.lingame import LinGame, LinGameC
-from bestarm.policies.policy import Method
 from bestarm.presampled import PresampledRewards
 
 
@@ -106,25 +103,3 @@ def test_it_stops_when_the_statistic_exceeds_the_threshold_of_the_paper() -> Non
         volume = 1.5 * math.log(1 + t / 3)  # d = 3, L = 1
         wanted = (math.sqrt(math.log(10) + volume) + math.sqrt(0.5) * 1.5 / sigma) ** 2
         assert (statistic > wanted) == stops
-
-
-@pytest.mark.parametrize("rule", [LinGame, LinGameC])
-@pytest.mark.parametrize("threshold", ["published", "certified", "experiments"])
-def test_one_pull_at_a_time_is_the_same_as_many(rule: type[LinGame], threshold: Any) -> None:
-    """To the last bit, over exact computations and between them."""
-    make = partial(rule, threshold=threshold)
-    problems = PROBLEMS.values() if threshold == "published" else [PROBLEMS["soare"]]
-    assert all(same_either_way(make, problem, 400) for problem in problems)
-
-
-def test_errors_are_rarer_than_delta() -> None:
-    """δ = 0.1 allows 10 errors in 100 runs; at that rate 24 have a probability below 10⁻⁴."""
-    world = environments.soare(3, 0.5)
-    methods: list[Method] = [
-        LinGame,
-        partial(LinGame, threshold="certified"),
-        partial(LinGameC, threshold="certified"),
-    ]
-    for method in methods:
-        found = simulate(method, world, runs=100, delta=0.1, seed=5)
-        assert np.count_nonzero(~found.correct) < 24

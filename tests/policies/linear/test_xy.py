@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from bestarm import Plan, Problem, Summary, bounds, design, environments, simulate
 from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
-from bestarm.policies.linear.orders import GreedyOrder, points_of
 from bestarm.policies.linear.xy_adaptive import XYAdaptive
-from bestarm.policies.linear.xy_oracle import XYOracle
-from bestarm.policies.linear.xy_static import XYStatic
+from bestarm.policies.linear.xy_allocation import GreedyAllocation, points_of
+from bestarm.policies.linear.xy_static import XYOracle, XYStatic
 from bestarm.presampled import PresampledRewards
 from bestarm.simulation import Oracle
 
@@ -47,7 +46,7 @@ def widths(source: Array, counts: NDArray[Any], contrasts: Array) -> Array:
 @pytest.mark.parametrize("name", CASES)
 def test_each_pull_makes_the_widest_contrast_narrowest(name: str) -> None:
     problem = CASES[name]
-    order = GreedyOrder(problem).first(60)
+    order = GreedyAllocation(problem).first(60)
     contrasts = differences(problem)
     rank = len(points_of(problem).basis)
     assert np.linalg.matrix_rank(problem.source[order[:rank]]) == rank
@@ -63,13 +62,13 @@ def test_each_pull_makes_the_widest_contrast_narrowest(name: str) -> None:
 
 def test_ties_do_not_stop_the_greedy_allocation() -> None:
     """All contrasts of orthogonal arms are equally wide, and no pull makes all of them narrower."""
-    order = GreedyOrder(Problem(np.eye(4))).first(400)
+    order = GreedyAllocation(Problem(np.eye(4))).first(400)
     assert np.bincount(order[:400]).tolist() == [100] * 4
 
 
 def test_a_long_order_is_the_same_however_it_is_asked_for() -> None:
     problem = CASES["arms"]
-    step, long = GreedyOrder(problem), GreedyOrder(problem).first(20_000)
+    step, long = GreedyAllocation(problem), GreedyAllocation(problem).first(20_000)
     for pulls in (3, 5_000, 9_000, 20_000):
         known = step.first(pulls)
     assert np.array_equal(known[:20_000], long[:20_000])
@@ -115,9 +114,9 @@ def test_it_stops_at_the_first_pull_that_separates_the_leader(name: str, thresho
         assert policy.recommend().final == bool((scores[best] - scores[others] >= radii).all())
         assert n < 2000
     assert policy.recommend().error_bound == 0.05
-    said = " ".join(policy.recommend().assumptions)
+    text = " ".join(policy.recommend().assumptions)
     for part in ("without an intercept", "0.1-sub-Gaussian, given the past", "nothing drifts"):
-        assert part in said
+        assert part in text
 
 
 def test_many_pulls_at_once_are_the_same_as_one_by_one() -> None:

@@ -25,11 +25,11 @@ from bestarm.records import Counts, Plan, Summary
 Bounds = tuple[float, float] | None  # of rewards
 _Totals = tuple[Array, Array]  # Σ n x xᵀ and Σ s x
 
-# How firmly an alternative is believed in, in draws: a dozen catches gross errors soon, a hundred
-# thousand small ones at last. Their evidence is averaged.
-_FIRMNESS = np.array([10.0, 100.0, 1e3, 1e4, 1e5])
+# Concentrations of the Dirichlet mixture, in draws: ten catch gross errors soon, a hundred thousand
+# small ones at last. Their evidence is averaged.
+_CONCENTRATIONS = np.array([10.0, 100.0, 1e3, 1e4, 1e5])
 _PRIOR = 20.0  # draws that one starts from when arms are compared with what was expected
-_CHANCES = {"alarm": 1e-6, "warning": 1e-3}  # what true scales ever show, at most
+_SIGNIFICANCE = {"alarm": 1e-6, "warning": 1e-3}  # what true scales ever show, at most
 _MEANS = 0.9  # of that, what means may use up; the spread takes less than the rest
 _LEAST_DEGREES = 100  # before, the spread says nothing
 _ROUNDING = 1e-9
@@ -62,8 +62,8 @@ class RatioTest:
     def __init__(self, arms: int) -> None:
         self.observed: Counts = np.zeros(arms, dtype=np.int64)
         self.expected: Array = np.zeros(arms)
-        self._logs: Array = np.zeros(len(_FIRMNESS))
-        self._alpha: Array = np.zeros((len(_FIRMNESS), arms))
+        self._logs: Array = np.zeros(len(_CONCENTRATIONS))
+        self._alpha: Array = np.zeros((len(_CONCENTRATIONS), arms))
         self._size = 0  # of the batch so far
 
     def add(self, weights: Array, counts: Counts, *, more: bool = False) -> None:
@@ -71,7 +71,7 @@ class RatioTest:
         if not more:
             suggested = (self.observed + _PRIOR) / (self.expected + _PRIOR)
             centre = weights * suggested
-            self._alpha = _FIRMNESS[:, None] * (centre / centre.sum())
+            self._alpha = _CONCENTRATIONS[:, None] * (centre / centre.sum())
             self._size = 0
         size = int(counts.sum())
         if not size:
@@ -80,8 +80,8 @@ class RatioTest:
             self._logs += math.inf  # what cannot be drawn was
         use = weights > 0
         alpha, count = self._alpha[:, use], counts[use]
-        firm = _FIRMNESS + self._size
-        mixture = gammaln(firm) - gammaln(firm + size)
+        concentration = _CONCENTRATIONS + self._size
+        mixture = gammaln(concentration) - gammaln(concentration + size)
         mixture += (gammaln(alpha + count) - gammaln(alpha)).sum(axis=1)
         self._logs += mixture - float(count @ np.log(weights[use]))
         self._alpha = self._alpha + counts
@@ -90,19 +90,19 @@ class RatioTest:
         self.expected = self.expected + size * weights
 
     @property
-    def chance(self) -> float:
+    def p_value(self) -> float:
         """A bound on the probability that a sound experiment ever shows as much evidence."""
-        evidence = float(np.logaddexp.reduce(self._logs)) - math.log(len(_FIRMNESS))
+        evidence = float(np.logaddexp.reduce(self._logs)) - math.log(len(_CONCENTRATIONS))
         return math.exp(-max(0.0, evidence))
 
     @property
-    def oddest(self) -> int:
-        """The arm that is farthest from what was expected."""
+    def most_deviating_arm(self) -> int:
+        """The arm whose count is farthest from what was expected."""
         off = self.observed - self.expected
         return int(np.argmax(np.abs(off) / np.sqrt(np.maximum(self.expected, 1e-12))))
 
 
-class Scales:
+class ScaleTest:
     """Rewards beside a noise α, a baseline within ±R and means within ±M (`largest`).
 
     An arm's mean over n pulls lies within M + R + α √(2 log(2/p)/n), and two of its means are at
@@ -121,8 +121,8 @@ class Scales:
         self._noise, self._baseline, self._largest = problem.noise, problem.baseline, largest
         self._arms = problem.arms
         self._summaries = 0
-        self._high = {level: np.full(problem.arms, -np.inf) for level in _CHANCES}
-        self._low = {level: np.full(problem.arms, np.inf) for level in _CHANCES}
+        self._high = {level: np.full(problem.arms, -np.inf) for level in _SIGNIFICANCE}
+        self._low = {level: np.full(problem.arms, np.inf) for level in _SIGNIFICANCE}
         self._spare = 0.0  # squared deviations from the mean of arm and summary
         self._allowed = 0.0  # and what they are on average, at most
         self._degrees = 0
@@ -146,7 +146,7 @@ class Scales:
         moving = float(counts[free > 0].sum())
         self._allowed += self._noise**2 * float(free.sum()) + self._baseline**2 * moving
         means_looked_at = self._arms * self._summaries * (self._summaries + 1)
-        for level, chance in _CHANCES.items():
+        for level, chance in _SIGNIFICANCE.items():
             share = _MEANS * chance / means_looked_at
             margin = self._noise * np.sqrt(2 * math.log(2 / share) / counts)
             high, low = self._high[level], self._low[level]
@@ -154,11 +154,11 @@ class Scales:
             low[use] = np.minimum(low[use], means + margin)
 
     def level_of_reward(self, size: float, count: int) -> str:
-        """How odd it is that the largest of `count` rewards has this size.
+        """The level of a finding that the largest of `count` rewards has this size.
 
         The i-th reward has a share of 1/(i(i + 1)), so that this too may be asked at any time.
         """
-        for level, chance in _CHANCES.items():
+        for level, chance in _SIGNIFICANCE.items():
             margin = self._noise * math.sqrt(2 * math.log(2 * count * (count + 1) / chance))
             if size > (self._largest + self._baseline + margin) * (1 + _ROUNDING):
                 return level
@@ -169,7 +169,7 @@ class Scales:
         if not self._degrees and not np.isfinite(self._high["alarm"]).any():
             return "ok", "No phase is answered yet."
         moves, most = 2 * self._baseline, self._largest + self._baseline
-        for level in _CHANCES:
+        for level in _SIGNIFICANCE:
             high, low = self._high[level], self._low[level]
             apart = np.where(np.isfinite(high), high - low, -np.inf)
             off = np.maximum(high, -low)
@@ -210,7 +210,7 @@ class _PhaseTest(ABC):
         self.pulls = 0  # outcomes on which was bet
 
     @property
-    def chance(self) -> float:
+    def p_value(self) -> float:
         """A bound on the probability that a true model ever shows as much evidence."""
         return math.exp(-self.log_evidence)
 
@@ -292,7 +292,7 @@ class LinearTest(_PhaseTest):
         return self._seen + self._counts
 
     @property
-    def oddest(self) -> tuple[int, float]:
+    def largest_residual(self) -> tuple[int, float]:
         """The arm whose residuals are the clearest, and their mean."""
         seen = np.maximum(self._seen, 1.0)
         arm = int(np.argmax(np.abs(self._residuals) / np.sqrt(seen)))
@@ -436,7 +436,7 @@ class DelayTest:
     Attributes:
         outcomes: how many are looked at.
         means: the mean reward of quick outcomes and of slow ones; NaN where there are none.
-        chance: a bound on the probability that the evidence is ever as large as it is.
+        p_value: a bound on the probability that the evidence is ever as large as it is.
 
     Args:
         span: the range of rewards.
@@ -449,7 +449,7 @@ class DelayTest:
     def __init__(
         self, span: float, *, phases: Counts, arms: Counts, delays: Array, rewards: Array
     ) -> None:
-        self.outcomes, self.means, self.chance = len(rewards), (math.nan, math.nan), 1.0
+        self.outcomes, self.means, self.p_value = len(rewards), (math.nan, math.nan), 1.0
         quick = _quick(phases, delays)
         if not quick.any():
             return
@@ -462,7 +462,7 @@ class DelayTest:
         logs = tilts * excess.sum() - tilts**2 * span**2 / 8 * fewer.sum()
         log = float(np.logaddexp.reduce(logs)) - math.log(len(logs))
         self.means = float(rewards[quick].mean()), float(rewards[~quick].mean())
-        self.chance = math.exp(-max(log, 0.0))
+        self.p_value = math.exp(-max(log, 0.0))
 
 
 def _quick(phases: Counts, delays: Array) -> NDArray[np.bool_]:

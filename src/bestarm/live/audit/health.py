@@ -15,10 +15,10 @@ from bestarm.live.audit.evidence import (
     LevelTest,
     LinearTest,
     RatioTest,
-    Scales,
+    ScaleTest,
 )
 from bestarm.live.draws import first_members
-from bestarm.live.store.contract import ROW, Head, Ids, PlanRecord, Reading, Rows
+from bestarm.live.store.contract import ROW, Head, Ids, PlanRecord, Rows, Snapshot
 from bestarm.live.store.records import check_arms, check_size, damaged
 from bestarm.live.values import Check, in_time, plural, savings
 from bestarm.numerics.geometry import Array
@@ -31,8 +31,8 @@ _FEW = 20  # outcomes needed to know how long they take, or to speak of shares
 _TAIL = 200_000  # assignments that no summary covers, read one by one
 _WINDOW = 10_000  # settled assignments before them, for how long outcomes take
 _FIRST = 4_000  # assignments from the first on, for whether quick outcomes differ from slow ones
-_LEAST_PATIENCE = 60.0  # seconds
-_SLOW = 10  # an outcome is overdue after 10 × the time that 95 % of them take
+_LEAST_OVERDUE = 60.0  # seconds
+_OVERDUE_RATIO = 10  # an outcome is overdue after 10 × the time that 95 % of them take
 _WARNING, _ALARM = 1e-3, 1e-6  # probabilities under which a sound experiment shows a finding
 _ENOUGH, _HARM = 200, 1.1  # outcomes, and the variance that forecasts leave, to speak of harm
 _MANY_LOST, _MOST_LOST = 0.5, 0.9  # of all outcomes; most experiments lose far fewer
@@ -41,17 +41,17 @@ _Split = NDArray[np.int64]  # three rows: told, lost and outstanding assignments
 
 
 def examine(
-    books: Reading, problem: Problem, traits: Traits, *, now: float, seed: int
+    snapshot: Snapshot, problem: Problem, traits: Traits, *, now: float, seed: int
 ) -> tuple[Check, ...]:
     """Check an experiment by its counters, its summaries and the rows that no summary covers.
 
     The seed of the draws says in which order the options of a round were tried.
     """
-    head, labels, tail = books.head, problem.source_labels, _Tail(books, problem.arms, now)
+    head, labels, tail = snapshot.head, problem.source_labels, _Tail(snapshot, problem.arms, now)
     bounds, mean_bound = traits.bounds, traits.mean_bound
     largest = problem.scale if mean_bound is None else mean_bound
-    scales, models = Scales(problem, largest), _Models(problem, bounds, largest)
-    arms = _count(books, tail, seed, scales, models)
+    scales, models = ScaleTest(problem, largest), _Models(problem, bounds, largest)
+    arms = _count(snapshot, tail, seed, scales, models)
     given, told = "assignments", "settled outcomes"
     if head.size > 1:
         given, told = "rounds, by the option tried first", f"{told} of options tried first"
@@ -63,7 +63,7 @@ def examine(
         _missing(arms, labels, head.losses),
         _overdue(head, tail),
         _late(head),
-        _delays(books, bounds),
+        _delays(snapshot, bounds),
         _range(head, bounds, scales),
         _scale(head, bounds, scales, labels),
         models.linear(labels, in_blocks=head.size > 1),
@@ -73,14 +73,16 @@ def examine(
     )
 
 
-def _count(books: Reading, tail: _Tail, seed: int, scales: Scales, models: _Models) -> _ArmCounts:
+def _count(
+    snapshot: Snapshot, tail: _Tail, seed: int, scales: ScaleTest, models: _Models
+) -> _ArmCounts:
     """Count assignments per arm, and show all summaries to the tests of scales and models."""
     arms = _ArmCounts(tail.arms)
     provisional: dict[int, Summary] = {}
 
     @cache
     def plan_of(phase: int) -> PlanRecord:
-        planned = books.plan(phase)
+        planned = snapshot.plan(phase)
         check_size(f"The plan of phase {phase}", planned.plan.arms, tail.arms)
         return planned
 
@@ -89,7 +91,7 @@ def _count(books: Reading, tail: _Tail, seed: int, scales: Scales, models: _Mode
             scales.add(summary)
             models.add(plan, summary)
 
-    for record in books.summaries():
+    for record in snapshot.summaries():
         plan, summary = plan_of(record.phase).plan, record.observed  # scales are of rewards as told
         check_size(f"Summary {record.number}", len(summary.counts), tail.arms)
         if plan.provisional:
@@ -101,8 +103,8 @@ def _count(books: Reading, tail: _Tail, seed: int, scales: Scales, models: _Mode
                 raise damaged(what, record.number) from None
             continue
         every = _split_of(summary)
-        if books.head.losses and not plan.open:  # replaced, and therefore in no summary
-            every[1] = _count_arms(books.lost_arms(plan.phase, 0, 2**40), tail.arms)
+        if snapshot.head.losses and not plan.open:  # replaced, and therefore in no summary
+            every[1] = _count_arms(snapshot.lost_arms(plan.phase, 0, 2**40), tail.arms)
         arms.add(plan, every, _first_of(summary, record.first, seed) if plan.size > 1 else every)
         show(plan, summary)
     for phase in sorted({*provisional, *tail.rows["phase"].tolist()}):
@@ -185,22 +187,22 @@ class _ArmCounts:
 class _Tail:
     """Assignments that no summary covers, and how long outcomes take, in seconds.
 
-    95 % came within the `usual` time, if that is known; after `patience` one is overdue; `ages` are
-    those of outstanding outcomes.
+    95 % came within the `usual` time, if that is known; later than `overdue_after` one is overdue;
+    `ages` are those of outstanding outcomes.
     """
 
-    def __init__(self, books: Reading, arms: int, now: float) -> None:
-        head, self.arms, self._now = books.head, arms, now
+    def __init__(self, snapshot: Snapshot, arms: int, now: float) -> None:
+        head, self.arms, self._now = snapshot.head, arms, now
         start, end = max(0, head.summary_end - _WINDOW), head.summary_end + _TAIL
-        pieces = books.rows(start, min(head.assigned, end))
+        pieces = snapshot.rows(start, min(head.assigned, end))
         window: Rows = np.concatenate([np.empty(0, dtype=ROW), *pieces])
         delays = (window["told"] - window["asked"])[np.isnan(window["lost"]) & ~window["late"]]
         delays = delays[~np.isnan(delays)]
         self.usual = float(np.quantile(delays, 0.95)) if len(delays) >= _FEW else None
         usual = np.inf if self.usual is None else self.usual
         limit, self._windows = head.time_limit, head.window is not None
-        self.patience = max(_LEAST_PATIENCE, _SLOW * usual) if limit is None else limit
-        deferred = books.rows_of(books.deferrals(waiting=True)[0])
+        self.overdue_after = max(_LEAST_OVERDUE, _OVERDUE_RATIO * usual) if limit is None else limit
+        deferred = snapshot.rows_of(snapshot.deferrals(waiting=True)[0])
         self.rows = rows = np.concatenate([deferred, window[window["id"] >= head.summary_end]])
         outstanding = np.isnan(rows["reward"]) & np.isnan(rows["lost"])
         self.ages = now - rows["asked"][outstanding]
@@ -222,7 +224,7 @@ class _Tail:
         early = rows["id"] < self._settled_end
         gone = lost & early
         if not self._windows:
-            gone |= ~told & (self._now - rows["asked"] > self.patience)
+            gone |= ~told & (self._now - rows["asked"] > self.overdue_after)
         told = told & early
         kinds = (told, gone, ~told & ~gone)
         return np.array([_count_arms(rows["arm"][kind], self.arms) for kind in kinds])
@@ -257,14 +259,14 @@ class _Models:
             several = "Features are not checked where rounds hold several options."
             return Check("model", "ok", several)
         finding = f"Nothing contradicts the features ({plural(test.pulls, 'outcome')} looked at)."
-        if (level := _level(test.chance)) == "ok":
+        if (level := _level(test.p_value)) == "ok":
             return Check("model", "ok", finding + _unchecked(test.outcomes, labels))
-        arm, off = test.oddest
+        arm, off = test.largest_residual
         return Check(
             "model",
             level,
             f"Mean outcomes do not fit the features, those of option {labels[arm]!r} by about "
-            f"{off:.2g}; by chance this happens {_by_chance(test.chance)}.",
+            f"{off:.2g}; by chance this happens {_by_chance(test.p_value)}.",
             "The winner may be wrong. Begin again with the feature that is missing, or with names "
             "alone.",
         )
@@ -274,11 +276,11 @@ class _Models:
         test = self._level
         if test is None:
             return Check("level", "ok", "A baseline is allowed for, so the level may move.")
-        if (level := _level(test.chance)) == "ok":
+        if (level := _level(test.p_value)) == "ok":
             pulls = plural(test.pulls, "outcome")
             return Check("level", "ok", f"Outcomes show no baseline ({pulls} looked at).")
         moves = "The level of outcomes moves, though no baseline was declared"
-        finding = f"{moves}; by chance this happens {_by_chance(test.chance)}."
+        finding = f"{moves}; by chance this happens {_by_chance(test.p_value)}."
         action = "The winner may be wrong. Begin again with a bound on the baseline above 0."
         return Check("level", level, finding, action)
 
@@ -296,41 +298,41 @@ def _unchecked(outcomes: Array, labels: Sequence[str]) -> str:
     return f" {told}, too few to check: what is claimed of {which} rests on {its} features alone."
 
 
-def _by_chance(chance: float) -> str:
-    return "never" if chance == 0 else f"in at most one experiment in {1 / chance:,.0f}"
+def _by_chance(p_value: float) -> str:
+    return "never" if p_value == 0 else f"in at most one experiment in {1 / p_value:,.0f}"
 
 
-def _level(chance: float) -> str:
-    return "alarm" if chance < _ALARM else "warning" if chance < _WARNING else "ok"
+def _level(p_value: float) -> str:
+    return "alarm" if p_value < _ALARM else "warning" if p_value < _WARNING else "ok"
 
 
 def _split(
     name: str, split: str, what: str, test: RatioTest, labels: Sequence[str], action: str
 ) -> Check:
-    total, arm = int(test.observed.sum()), test.oddest
+    total, arm = int(test.observed.sum()), test.most_deviating_arm
     if not total:
         return Check(name, "ok", f"There are no {what} to check yet.")
-    if (level := _level(test.chance)) == "ok":
+    if (level := _level(test.p_value)) == "ok":
         return Check(name, "ok", f"{split} split matches the plan ({total:,} {what}).")
     finding = (
         f"Among {total:,} {what}, option {labels[arm]!r} occurs {test.observed[arm]} times where "
-        f"{test.expected[arm]:.1f} are expected; by chance this happens {_by_chance(test.chance)}."
+        f"{test.expected[arm]:.1f} are expected; by chance this happens {_by_chance(test.p_value)}."
     )
     return Check(name, level, finding, action)
 
 
 def _missing(arms: _ArmCounts, labels: Sequence[str], lost_yet: int) -> Check:
-    lost, settled, arm = arms.missing, arms.settled, arms.lost.oddest
+    lost, settled, arm = arms.missing, arms.settled, arms.lost.most_deviating_arm
     total, every = int(lost.sum()), int(settled.sum())
     if not total:
         return Check("missing", "ok", f"{plural(lost_yet, 'outcome')} lost so far.")
     finding = f"{total} of {every} outcomes are missing, "
-    if (level := _level(arms.lost.chance)) != "ok":
+    if (level := _level(arms.lost.p_value)) != "ok":
         return Check(
             "missing",
             level,
             f"{finding}{lost[arm]} of the {settled[arm]} of option {labels[arm]!r}; if losses did "
-            f"not depend on the option, this would happen {_by_chance(arms.lost.chance)}.",
+            f"not depend on the option, this would happen {_by_chance(arms.lost.p_value)}.",
             "Losses depend on the option, so they may depend on the outcome: a policy that assumes "
             "the worst of missing outcomes (missing='worst-case') remains valid.",
         )
@@ -342,7 +344,7 @@ def _missing(arms: _ArmCounts, labels: Sequence[str], lost_yet: int) -> Check:
 
 
 def _overdue(head: Head, tail: _Tail) -> Check:
-    overdue = tail.ages[tail.ages >= tail.patience]
+    overdue = tail.ages[tail.ages >= tail.overdue_after]
     usual = "" if tail.usual is None else f"; 95 % came within {in_time(tail.usual)}"
     if not len(overdue) or head.over:
         count = plural(len(tail.ages), "outcome")
@@ -355,7 +357,9 @@ def _overdue(head: Head, tail: _Tail) -> Check:
         action = "Each costs evidence, as it may be the worst: tell or `fail` it, or set a lease."
     count, longest = plural(len(overdue), "outcome"), float(overdue.max())
     finding = f"{count} overdue, the oldest after {in_time(longest)}{usual}."
-    return Check("overdue", "alarm" if longest > 10 * tail.patience else "warning", finding, action)
+    return Check(
+        "overdue", "alarm" if longest > 10 * tail.overdue_after else "warning", finding, action
+    )
 
 
 def _late(head: Head) -> Check:
@@ -369,7 +373,7 @@ def _late(head: Head) -> Check:
     return Check("late", "warning", finding, action)
 
 
-def _delays(snapshot: Reading, bounds: Bounds) -> Check:
+def _delays(snapshot: Snapshot, bounds: Bounds) -> Check:
     """Whether quick outcomes differ from slow ones, where phases close before all are in.
 
     It reads whole phases up to the first outcome that is outstanding.
@@ -393,7 +397,7 @@ def _delays(snapshot: Reading, bounds: Bounds) -> Check:
         delays=rows["told"] - rows["asked"],
         rewards=rows["reward"],
     )
-    if _level(test.chance) == "ok":
+    if _level(test.p_value) == "ok":
         outcomes = plural(test.outcomes, "outcome")
         finding = f"Quick and slow outcomes do not differ ({outcomes} looked at)."
         return Check("delays", "ok", finding)
@@ -402,14 +406,14 @@ def _delays(snapshot: Reading, bounds: Bounds) -> Check:
         "delays",
         "warning",
         f"Quick outcomes average {quick:.3g}, slow ones {slow:.3g}; if delays did not depend on "
-        f"the outcome, such a difference would occur {_by_chance(test.chance)}.",
+        f"the outcome, such a difference would occur {_by_chance(test.p_value)}.",
         "The verdict stays valid, but means of young outcomes mislead, and it may take longer: "
         "begin the next experiment with the time that outcomes take (`window=`), or tell all of "
         "them when that time is over.",
     )
 
 
-def _range(head: Head, bounds: Bounds, scales: Scales) -> Check:
+def _range(head: Head, bounds: Bounds, scales: ScaleTest) -> Check:
     told, refused = head.outcomes + head.late, head.refusals
     if bounds is not None:
         low, high = bounds
@@ -436,7 +440,7 @@ def _range(head: Head, bounds: Bounds, scales: Scales) -> Check:
     return Check("range", level, finding, f"{unit}, {action}")
 
 
-def _scale(head: Head, bounds: Bounds, scales: Scales, labels: Sequence[str]) -> Check:
+def _scale(head: Head, bounds: Bounds, scales: ScaleTest, labels: Sequence[str]) -> Check:
     if bounds is not None:
         return Check("scale", "ok", "Rewards are bounded; no other scale is needed.")
     if head.size > 1:
@@ -465,9 +469,9 @@ def _forecasts(head: Head) -> Iterator[Check]:
     Decisions stay valid whatever the forecasts are; bad ones only take longer.
     """
     if (left := head.variance_left) is not None:
-        said = savings(left)
+        text = savings(left)
         harm = head.outcomes >= _ENOUGH and left > _HARM
-        finding = f"{said[:1].upper()}{said[1:]}, within options and phases."
+        finding = f"{text[:1].upper()}{text[1:]}, within options and phases."
         action = (
             "Decisions stay valid but take longer: give covariates that tell more of the outcome, "
             "or do without a forecaster in the next experiment."

@@ -13,11 +13,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.errors import DamagedStoreError, InvalidInputError
-from bestarm.live import summaries
 from bestarm.live.draws import PlanDraws
-from bestarm.live.events import as_data, chained, plan_data, summary_data
-from bestarm.live.store.contract import Event, Ids, PlanRecord, Reading, Rows, SummaryRecord
-from bestarm.live.store.records import Limits, answers_of
+from bestarm.live.events import (
+    answers_at_end,
+    as_data,
+    chain_hash,
+    digest_of,
+    event_hash,
+    ids_in,
+    joined_ids,
+    late_data,
+    plan_data,
+    summary_data,
+)
+from bestarm.live.store.contract import Event, Ids, PlanRecord, Rows, Snapshot, SummaryRecord
+from bestarm.live.store.records import TimeLimits, answers_of
+from bestarm.live.summaries import RunningTotals
 from bestarm.live.values import plural
 from bestarm.records import Plan, Summary
 
@@ -27,6 +38,7 @@ _PIECE = 50_000  # assignments whose covariates are read at a time
 _STATES = {"paused": "paused", "resumed": "running", "stopped": "stopped", "finished": "finished"}
 
 Progress = Callable[[int, int], object]
+_Records = Iterator[tuple[Any, ...]]
 _Known = tuple[str, dict[str, Any]]  # a record's name, and what its event says of it
 T = TypeVar("T")
 
@@ -69,19 +81,19 @@ class Audit:
 
 
 def audit(
-    books: Reading, *, arms: int, seed: int, created: dict[str, Any], progress: Progress | None
+    snapshot: Snapshot, *, arms: int, seed: int, created: dict[str, Any], progress: Progress | None
 ) -> Audit:
     """Audit an experiment; `created` is what the first event must say."""
     findings = _Findings()
-    log = _Log(books, findings, created)
+    log = _Log(snapshot, findings, created)
     log.read()
-    redraw = _Redraw(books, findings, arms, seed)
+    redraw = _Redraw(snapshot, findings, arms, seed)
     redraw.check_rows(progress)
     redraw.check_summaries()
     if log.end is not None:
         with findings.reading():
             redraw.check_rest(log.end, log.failed)
-    flagged = redraw.late + sum(each.late for each in findings.readable(books.reports()))
+    flagged = redraw.late + log.late_reports
     if not log.broken and log.late != flagged:
         late = plural(flagged, "outcome")
         findings.add("late", f"{late} flagged as late, but {log.late} in the log.")
@@ -136,19 +148,13 @@ class _Log:
     The chain ends at the first event that is not as it was written: what follows proves nothing.
     """
 
-    def __init__(self, books: Reading, findings: _Findings, created: dict[str, Any]) -> None:
-        self._books, self._findings, self._created = books, findings, created
-        requests = accumulate(
-            findings.readable(books.requests()), summaries.chain_request, initial=""
-        )
-        known = accumulate(
-            findings.readable(_covariates(books)), summaries.chain_covariates, initial=""
-        )
-        reports = accumulate(findings.readable(books.reports()), summaries.chain_report, initial="")
-        self._links = {
-            "requests": _Links("requests", requests, findings),
-            "covariates": _Links("covariates", known, findings),
-            "reports": _Links("reports", reports, findings),
+    def __init__(self, snapshot: Snapshot, findings: _Findings, created: dict[str, Any]) -> None:
+        self._snapshot, self._findings, self._created = snapshot, findings, created
+        requests = (tuple(vars(each).values()) for each in snapshot.requests())
+        records = {"requests": requests, "covariates": _covariates(snapshot)}
+        records["reports"] = self._reports()
+        self._hash_chains = {
+            name: _HashChain(name, each, findings) for name, each in records.items()
         }
         self._last_hash = ""
         self._state = "running"
@@ -157,14 +163,15 @@ class _Log:
         self._provisional = False
         self.broken = False  # whether the chain ends before the log does
         self.events = self.plans = self.summaries = 0
-        self.late = 0  # outcomes that came too late
+        self.late = 0  # outcomes that came too late, by the events
+        self.late_reports = 0  # and reports that are flagged as late
         self.end: dict[str, Any] | None = None  # what the last event of an ended experiment says
-        self.failed: Ids = summaries.joined_ids([])  # assignments given up after the end
+        self.failed: Ids = joined_ids([])  # assignments given up after the end
 
     def read(self) -> None:
-        findings, books = self._findings, self._books
-        plans = map(self._plan, findings.readable(books.plans()))
-        told = map(self._summary, findings.readable(books.summaries()))
+        findings, snapshot = self._findings, self._snapshot
+        plans = map(self._plan, findings.readable(snapshot.plans()))
+        told = map(self._summary, findings.readable(snapshot.summaries()))
         for event in findings.readable(self._chain()):
             if event.kind == "planned":
                 self._compare(event, next(plans, None), "plan")
@@ -173,20 +180,25 @@ class _Log:
             else:
                 self._note(event)
             self._state = _STATES.get(event.kind, self._state)
-            for name, links in self._links.items():
+            for name, records in self._hash_chains.items():
                 if name in event.data:
-                    links.read_to(event.data[name], f"event {event.number}")
+                    records.read_to(event.data[name], f"event {event.number}")
         if not self.broken:
             for what, _ in chain(plans, told):
                 findings.add("log", f"{what} is not in the log.")
             self._check_head()
 
+    def _reports(self) -> Iterator[tuple[Any, ...]]:
+        for report in self._snapshot.reports():
+            self.late_reports += report.late
+            yield tuple(vars(report).values())
+
     def _chain(self) -> Iterator[Event]:
         self.broken = True  # unless it is read to its end
-        for event in self._books.events():
+        for event in self._snapshot.events():
             wrong = ""
             try:
-                hashed = chained(event.number, event.at, event.kind, event.data, self._last_hash)
+                hashed = event_hash(event.number, event.at, event.kind, event.data, self._last_hash)
             except ValueError:  # something that is not JSON
                 hashed = ""
             if event.number != self.events:
@@ -203,12 +215,12 @@ class _Log:
         self.broken = False
 
     def _check_head(self) -> None:
-        head, findings = self._books.head, self._findings
+        head, findings = self._snapshot.head, self._findings
         if (self.events, self._last_hash) != (head.events, head.last_hash):
             what = "The hash of the last event is not the one kept with the counters"
             findings.add("event", f"{what}: the log was written again, or cut short.")
-        for name, links in self._links.items():
-            links.end(getattr(head, f"{name}_hash"))
+        for name, records in self._hash_chains.items():
+            records.read_all(getattr(head, f"{name}_hash"))
         for name, value in {"state": self._state, **self._limits}.items():
             if getattr(head, name) != value:
                 counted = f"the counters say {getattr(head, name)}"
@@ -217,7 +229,7 @@ class _Log:
     def _note(self, event: Event) -> None:
         """What an event says that is neither about a plan nor about a summary."""
         if event.kind == "created":
-            self._limits = {name: event.data.get(name) for name in Limits._fields}
+            self._limits = {name: event.data.get(name) for name in TimeLimits._fields}
         elif event.kind == "changed":
             self._limits["lease"] = event.data.get("lease")
         if event.kind in {"stopped", "finished"}:
@@ -229,22 +241,22 @@ class _Log:
                     other = f"Event {event.number} is about another experiment"
                     self._findings.add("created", f"{other}: {what} differs.")
         elif event.kind == "late" and "reports" in event.data:  # their hash is compared
-            self.late += len(summaries.ids_in(event.data["ids"]))
+            self.late += len(ids_in(event.data["ids"]))
         elif event.kind in {"late", "failed"}:
             self._check_after(event)
 
     def _check_after(self, event: Event) -> None:
         """Compare outcomes that came too late, or were given up after the end, with their event."""
-        ids = summaries.ids_in(event.data["ids"])
-        rows = self._books.rows_of(ids)
+        ids = ids_in(event.data["ids"])
+        rows = self._snapshot.rows_of(ids)
         if event.kind == "late":
             what, when = "outcomes that came too late", rows["told"]
-            data = summaries.late_data(rows["id"], rows["reward"])
+            data = late_data(rows["id"], rows["reward"])
             same = bool(rows["late"].all()) and data["outcomes"] == event.data["outcomes"]
             self.late += len(ids)
         else:
             what, when, same = "assignments given up after the end", rows["lost"], True
-            self.failed = summaries.joined_ids([self.failed, ids])
+            self.failed = joined_ids([self.failed, ids])
         if not same or len(rows) != len(ids) or (when != event.at).any():
             other = f"The {what} are not those of event {event.number}"
             self._findings.add(event.kind, f"{other}: one was changed since, or removed.")
@@ -276,12 +288,16 @@ class _Log:
             self._findings.add(kind, sentence)
 
 
-class _Links:
-    """Running hashes of records, as far as events have the hash of them."""
+class _HashChain:
+    """_Records, each hashed with those before it; events hold the hash of all so far."""
 
-    def __init__(self, name: str, hashes: Iterator[str], findings: _Findings) -> None:
-        self._name, self._hashes, self._findings = name, hashes, findings
-        self._hash: str | None = next(hashes)  # of those read so far; None once one is wrong
+    def __init__(self, name: str, records: _Records, findings: _Findings) -> None:
+        self._name, self._findings = name, findings
+        readable = findings.readable(records)
+        self._hashes = accumulate(
+            readable, lambda before, each: chain_hash(before, *each), initial=""
+        )
+        self._hash: str | None = next(self._hashes)  # of those read so far; None once one is wrong
 
     def read_to(self, expected: str, where: str) -> None:
         """Read on to the record whose hash is expected."""
@@ -292,17 +308,17 @@ class _Links:
             what = f"The {self._name} up to {where} are not those it knows of"
             self._findings.add(self._name, f"{what}: some were changed since, or removed.")
 
-    def end(self, expected: str) -> None:
-        """Read on to the last record."""
+    def read_all(self, expected: str) -> None:
+        """Read on to the last record, whose hash is expected."""
         self.read_to(expected, "the counters")
-        if self._hash is not None and next(self._hashes, None) is not None:
+        if sum(1 for _ in self._hashes):
             self._findings.add(self._name, f"There are {self._name} on record that nobody sent.")
 
 
-def _covariates(books: Reading) -> Iterator[tuple[int, str]]:
-    first, size, end = 0, _PIECE, books.head.assigned
+def _covariates(snapshot: Snapshot) -> Iterator[tuple[int, str]]:
+    first, size, end = 0, _PIECE, snapshot.head.assigned
     while first < end:
-        found = books.covariates(first, min(first + size, end))
+        found = snapshot.covariates(first, min(first + size, end))
         yield from sorted(found.items())
         # A damaged counter may say any number.
         first, size = first + size, _PIECE if found else 2 * size
@@ -311,8 +327,8 @@ def _covariates(books: Reading) -> Iterator[tuple[int, str]]:
 class _Redraw:
     """The assignments: counted, drawn again and added up again."""
 
-    def __init__(self, books: Reading, findings: _Findings, arms: int, seed: int) -> None:
-        self._books, self._findings, self._arms, self._seed = books, findings, arms, seed
+    def __init__(self, snapshot: Snapshot, findings: _Findings, arms: int, seed: int) -> None:
+        self._snapshot, self._findings, self._arms, self._seed = snapshot, findings, arms, seed
         self._last = -1  # the id of the last assignment read
         self.rounds = self.assigned = self.outcomes = self.late = 0
         # Ids that were outstanding when their phase closed, by the summary that covers them, or −1.
@@ -320,10 +336,10 @@ class _Redraw:
 
     def check_rows(self, progress: Progress | None) -> None:
         """Compare all assignments with their plans, and their number with the counters."""
-        head, findings = self._books.head, self._findings
-        plans = findings.readable(self._books.plans())
+        head, findings = self._snapshot.head, self._findings
+        plans = findings.readable(self._snapshot.plans())
         draws, following = None, next(plans, None)
-        every = self._books.rows(0, head.assigned + 1)  # one more than are counted
+        every = self._snapshot.rows(0, head.assigned + 1)  # one more than are counted
         for rows in findings.readable(every):
             self._check_rows(rows)
             rest = rows
@@ -361,20 +377,20 @@ class _Redraw:
         self.late += int(late.sum())
         wrong, what = lost & told & ~late, "was lost, but its outcome is not flagged"
         self._findings.add_each(rows, wrong, "late", what)
-        if not self._books.head.over:
+        if not self._snapshot.head.over:
             self._check_in_time(rows)
-        if self._books.head.window is not None:
+        if self._snapshot.head.window is not None:
             with self._findings.reading():
-                self._check_windows(rows, self._books.head.window)
+                self._check_windows(rows, self._snapshot.head.window)
 
     def _check_windows(self, rows: Rows, window: float) -> None:
         """Compare outcomes with what was reported within their window."""
-        reports = [each for each in self._books.reports_of(rows["id"].tolist()) if not each.late]
+        reports = [each for each in self._snapshot.reports_of(rows["id"].tolist()) if not each.late]
         told = {report.assignment: report.reward for report in reports}
         wrong = ~np.isnan(rows["lost"]) & np.isin(rows["id"], list(told))
         self._findings.add_each(rows, wrong, "window", "was reported in time, and is lost")
         rows = rows[~np.isnan(rows["reward"])]
-        expected = [told.get(each, self._books.head.otherwise) for each in rows["id"].tolist()]
+        expected = [told.get(each, self._snapshot.head.otherwise) for each in rows["id"].tolist()]
         wrong, what = rows["reward"] != np.array(expected, dtype=float), "what was told in time"
         self._findings.add_each(rows, wrong, "window", f"has another outcome than {what}")
         wrong = rows["told"] - rows["asked"] < window - _ROUNDING
@@ -392,7 +408,7 @@ class _Redraw:
             findings.add_each(rows, rows["id"] >= 0, "draw", "belongs to no plan")
             return
         try:
-            drawn, chances = draws.arms(self._books, int(rows["id"][0]), size)
+            drawn, chances = draws.arms(self._snapshot, int(rows["id"][0]), size)
         except DamagedStoreError as error:
             findings.add("draw", error.message)
             return
@@ -413,7 +429,7 @@ class _Redraw:
 
     def check_summaries(self) -> None:
         """Add up all outcomes again that summaries cover."""
-        for record in self._findings.readable(self._books.summaries()):
+        for record in self._findings.readable(self._snapshot.summaries()):
             with self._findings.reading():
                 self._check_summary(record)
         for number in sorted(self._deferred.keys() - {-1}):
@@ -422,14 +438,14 @@ class _Redraw:
     def _check_summary(self, record: SummaryRecord) -> None:
         findings, number = self._findings, record.number
         try:
-            plan = self._books.plan(record.phase).plan
+            plan = self._snapshot.plan(record.phase).plan
         except DamagedStoreError:
             findings.add("summary", f"Summary {number} is of phase {record.phase}, unknown here.")
             return
         if len(record.summary.counts) != self._arms:
             findings.add("summary", f"Summary {number} is not of {self._arms} arms.")
             return
-        totals = summaries.RunningTotals(plan, self._arms)
+        totals = RunningTotals(plan, self._arms)
         for rows, pending in self._covered(record, plan):
             self._add(totals, rows, pending)
         covered = f"assignments {record.first} to {record.end - 1}"
@@ -447,11 +463,9 @@ class _Redraw:
 
     def _covered(self, record: SummaryRecord, plan: Plan) -> Iterator[tuple[Rows, Any]]:
         """The assignments that a summary covers, and which were outstanding when it was made."""
-        ids, covered_by = self._books.deferrals(record.first, record.end)
+        ids, covered_by = self._snapshot.deferrals(record.first, record.end)
         if plan.provisional and record.late:
-            arrived = self._books.rows_of(
-                summaries.joined_ids(self._deferred.pop(record.number, []))
-            )
+            arrived = self._snapshot.rows_of(joined_ids(self._deferred.pop(record.number, [])))
             wrong = arrived["phase"] != record.phase
             what = f"is covered by summary {record.number}, which is of another phase"
             self._findings.add_each(arrived, wrong, "deferral", what)
@@ -462,10 +476,10 @@ class _Redraw:
             for each in np.unique(covered_by).tolist():
                 self._deferred.setdefault(each, []).append(ids[covered_by == each])
         outstanding = ids[(covered_by > record.number) | (covered_by < 0)]
-        for rows in self._books.rows(record.first, record.end):
+        for rows in self._snapshot.rows(record.first, record.end):
             yield rows, np.isin(rows["id"], outstanding)
 
-    def _add(self, totals: summaries.RunningTotals, rows: Rows, pending: NDArray[np.bool_]) -> None:
+    def _add(self, totals: RunningTotals, rows: Rows, pending: NDArray[np.bool_]) -> None:
         """Add rows up; all but the pending ones must be settled, and in time."""
         unsettled = np.isnan(rows["reward"]) & np.isnan(rows["lost"])
         what = "was summed up, but is neither told nor lost"
@@ -480,14 +494,14 @@ class _Redraw:
         changed = "are not as they were at the end: an outcome, a loss or a time was changed since."
 
         def digest(pieces: Iterable[Rows]) -> str:
-            return summaries.digest_of(summaries.answers_at_end(rows, failed) for rows in pieces)
+            return digest_of(answers_at_end(rows, failed) for rows in pieces)
 
-        rest = digest(self._books.rows(end["first"], end["end"]))
-        if rest != end["rest"] or end["end"] != self._books.head.assigned:
+        rest = digest(self._snapshot.rows(end["first"], end["end"]))
+        if rest != end["rest"] or end["end"] != self._snapshot.head.assigned:
             what = f"Assignments {end['first']} to {end['end'] - 1}"
             self._findings.add("rest", f"{what} {changed}")
-        waiting = summaries.joined_ids(self._deferred.get(-1, []))
-        if digest([self._books.rows_of(waiting)]) != end["waiting"]:
+        waiting = joined_ids(self._deferred.get(-1, []))
+        if digest([self._snapshot.rows_of(waiting)]) != end["waiting"]:
             what = "Assignments that were outstanding when their phase closed"
             self._findings.add("rest", f"{what} {changed}")
 

@@ -328,7 +328,3 @@ class Ledger(Protocol):
 
     def close(self) -> None:
         """Release connections and files."""
-
-
-Reading = Snapshot
-Writing = Transaction

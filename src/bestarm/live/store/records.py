@@ -103,7 +103,7 @@ class Report:
     late: bool  # whether the assignment was settled before, or the experiment over
 
 
-class Limits(NamedTuple):
+class TimeLimits(NamedTuple):
     """How long an outcome may take; `Head` says what each means."""
 
     lease: float | None = None
@@ -274,7 +274,7 @@ class Head:
         return len(ids) - before
 
     @property
-    def held_up(self) -> bool:
+    def is_blocked(self) -> bool:
         """Whether the phase has enough outcomes to close, unless one before them is outstanding."""
         return self.waits and not self.outstanding_before and self.phase_settled >= self.pulls
 
@@ -305,8 +305,8 @@ class Head:
         return self.planned and self.provisional and min(self.phase_assigned, news) >= self.pulls
 
     @property
-    def due(self) -> bool:
-        """Whether the policy may have something to do: make a plan, or take a summary."""
+    def has_pending_step(self) -> bool:
+        """Whether the policy has to make a plan or to be told a summary."""
         if self.over:
             return False
         if not self.planned or (self.summary_end < self.first and not self.outstanding_before):

@@ -16,9 +16,9 @@ import numpy as np
 
 from bestarm.live import transitions
 from bestarm.live.experiment import Experiment
-from bestarm.live.replay import Player, recommend
+from bestarm.live.replay import PolicyReplayer, recommend
 from bestarm.live.spec import Spec
-from bestarm.live.store.contract import Event, Head, Reading, SummaryRecord
+from bestarm.live.store.contract import Event, Head, Snapshot, SummaryRecord
 from bestarm.numerics.geometry import Array
 from bestarm.policies.policy import Look, Policy, Rates
 from bestarm.recommendation import Phase, Recommendation
@@ -32,7 +32,7 @@ _KEPT_ROUTINE = 12
 
 
 @dataclass(frozen=True, eq=False)
-class Moment:
+class PolicySnapshot:
     """What a policy knew after so many pulls."""
 
     pulls: int
@@ -78,9 +78,9 @@ class Log:
     closings: list[tuple[float, int]] = field(default_factory=list)
     end: dict[str, Any] | None = None  # how the policy ended it
 
-    def read(self, books: Reading) -> None:
+    def read(self, snapshot: Snapshot) -> None:
         """Read the counters, and the events that are new."""
-        for event in books.events(self.head.events):
+        for event in snapshot.events(self.head.events):
             if event.kind == "created":
                 self.created = event.at
             if event.kind == "eliminated":
@@ -94,7 +94,7 @@ class Log:
             kept.append(event)
         self.routine_before += max(len(self.routine) - _KEPT_ROUTINE, 0)
         del self.routine[:-_KEPT_ROUTINE], self.closings[:-_KEPT_ROUTINE]
-        self.head = books.head.copy()
+        self.head = snapshot.head.copy()
 
     @property
     def events(self) -> list[Event]:
@@ -117,33 +117,33 @@ class Follower:
     def __init__(self, spec: Spec) -> None:
         problem = spec.problem
         self.log = Log()
-        # What the policy knew over time, the last one now, or else what each phase said.
-        self.looks: list[Moment] = []
+        # What the policy knew over time, the last one now, or else what each phase estimated.
+        self.looks: list[PolicySnapshot] = []
         self.slices: list[Slice] = []  # the experiment in stretches
         self.counts, self.sums = np.zeros((2, problem.arms))  # of outcomes that the policy was told
         self.planned, self.drawn = np.zeros((2, problem.arms))  # pulls, with those without outcome
         self.binary = spec.traits.bounds == (0, 1)  # whether every outcome so far is 0 or 1
         self.rates: Rates | None = None
         self._targets = problem.targets
-        self._player = Player(spec.make)
+        self._replayer = PolicyReplayer(spec.make)
         self._plans: dict[int, Plan] = {}
-        self._kept: list[Moment] = []
+        self._kept: list[PolicySnapshot] = []
         self._parts: list[Slice] = []
         self._waiting: dict[int, Slice] = {}  # rounds with outcomes that were outstanding, by phase
 
     def update(self, experiment: Experiment) -> None:
         """Read what is new. After an error, start again with another follower."""
-        with experiment.read() as books:
-            self.log.read(books)
-            self.waits_for = transitions.waits_for(books)
-            for policy, step in self._player.follow(books):
+        with experiment.read() as snapshot:
+            self.log.read(snapshot)
+            self.waits_for = transitions.waits_for(snapshot)
+            for policy, step in self._replayer.follow(snapshot):
                 if isinstance(step, Plan):
                     self._plans[step.phase] = step
                     continue
                 self._add(step)
                 if not self._kept or policy.recommend().pulls >= _APART * self._kept[-1].pulls:
                     self._kept += _look(policy)
-            policy, head = self._player.policy(books), self.log.head
+            policy, head = self._replayer.policy(snapshot), self.log.head
         self.recommendation = recommend(policy, head.state)
         self.plan = self._plans[head.phase] if head.planned else None
         self.slices = _merged(self._parts)
@@ -178,22 +178,22 @@ class Follower:
             self._parts = _merged(self._parts)
 
 
-def _look(policy: Policy) -> Iterator[Moment]:
+def _look(policy: Policy) -> Iterator[PolicySnapshot]:
     """What the policy knows now, if it tells."""
     if (look := policy.look()) is not None:
         recommendation = policy.recommend()
-        yield Moment(recommendation.pulls, recommendation.active, look)
+        yield PolicySnapshot(recommendation.pulls, recommendation.active, look)
 
 
-def _phases(trace: Sequence[Phase], targets: int) -> list[Moment]:
-    """What each phase said of the targets that it compared; NaN for the others."""
+def _phases(trace: Sequence[Phase], targets: int) -> list[PolicySnapshot]:
+    """What each phase estimated of the targets that it compared; NaN for the others."""
     moments, pulls = [], 0
     for phase in trace:
         pulls += phase.pulls
         estimate, radius, evidence = np.full((3, targets), np.nan)
         estimate[list(phase.active)], radius[list(phase.active)] = phase.contrasts, phase.radii
         look = Look(phase.leader, estimate, estimate - radius, estimate + radius, evidence)
-        moments.append(Moment(pulls, phase.active, look, phase.phase))
+        moments.append(PolicySnapshot(pulls, phase.active, look, phase.phase))
     return moments
 
 

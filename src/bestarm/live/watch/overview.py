@@ -18,7 +18,7 @@ from bestarm.live.spec import Spec
 from bestarm.live.store.contract import Head
 from bestarm.live.values import Check, savings
 from bestarm.live.watch import wording
-from bestarm.live.watch.follower import Follower, Log, Moment, Slice, joined
+from bestarm.live.watch.follower import Follower, Log, PolicySnapshot, Slice, joined
 from bestarm.numerics.geometry import Array
 from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
@@ -30,8 +30,8 @@ _PRICE = 1.0  # nats that a bet on all stakes at once costs, about, against the 
 _NEAR = 0.2  # nats that are always taken to be lacking: a batch must close before anything is said
 _RANGE = (0.2, 0.5, 0.8)  # quantiles
 _SCORES: Array = ndtri((np.arange(61) + 0.5) / 61)  # of a normal deviate, equally likely each
-_FAR = 300.0  # times the pulls so far: beyond that nothing is foreseen
-_SOME_DAY = 10 * 365 * 24.0  # hours: beyond that a duration says nothing
+_FAR = 300.0  # times the pulls so far: beyond that nothing is predicted
+_LONGEST_DURATION = 10 * 365 * 24.0  # hours: beyond that a duration says nothing
 _DRAWN = 24  # targets with a line in the timeline
 _RAW = 4  # options whose raw outcomes are shown over time
 _ENOUGH = 60  # outcomes per arm in a stretch, for its mean to say something
@@ -52,7 +52,7 @@ class EndForecast:
 
     expected: int | None  # a middling guess, if there is one
     low: int  # it may well be as few as this
-    high: int | None  # and as many as this; None if no end can be foreseen
+    high: int | None  # and as many as this; None if no end can be predicted
     basis: str  # what it is made from, in words
 
 
@@ -116,7 +116,7 @@ class BaselineView:
 
 
 @dataclass(frozen=True)
-class Allocated:
+class ArmAllocation:
     """How often an arm was to be drawn, and was, of all pulls the policy was told of."""
 
     arm: int
@@ -127,7 +127,7 @@ class Allocated:
 
 
 @dataclass(frozen=True)
-class Happening:
+class EventView:
     """An event of the log, in words."""
 
     at: float
@@ -155,7 +155,7 @@ class Overview:
     leaderboard: tuple[Option, ...]  # the leader first
     timeline: Timeline
     baseline: BaselineView
-    allocation: tuple[Allocated, ...]  # one row per arm
+    allocation: tuple[ArmAllocation, ...]  # one row per arm
     used: int  # assignments of the phases that are closed, outstanding ones included
     outcomes_used: int  # outcomes that the verdict rests on
     unit: Unit  # how outcomes are written
@@ -166,7 +166,7 @@ class Overview:
     forecast: EndForecast | None  # None if it is over or nothing is known
     hours: tuple[float | None, ...] | None  # what that takes at this pace: middle, low, high
     events: tuple[
-        Happening, ...
+        EventView, ...
     ]  # newest first: all that tell something, and the last routine ones
     routine_before: int  # earlier routine events: phases planned and evaluated, late outcomes
 
@@ -305,7 +305,9 @@ def leaderboard(
     return tuple(sorted(map(option, range(problem.targets)), key=place))
 
 
-def _known(target: int, looks: Sequence[Moment], level: float, *, radii: bool) -> dict[str, Any]:
+def _known(
+    target: int, looks: Sequence[PolicySnapshot], level: float, *, radii: bool
+) -> dict[str, Any]:
     """What the last moment that knew anything of a target says of it."""
     for moment in reversed(looks):
         look, phase = moment.look, moment.phase
@@ -407,8 +409,8 @@ class Watch:
 
     def headline(self) -> str:
         """The verdict in one sentence, from counters and log alone: for lists of many."""
-        with self._log_lock, self.experiment.read() as books:
-            self._log.read(books)
+        with self._log_lock, self.experiment.read() as snapshot:
+            self._log.read(snapshot)
             return wording.headline(self._log, self.experiment.problem, self.experiment.traits)
 
     def health(self, *, over: bool = False) -> tuple[Check, ...]:
@@ -447,7 +449,7 @@ class Watch:
         pace, hours = _pace(log.closings, experiment.now()), None
         if forecast is not None and pace and head.state == "running":
             ends = (forecast.expected, forecast.low, forecast.high)
-            if (forecast.expected or forecast.low) / pace <= _SOME_DAY:
+            if (forecast.expected or forecast.low) / pace <= _LONGEST_DURATION:
                 hours = tuple(None if end is None else end / pace for end in ends)
         return Overview(
             name=experiment.name,
@@ -469,7 +471,7 @@ class Watch:
             timeline=timeline(follower, board, level),
             baseline=baseline_lines(follower, problem, board),
             allocation=tuple(
-                Allocated(arm, label, float(planned), int(drawn), int(count))
+                ArmAllocation(arm, label, float(planned), int(drawn), int(count))
                 for arm, (label, planned, drawn, count) in enumerate(zip(*columns, strict=True))
             ),
             used=int(follower.drawn.sum()),
@@ -482,7 +484,7 @@ class Watch:
             forecast=forecast,
             hours=hours,
             events=tuple(
-                Happening(each.at, each.kind, wording.describe(each, problem, open_plans=head.open))
+                EventView(each.at, each.kind, wording.describe(each, problem, open_plans=head.open))
                 for each in reversed(log.events)
             ),
             routine_before=log.routine_before,

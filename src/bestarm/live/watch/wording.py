@@ -65,14 +65,14 @@ def verdict(
     waits_for: tuple[int | None, float | None] = (None, None),
 ) -> str:
     """The state of an experiment in one sentence, and which outcome holds it up, if one does."""
-    said = recommendation_data(recommendation)
-    names = _named(said, problem)
+    data = recommendation_data(recommendation)
+    names = _named(data, problem)
     if recommendation.final and recommendation.contradicted:
         return f"{_list(names)} {_verb(names, 'lead')}. {_CONTRADICTED}"
     if recommendation.tied and not traits.margin:
         return recommendation.statement
     if recommendation.final:
-        return _decided(said, problem, traits, unit, recommendation.effect)
+        return _decided(data, problem, traits, unit, recommendation.effect)
     shown = recommendation.pulls and recommendation.leads
     leaders, left = names if shown else [], len(recommendation.active)
     state = _undecided(head, problem, left=left, leaders=leaders, reason=recommendation.reason)
@@ -115,32 +115,32 @@ def _best(count: int, traits: Traits, unit: Unit) -> str:
     return f"within {unit.declared(traits.margin)} of {best}" if traits.margin else best
 
 
-def _named(said: Mapping[str, Any], problem: Problem) -> list[str]:
-    return [problem.target_labels[target] for target in said["chosen"] or [said["target"]]]
+def _named(data: Mapping[str, Any], problem: Problem) -> list[str]:
+    return [problem.target_labels[target] for target in data["chosen"] or [data["target"]]]
 
 
 def _decided(
-    said: Mapping[str, Any],
+    data: Mapping[str, Any],
     problem: Problem,
     traits: Traits,
     unit: Unit,
     effect: Effect | None = None,
 ) -> str:
-    names = _named(said, problem)
+    names = _named(data, problem)
     verb = "is" if len(names) == 1 else "are"
     best = f"{_best(len(names), traits, unit)} of {problem.targets} options"
-    made = in_rounds(said["pulls"], said["rounds"] or said["pulls"])
-    if said["error_bound"] is None:
+    made = in_rounds(data["pulls"], data["rounds"] or data["pulls"])
+    if data["error_bound"] is None:
         return f"{_list(names)} {verb} named {best} after {made}; no error probability is proven."
     sure = f"at {percent(problem.delta)} after {made}"
-    if said["reason"] == "equivalent":
+    if data["reason"] == "equivalent":
         more = f"by more than {unit.declared(traits.margin)}"
         return f"No option is better than the control {_list(names)} {more}, {sure}."
     control = f"{_list(names)}, the control," if effect else _list(names)
-    if effect is None or effect.control == said["target"]:
+    if effect is None or effect.control == data["target"]:
         return f"{control} {verb} {best}, {sure}."
     verdict = f"{_list(names)} {verb} {best}. {lead(effect, unit)} Both hold together, {sure}."
-    if said["reason"] == "measuring" and traits.precision is not None:
+    if data["reason"] == "measuring" and traits.precision is not None:
         verdict += (
             f" The test goes on until the lead is known to ±{unit.declared(traits.precision)}."
         )

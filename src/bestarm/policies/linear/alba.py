@@ -12,11 +12,10 @@ from bestarm import bounds
 from bestarm.checks import positive
 from bestarm.design import linear_g
 from bestarm.numerics.geometry import Array, first_largest, linear_span
-from bestarm.policies.linear.orders import points_of
+from bestarm.policies.linear.xy_allocation import points_of
 from bestarm.policies.policy import Traits
 from bestarm.policies.stepwise import StepwisePolicy, require_pullable_targets
 from bestarm.problem import Problem
-from bestarm.recommendation import Phase
 from bestarm.records import Plan, Summary
 
 
@@ -139,23 +138,15 @@ class ALBA(StepwisePolicy):
         )
         lead = scores[self._leader] - scores[self._active]
         dropped = (lead > radii) & (lead > 0)
-        self._trace.append(
-            Phase(
-                phase=plan.phase,
-                active=tuple(self._active.tolist()),
-                eliminated=tuple(self._active[dropped].tolist()),
-                leader=self._leader,
-                contrasts=tuple(lead.tolist()),
-                radii=tuple(radii.tolist()),
-                delta=step.delta,
-                pulls=plan.pulls,
-                weights=weights,
-                value=float(widths.max()),
-                gap=None,
-                stability=None,
-            )
+        self._end_phase(
+            plan,
+            dropped,
+            contrasts=lead,
+            radii=radii,
+            delta=step.delta,
+            weights=weights,
+            value=float(widths.max()),
         )
-        self._active = self._active[~dropped]
         if len(self._active) == 1:
             return "identified"
         self._step += 1

@@ -3,18 +3,39 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import numpy as np
 
-from bestarm.bounds import certified_threshold, lazy_experiments, lazy_threshold
-from bestarm.checks import choice
+from bestarm.bounds import lazy_experiments, lazy_threshold
+from bestarm.compiling import compiled, inlined
 from bestarm.design import complexity
 from bestarm.numerics.geometry import Array
-from bestarm.policies.linear.base import LinearRule, coordinates
+from bestarm.numerics.linalg import cholesky
+from bestarm.policies.linear.linear_rule import (
+    LEADER,
+    PULLS,
+    TIE,
+    LinearRule,
+    Model,
+    Rule,
+    State,
+    Threshold,
+    coordinates,
+    identified,
+    information,
+    learn,
+    spanning_arms,
+)
 from bestarm.policies.stepwise import Indices
-from bestarm.presampled import PresampledRewards
+from bestarm.presampled import Parts, PresampledRewards, reward_at
 from bestarm.problem import Problem, as_problem
+
+# Weights; their sum over the pulls; a lower bound on λ_min(A), and c; the pulls at the next
+# allocation, and the last arm of the basis that was forced.
+Allocation = tuple[Array, Array, Array, Indices]
+_LEAST, _FORCED = 0, 1
+_NEXT, _TURN = 0, 1
+_GOING, _STOPPED, _ALLOCATING = 0, 1, 2  # how a loop over pulls ended
 
 _ALLOCATION_GAP = 0.01  # relative; how far from the optimum an allocation may be
 
@@ -58,40 +79,27 @@ class LazyTrackAndStop(LinearRule):
         problem: Problem,
         *,
         sigma: float = 1.0,
-        threshold: Literal["published", "certified", "experiments"] = "published",
+        threshold: Threshold = "published",
         seed: int = 0,  # noqa: ARG002
         max_pulls: int | None = None,
     ) -> None:
-        choice(threshold, ("published", "certified", "experiments"), "threshold")
         source, _ = coordinates(as_problem(problem))
-        basis, rank = _basis(source), source.shape[1]
+        basis, rank = spanning_arms(source), source.shape[1]
         least = float(np.linalg.eigvalsh(source[basis].T @ source[basis])[0])
-        delta = problem.delta
         super().__init__(
             problem,
-            lazy_threshold(delta, least=least)
-            if threshold == "published"
-            else certified_threshold(delta)
-            if threshold == "certified"
-            else lazy_experiments(delta, rank=rank),
-            name=threshold,
+            threshold,
+            published=lazy_threshold(problem.delta, least=least),
+            experiments=lazy_experiments(problem.delta, rank=rank),
             sigma=sigma,
             opening=basis,
             max_pulls=max_pulls,
         )
         even = np.full(problem.arms, 1 / problem.arms)
-        ends = np.array([0.0, least / math.sqrt(rank)])  # known of λ_min; c
-        places = np.array([rank, 0])  # the pulls at the next allocation; whose turn it is
-        self._course = (even, np.zeros(problem.arms), ends, places)
+        bounds = np.array([0.0, least / math.sqrt(rank)])
+        self._allocation = (even, np.zeros(problem.arms), bounds, np.array([rank, 0]))
 
     def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
-        from bestarm.policies.linear.lazy_kernels import (  # noqa: PLC0415 - compiles
-            ASKING,
-            STOPPED,
-            advance,
-            choose,
-        )
-
         made = 0
         while True:
             pulls, self._due, end = advance(
@@ -99,40 +107,86 @@ class LazyTrackAndStop(LinearRule):
                 self._model,
                 self._state,
                 self._rule,
-                self._course,
+                self._allocation,
                 (self._due, made, most),
             )
             made += pulls
-            self._lead()
-            if end != ASKING:
-                return made, end == STOPPED
+            self._leader = int(self._state[8][LEADER])
+            if end != _ALLOCATING:
+                return made, end == _STOPPED
             self._allocate()
-            self._due = choose(self._model, self._state, self._course)
+            self._due = _next_arm(self._model, self._state, self._allocation)
             if made == most:
                 return made, False
 
     def _allocate(self) -> None:
         """The optimal allocation for the estimate; the one before while targets are tied."""
-        weights, _, _, places = self._course
-        places[0] = 2 * self._counters[0]
-        source, target = self._model[:2]
-        found = _allocation(source, target, self._fit[1])
-        if found is not None:
-            weights[:] = found
+        self._allocation[3][_NEXT] = 2 * self._state[8][PULLS]
+        estimated = Problem(self._model[0], target=self._model[1])
+        design = complexity(estimated, self._state[3], "linear", tol=_ALLOCATION_GAP)
+        if math.isfinite(design.value):
+            self._allocation[0][:] = design.weights
 
 
-def _allocation(source: Array, target: Array, theta: Array) -> Array | None:
-    problem = Problem(source, target=target)
-    design = complexity(problem, theta, "linear", tol=_ALLOCATION_GAP)
-    return design.weights if math.isfinite(design.value) else None
+@compiled
+def advance(
+    presampled: Parts,
+    model: Model,
+    state: State,
+    rule: Rule,
+    allocation: Allocation,
+    pulls: tuple[int, int, int],
+) -> tuple[int, int, int]:
+    """Make pulls until all are made, it stops, or it asks for an allocation.
+
+    Args:
+        presampled: the rewards of the pulls to come.
+        model: the problem.
+        state: what is known.
+        rule: the threshold.
+        allocation: what is tracked.
+        pulls: the arm of the next pull, its number among those to come, and how many to make.
+
+    Returns:
+        The pulls made, the next arm, and which of the three it was. Where it asks, the next arm is
+        still to be chosen.
+    """
+    arm, first, most = pulls
+    for i in range(first, most):
+        following = learn(model, state, arm, reward_at(presampled, i, arm))
+        if following < 0:
+            if identified(model, state, rule):
+                return i + 1 - first, arm, _STOPPED
+            if state[8][PULLS] >= allocation[3][_NEXT]:
+                return i + 1 - first, arm, _ALLOCATING
+            following = _next_arm(model, state, allocation)
+        arm = following
+    return most - first, arm, _GOING
 
 
-def _basis(source: Array) -> Indices:
-    """Arms that span what all span: each the furthest from the span of those before it."""
-    left, chosen = source.copy(), []
-    for _ in range(source.shape[1]):
-        sizes = np.einsum("ij,ij->i", left, left)
-        chosen.append(int(np.argmax(sizes > sizes.max() * (1 - 1e-9))))
-        axis = left[chosen[-1]] / math.sqrt(sizes[chosen[-1]])
-        left -= np.outer(left @ axis, axis)
-    return np.array(chosen, dtype=np.int64)
+@compiled
+def _next_arm(model: Model, state: State, allocation: Allocation) -> int:
+    """The next arm: of the basis while λ_min(A) < c √t, else the one furthest behind (eq. 5)."""
+    counts, counters = state[0], state[8]
+    weights, total, bounds, places = allocation
+    for a in range(len(weights)):
+        total[a] += weights[a]
+    needed = bounds[_FORCED] * math.sqrt(counters[PULLS])
+    for ask in (1.25 * needed, needed / TIE):  # λ_min never falls: what was once shown still holds
+        if bounds[_LEAST] * TIE < needed and _exceeds(model[0], counts, ask):
+            bounds[_LEAST] = ask
+    if bounds[_LEAST] * TIE < needed:
+        basis = model[2]
+        places[_TURN] = (places[_TURN] + 1) % len(basis)
+        return int(basis[places[_TURN]])
+    best, furthest = 0, math.inf
+    for a in range(len(weights)):
+        if total[a] > 0 and counts[a] - total[a] < furthest:
+            best, furthest = a, counts[a] - total[a]
+    return best
+
+
+@inlined
+def _exceeds(source: Array, counts: Indices, value: float) -> bool:
+    """Whether λ_min(Σ x xᵀ) > value: whether the matrix less value·I is positive."""
+    return cholesky(information(source, counts, -value))

@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import math
 
-from bestarm.bounds import certified_threshold, linear_experiments, lingape_threshold
-from bestarm.checks import choice, positive
-from bestarm.policies.linear.base import LinearRule
-from bestarm.presampled import PresampledRewards
-from bestarm.problem import Problem
+from bestarm.bounds import lingape_threshold
+from bestarm.checks import positive
+from bestarm.compiling import compiled
+from bestarm.numerics.linalg import dot
+from bestarm.policies.linear.linear_rule import (
+    DETERMINANT,
+    LEADER,
+    LOG_DET,
+    LOG_LOG,
+    PULLS,
+    REFRESHED,
+    THRESHOLD,
+    TIE,
+    UNRESOLVED,
+    LinearRule,
+    Model,
+    Rule,
+    State,
+    Threshold,
+    difference,
+    identified,
+    learn,
+    multiply,
+    threshold_now,
+)
+from bestarm.presampled import Parts, PresampledRewards, reward_at
+from bestarm.problem import Problem, as_problem
 
 
 class LinGapE(LinearRule):
@@ -51,31 +73,76 @@ class LinGapE(LinearRule):
         *,
         sigma: float = 1.0,
         norm: float = 2.0,
-        threshold: Literal["published", "certified", "experiments"] = "published",
+        threshold: Threshold = "published",
         seed: int = 0,  # noqa: ARG002
         max_pulls: int | None = None,
     ) -> None:
-        choice(threshold, ("published", "certified", "experiments"), "threshold")
-        self._norm = positive(norm, "norm")
-        scale, delta = positive(sigma, "sigma"), problem.delta
+        self._norm, scale = positive(norm, "norm"), positive(sigma, "sigma")
         super().__init__(
             problem,
-            lingape_threshold(delta, targets=problem.targets, norm=self._norm / scale)
-            if threshold == "published"
-            else certified_threshold(delta)
-            if threshold == "certified"
-            else linear_experiments(delta),
-            name=threshold,
+            threshold,
+            published=lingape_threshold(
+                as_problem(problem).delta, targets=problem.targets, norm=self._norm / scale
+            ),
             sigma=sigma,
-            ridge=0.0 if threshold == "certified" else 1.0,
+            ridge=1.0,
             max_pulls=max_pulls,
         )
 
     def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
-        from bestarm.policies.linear.lingape_kernels import advance  # noqa: PLC0415 - compiles
-
         pulls, self._due, stopped = advance(
             presampled.parts, self._model, self._state, self._rule, self._due, most
         )
-        self._lead()
+        self._leader = int(self._state[8][LEADER])
         return pulls, stopped
+
+
+@compiled
+def advance(
+    presampled: Parts, model: Model, state: State, rule: Rule, arm: int, most: int
+) -> tuple[int, int, bool]:
+    """Make `most` pulls, or fewer if it stops: the pulls made, the next arm, whether it stopped."""
+    for i in range(most):
+        following = learn(model, state, arm, reward_at(presampled, i, arm))
+        if following < 0:
+            _update_threshold(model, state, rule)
+            if identified(model, state, rule):
+                return i + 1, arm, True
+            following = _next_arm(model, state)
+        arm = following
+    return most, arm, False
+
+
+@compiled
+def _update_threshold(model: Model, state: State, rule: Rule) -> None:
+    """The threshold now, as far as it costs little: it also decides what to pull."""
+    growth, factor, level, shift, prior = rule
+    numbers, counters = state[7], state[8]
+    if growth == DETERMINANT:  # A contains the prior
+        grown = numbers[LOG_DET] - len(prior) * math.log(prior[0, 0])
+        numbers[THRESHOLD] = factor * (math.sqrt(level + grown / 2) + shift) ** 2
+    elif growth == LOG_LOG or counters[REFRESHED] == counters[PULLS]:
+        numbers[THRESHOLD] = threshold_now(model, state, rule)
+
+
+@compiled
+def _next_arm(model: Model, state: State) -> int:
+    """The arm after which the most ambiguous direction is known best (Algorithms 1 to 3)."""
+    source, target = model[:2]
+    _, _, inverse, _, scores, contrast_norms, arm_norms, numbers, counters = state
+    leader = counters[LEADER]
+    width = math.sqrt(2 * numbers[THRESHOLD])  # C_t
+    rival, largest = counters[UNRESOLVED], -math.inf
+    for b in range(len(scores)):
+        if b != leader and counters[UNRESOLVED] < 0:
+            bound = scores[b] - scores[leader] + width * math.sqrt(contrast_norms[b])
+            if bound > largest:
+                rival, largest = b, bound
+    along = multiply(inverse, difference(target, leader, rival))
+    # ‖y‖² under (A + x xᵀ)⁻¹ is ‖y‖² under A⁻¹ less (x·A⁻¹y)² / (1 + ‖x‖² under A⁻¹).
+    best, most = 0, 0.0
+    for a in range(len(arm_norms)):
+        gain = dot(source[a], along) ** 2 / (1 + arm_norms[a])
+        if gain > TIE * most:
+            best, most = a, gain
+    return best

@@ -11,11 +11,11 @@ from bestarm import bounds
 from bestarm.checks import choice, positive
 from bestarm.estimation import ordinary
 from bestarm.numerics.geometry import Array, first_largest, linear_span
-from bestarm.policies.linear.base import linear_assumptions
-from bestarm.policies.linear.orders import RENEWAL, all_pairs, extend_greedily, points_of
+from bestarm.policies.linear.linear_rule import linear_assumptions
+from bestarm.policies.linear.xy_allocation import REFRESH, all_pairs, extend_greedily, points_of
+from bestarm.policies.phased.shrinking import shares
 from bestarm.policies.stepwise import Indices, StepwisePolicy
 from bestarm.problem import Problem
-from bestarm.recommendation import Phase
 from bestarm.records import Plan, Summary
 
 _SHRINK = 0.1  # α
@@ -86,25 +86,15 @@ class XYAdaptive(StepwisePolicy):
         lead = scores[:, None] - scores
         dropped = ((lead > 0) & (lead >= radii)).any(axis=0)  # eq. 13
         self._leader = int(self._active[best])
-        weights = plan.counts / plan.pulls
-        weights.flags.writeable = False
-        self._trace.append(
-            Phase(
-                phase=plan.phase,
-                active=tuple(self._active.tolist()),
-                eliminated=tuple(self._active[dropped].tolist()),
-                leader=self._leader,
-                contrasts=tuple((scores[best] - scores).tolist()),
-                radii=tuple(radii[best].tolist()),
-                delta=self.problem.delta,
-                pulls=plan.pulls,
-                weights=weights,
-                value=float(widths.max()) * plan.pulls,
-                gap=None,
-                stability=None,
-            )
+        self._end_phase(
+            plan,
+            dropped,
+            contrasts=scores[best] - scores,
+            radii=radii[best],
+            delta=self.problem.delta,
+            weights=shares(plan),
+            value=float(widths.max()) * plan.pulls,
         )
-        self._active = self._active[~dropped]
         if np.isfinite(widths).all():
             self._level = _SHRINK * float(widths.max()) / plan.pulls
         if len(self._active) == 1:
@@ -139,7 +129,7 @@ def _allocate(problem: Problem, active: bytes, level: float, most: int) -> Indic
     pairs = all_pairs(np.frombuffer(active, dtype=np.int64))
     made = piece = 0
     while made == piece and (left := most - int(counts.sum())) > 0:
-        piece = min(left, RENEWAL)
+        piece = min(left, REFRESH)
         made = extend_greedily(points, pairs, counts, np.empty(piece, dtype=np.int32), level)
     return counts
 

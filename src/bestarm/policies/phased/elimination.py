@@ -5,19 +5,22 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from bestarm.checks import whole
-from bestarm.numerics.geometry import Array, first_largest
+from bestarm.design.rounding import round_any
+from bestarm.estimation import ordinary
+from bestarm.numerics.geometry import Array, first_largest, linear_diameter
+from bestarm.policies.phased.shrinking import shares
 from bestarm.policies.stepwise import Indices, StepwisePolicy
 from bestarm.problem import Problem
-from bestarm.recommendation import Phase
 from bestarm.records import Plan, Summary
 
 
-class Wanted(NamedTuple):
+class PhaseRequest(NamedTuple):
     """A design for the next phase.
 
     Attributes:
@@ -85,9 +88,11 @@ class Elimination(StepwisePolicy):
         self._max_phase_pulls = max_phase_pulls
 
     def _make_plan(self) -> Plan:
-        wanted = self._design(self._plans + 1, self._active)
-        self._gap = wanted.gap
-        return self._plan_of(wanted.weights, int(min(wanted.pulls, self._most())), self._plans + 1)
+        request = self._design(self._plans + 1, self._active)
+        self._gap = request.gap
+        return self._plan_of(
+            request.weights, int(min(request.pulls, self._most())), self._plans + 1
+        )
 
     def _most(self) -> float:
         """How many pulls the caps leave for the next phase."""
@@ -110,23 +115,16 @@ class Elimination(StepwisePolicy):
         radii = self._radii(design, differences)
         # A phase that was cut short may change the leader, but its radius is not valid for drops.
         dropped = (contrasts >= radii) & (contrasts > 0) & (not cut_short)
-        self._trace.append(
-            Phase(
-                phase=plan.phase,
-                active=tuple(self._active.tolist()),
-                eliminated=tuple(self._active[dropped].tolist()),
-                leader=self._leader,
-                contrasts=tuple(contrasts.tolist()),
-                radii=tuple(radii.tolist()),
-                delta=design.delta,
-                pulls=plan.pulls,
-                weights=design.weights,
-                value=design.value,
-                gap=self._gap,
-                stability=design.stability,
-            )
+        self._end_phase(
+            plan,
+            dropped,
+            contrasts=contrasts,
+            radii=radii,
+            delta=design.delta,
+            weights=design.weights,
+            value=design.value,
+            stability=design.stability,
         )
-        self._active = self._active[~dropped]
         if over_cap:
             return "max_phase_pulls"
         if len(self._active) == 1:
@@ -139,7 +137,7 @@ class Elimination(StepwisePolicy):
         return None
 
     @abstractmethod
-    def _design(self, phase: int, active: Indices) -> Wanted:
+    def _design(self, phase: int, active: Indices) -> PhaseRequest:
         """Design the next phase for these targets. Must not change the policy."""
 
     @abstractmethod
@@ -157,3 +155,49 @@ class Elimination(StepwisePolicy):
     def _plan_of(self, weights: Array, pulls: int, phase: int) -> Plan:
         """The phase as a plan of this many pulls."""
         return Plan.randomised(weights, pulls, phase=phase)
+
+
+class LeastSquaresElimination(Elimination):
+    """Elimination on ordinary least squares, with so many pulls of each arm: no baseline is heeded.
+
+    Subclasses design a phase (`_design`), and say at which lead it drops targets (`_radius`) and
+    which part of the error probability it spends (`_delta`).
+    """
+
+    _blind = True
+    _kind = "fixed"
+
+    @abstractmethod
+    def _radius(self, phase: int) -> float:
+        """The lead at which a phase drops targets, in reward units."""
+
+    @abstractmethod
+    def _delta(self, phase: int) -> float:
+        """The part of the error probability spent on a phase."""
+
+    def _describe(self, plan: Plan, active: Indices) -> PhaseDesign:
+        assert plan.counts is not None
+        # Whole pulls do not tell how many were wanted: a phase that takes all that are left is cut,
+        # unless it is as long as a phase may be.
+        cut = plan.pulls == self._left() and plan.pulls != self._max_phase_pulls
+        return PhaseDesign(
+            pulls=plan.pulls + cut,
+            weights=shares(plan),
+            radius=self._radius(plan.phase),
+            delta=self._delta(plan.phase),
+            value=_diameter(self.problem, active.tobytes(), plan.counts.tobytes()),
+        )
+
+    def _estimate(self, design: PhaseDesign, plan: Plan, summary: Summary) -> Array:  # noqa: ARG002
+        return ordinary(self.problem, summary)
+
+    def _plan_of(self, weights: Array, pulls: int, phase: int) -> Plan:
+        return Plan.fixed(round_any(weights, pulls), phase=phase)
+
+
+@lru_cache(maxsize=4096)
+def _diameter(problem: Problem, active: bytes, counts: bytes) -> float:
+    """The largest variance factor of a contrast of these targets; runs share the work."""
+    pulled = np.frombuffer(counts, dtype=np.int64)
+    targets = problem.target[np.frombuffer(active, dtype=np.int64)]
+    return linear_diameter(problem.source, pulled / pulled.sum(), targets)

@@ -9,16 +9,19 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from bestarm.checks import whole
-from bestarm.design import Design, centered_xy, check_tolerance
+from bestarm.design import BlockDesign, Design, blocked_xy, centered_xy, check_tolerance
 from bestarm.errors import ProtocolError
+from bestarm.estimation import predict_level
 from bestarm.numerics.geometry import Array, centered_diameter, covariance
-from bestarm.policies.phased.blocks import BlockFit, block_design, block_diameter, solve
+from bestarm.policies.anytime.block_design import laplacian
 from bestarm.policies.phased.shrinking import Shrinking, parts
+from bestarm.policies.stepwise import Indices
 from bestarm.problem import Problem
-from bestarm.records import BlockPlan, Plan, Summary
+from bestarm.records import BlockPlan, Blocks, Plan, Rounds, Summary
 
+_SINGULAR = 1e-11  # an eigenvalue of M, relative to the largest, that is zero but for rounding
 _PILOT = 20  # one pull in this many goes to the pilot
-_LEAST_BATCH = 50  # pulls; a level foreseen from fewer adds about as much noise as it takes away
+_LEAST_BATCH = 50  # pulls; a level predicted from fewer adds about as much noise as it takes away
 
 
 class _Step(NamedTuple):
@@ -35,16 +38,16 @@ class SequentialHalving(Shrinking):
     of the targets still active; afterwards the better half of them is kept, by orthogonalized
     regression on all pulls so far. Contrasts of targets that are gone no longer cost anything.
 
-    A stage is pulled in several plans. Before each, the level of its rewards is foreseen from the
+    A stage is pulled in several plans. Before each, the level of its rewards is predicted from the
     plan before and taken off, which spares the variance that a common level would add and biases
     nothing, being fixed beforehand. The first plan, a pilot of one pull in twenty, only serves to
-    foresee.
+    predict.
 
     With `block`, a round pulls so many different arms that share one baseline. They are compared
-    within the round, where it cancels, so that nothing needs to be foreseen: there is no pilot, and
-    each stage is one plan. Blocks are drawn from the certified design over blocks. Where arms have
-    nothing in common they are made of active arms only, and once these fit into one block, every
-    round pulls all of them.
+    within the round, where it cancels, so that nothing needs to be predicted: there is no pilot,
+    and each stage is one plan. Blocks are drawn from the certified design over blocks. Where arms
+    have nothing in common they are made of active arms only, and once these fit into one block,
+    every round pulls all of them.
 
     A budget is not an error probability: the answer is never final. `simulation.estimate_error`
     says how often it would be wrong in a world one believes in.
@@ -143,7 +146,7 @@ class SequentialHalving(Shrinking):
         """The largest variance factor of an active contrast, per pull."""
         assert plan.weights is not None
         if isinstance(plan, BlockPlan):
-            return block_diameter(self.problem, self._active, plan)
+            return _block_diameter(self.problem, self._active, plan)
         return _value(self.problem, self._active.tobytes(), plan.weights.tobytes())
 
 
@@ -164,11 +167,11 @@ def _schedule(budget: int, sizes: list[int], batches: int, *, block: int) -> lis
         lengths = parts(budget // block, len(sizes))
         return [_Step(rounds, size) for rounds, size in zip(lengths, sizes, strict=True)]
     pilot = max(1, budget // _PILOT)
-    everybody = 2**62
-    steps = [_Step(pilot, everybody)]
+    every_target = 2**62
+    steps = [_Step(pilot, every_target)]
     for pulls, size in zip(parts(budget - pilot, len(sizes)), sizes, strict=True):
         *before, last = parts(pulls, min(batches, max(1, pulls // _LEAST_BATCH)))
-        steps += [_Step(part, everybody) for part in before] + [_Step(last, size)]
+        steps += [_Step(part, every_target) for part in before] + [_Step(last, size)]
     return steps
 
 
@@ -187,7 +190,7 @@ def _value(problem: Problem, active: bytes, weights: bytes) -> float:
 
 
 class _Fit:
-    """Orthogonalized regression on all plans but the first, each at the level foreseen for it.
+    """Orthogonalized regression on all plans but the first, each at the level predicted for it.
 
     Every plan adds Σ x̃ (r − level − x̃·θ) to the estimating equation, a martingale difference for
     any baseline and any level fixed before it. All pulls count alike.
@@ -213,20 +216,99 @@ class _Fit:
         mean = weights @ self._arms
         centered = self._arms - mean
         gram = centered.T @ (summary.counts[:, None] * centered)
-        level = self._level(mean) if self._last else summary.sums.sum() / summary.pulls
-        moment = centered.T @ (summary.sums - level * summary.counts)
         if self._last is None:
-            # The level of the pilot is no forecast of its own: it serves later plans only.
+            # The level of the pilot is its own mean, no prediction: it serves later plans only.
+            level = summary.sums.sum() / summary.pulls
+            moment = centered.T @ (summary.sums - level * summary.counts)
             self._ridge = covariance(self._arms, weights)  # one pull, so that few can be solved for
-            self._slope = solve(gram + self._ridge, moment)
+            self._slope = _solve(gram + self._ridge, moment)
         else:
+            level = predict_level(self._last, self._arms, mean, self._slope)
+            moment = centered.T @ (summary.sums - level * summary.counts)
             self._gram, self._moment = self._gram + gram, self._moment + moment
-            self._slope = solve(self._gram + self._ridge, self._moment)
+            self._slope = _solve(self._gram + self._ridge, self._moment)
         self._last = summary
 
-    def _level(self, mean: Array) -> float:
-        """The mean reward to expect from pulls with this mean feature."""
-        last = self._last
-        assert last is not None
-        moved = mean - last.counts @ self._arms / last.pulls
-        return float(last.sums.sum() / last.pulls + moved @ self._slope)
+
+@lru_cache(maxsize=1024)
+def block_design(problem: Problem, active: bytes, size: int, tol: float) -> BlockDesign:
+    """The design over blocks of `size` arms for contrasts of the active targets.
+
+    Where the targets are arms without anything in common, blocks are made of the active ones, and
+    have all of them if they are fewer. A pure function, so runs of one simulation share the work.
+    """
+    targets = np.frombuffer(active, dtype=np.int64)
+    if not _unrelated(problem):
+        return blocked_xy(problem.source, problem.target[targets], size=size, tol=tol)
+    blocks, weights = even_blocks(len(targets), min(size, len(targets)))
+    arms = blocks.shape[1]
+    value = _diameter(np.eye(len(targets)), blocks, weights, np.eye(len(targets)))
+    # By symmetry no design is better than all blocks alike, which has this value.
+    least = 2.0 * (len(targets) - 1) / (arms - 1)
+    return BlockDesign(weights, value, least, value / least - 1, 0, targets[blocks])
+
+
+def even_blocks(arms: int, size: int) -> tuple[Blocks, Array]:
+    """Blocks in which all pairs of arms meet about equally often, and their probabilities.
+
+    Arms lie on a circle, and a block has `size` of them at equal steps, from every start and with
+    every step that does not meet an arm twice. If the number of arms is prime, or the size is 2,
+    all pairs meet equally often.
+    """
+    start, step = np.arange(arms)[:, None], np.arange(size)
+    steps = [each for each in range(1, arms // 2 + 1) if arms // math.gcd(each, arms) >= size]
+    blocks = np.sort(np.concatenate([(start + each * step) % arms for each in steps]), axis=1)
+    found = np.unique(blocks, axis=0).astype(np.int64)
+    return found, np.full(len(found), 1 / len(found))
+
+
+def _unrelated(problem: Problem) -> bool:
+    """Whether the targets are the arms, and no arm says anything about another."""
+    return problem.rank == problem.arms - 1 and np.array_equal(problem.source, problem.target)
+
+
+def _block_diameter(problem: Problem, active: Indices, plan: BlockPlan) -> float:
+    """The largest yᵀM⁻¹y of a difference y of active targets under a plan, per pull."""
+    arms = problem.span.coordinates(problem.source)
+    targets = problem.span.contrast_coordinates(problem.target[active] - problem.target[active[0]])
+    return plan.size * _diameter(arms, plan.blocks, plan.block_weights, targets)
+
+
+def _diameter(arms: Array, blocks: Blocks, weights: Array, targets: Array) -> float:
+    """The largest yᵀM⁻¹y of a difference of targets, M = Σ_B q_B Σ_i (x_i − x̄_B)(x_i − x̄_B)ᵀ."""
+    moments = arms.T @ laplacian(blocks, weights, len(arms)) @ arms
+    products = targets @ np.linalg.pinv(moments, rcond=_SINGULAR, hermitian=True) @ targets.T
+    squares = np.diag(products)
+    return float((squares[:, None] + squares - 2 * products).max())
+
+
+class BlockFit:
+    """Least squares on differences within blocks, over all plans: whatever a round shares cancels.
+
+    Every round adds Σ_{i in B} (x_i − x̄_B)(r_i − x_i·θ) to the estimating equation, where B are the
+    arms that have an outcome: a round that lost some is the smaller one that it became.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self._dual = problem.span.dual
+        self._arms = problem.span.coordinates(problem.source)
+        self._gram = np.zeros((problem.rank, problem.rank))
+        self._moment = np.zeros(problem.rank)
+
+    @property
+    def theta(self) -> Array:
+        """θ̂ so far, in feature units."""
+        return np.asarray(self._dual @ _solve(self._gram, self._moment))
+
+    def add(self, summary: Summary, plan: Plan) -> None:
+        """Take in the rounds of a plan."""
+        assert isinstance(plan, BlockPlan)
+        assert isinstance(summary, Rounds)
+        laplacian, sums = summary.within()
+        self._gram = self._gram + self._arms.T @ laplacian @ self._arms
+        self._moment = self._moment + self._arms.T @ sums
+
+
+def _solve(gram: Array, moment: Array) -> Array:
+    """The least solution of gram · x = moment."""
+    return np.asarray(np.linalg.lstsq(gram, moment, rcond=None)[0])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from functools import lru_cache
 from typing import ClassVar
 
@@ -12,19 +11,15 @@ import numpy as np
 from bestarm import bounds
 from bestarm.checks import positive
 from bestarm.design import check_tolerance, linear_xy
-from bestarm.design.rounding import round_any
-from bestarm.estimation import ordinary
-from bestarm.numerics.geometry import Array, linear_diameter
 from bestarm.policies.designs import shared
-from bestarm.policies.phased.elimination import Elimination, PhaseDesign, Wanted
+from bestarm.policies.phased.elimination import LeastSquaresElimination, PhaseRequest
 from bestarm.policies.stepwise import Indices
 from bestarm.problem import Problem
-from bestarm.records import Plan, Summary
 
 _SLACK = 0.2
 
 
-class RAGE(Elimination):
+class RAGE(LeastSquaresElimination):
     """Randomised adaptive gap elimination on ordinary least squares: a reference that ignores ν_t.
 
     δ-correct for rewards x·θ + noise with σ-sub-Gaussian noise and **no** baseline. A baseline,
@@ -50,8 +45,6 @@ class RAGE(Elimination):
     """
 
     version: ClassVar[int] = 1
-    _blind = True
-    _kind = "fixed"
 
     def __init__(
         self,
@@ -71,30 +64,22 @@ class RAGE(Elimination):
         self._sigma = positive(sigma, "sigma")
         self._tol = tol
 
-    def _design(self, phase: int, active: Indices) -> Wanted:
+    def _design(self, phase: int, active: Indices) -> PhaseRequest:
         found = _design_phase(self.problem, self._sigma, self._tol, phase, active.tobytes())
         most = self._max_phase_pulls
         return found if most is None else found._replace(pulls=min(found.pulls, most))
 
-    def _describe(self, plan: Plan, active: Indices) -> PhaseDesign:
-        assert plan.counts is not None
-        described = _describe_phase(
-            self.problem, plan.phase, active.tobytes(), plan.counts.tobytes()
-        )
-        # Whole pulls do not tell how many were wanted: a phase that takes all that are left is cut,
-        # unless it is as long as a phase may be.
-        cut = plan.pulls == self._left() and plan.pulls != self._max_phase_pulls
-        return replace(described, pulls=plan.pulls + 1) if cut else described
+    def _radius(self, phase: int) -> float:
+        return 2.0 ** -(phase + 2)
 
-    def _estimate(self, design: PhaseDesign, plan: Plan, summary: Summary) -> Array:  # noqa: ARG002
-        return ordinary(self.problem, summary)
-
-    def _plan_of(self, weights: Array, pulls: int, phase: int) -> Plan:
-        return Plan.fixed(round_any(weights, pulls), phase=phase)
+    def _delta(self, phase: int) -> float:
+        return bounds.rage_delta(self.problem.delta, targets=self.problem.targets, phase=phase)
 
 
 @lru_cache(maxsize=1024)
-def _design_phase(problem: Problem, sigma: float, tol: float, phase: int, active: bytes) -> Wanted:
+def _design_phase(
+    problem: Problem, sigma: float, tol: float, phase: int, active: bytes
+) -> PhaseRequest:
     """A pure function of these, so runs of one simulation share the work."""
     targets = problem.target[np.frombuffer(active, dtype=np.int64)]
     design = shared(linear_xy, problem.source, targets, tol=tol)
@@ -112,19 +97,4 @@ def _design_phase(problem: Problem, sigma: float, tol: float, phase: int, active
     weights = np.where(design.weights > tol / (10 * problem.arms), design.weights, 0.0)
     weights /= weights.sum()
     weights.flags.writeable = False
-    return Wanted(weights, max(pulls, int(np.count_nonzero(weights))), design.gap)
-
-
-@lru_cache(maxsize=1024)
-def _describe_phase(problem: Problem, phase: int, active: bytes, counts: bytes) -> PhaseDesign:
-    """The quantities that follow from the pulls of a phase."""
-    pulled = np.frombuffer(counts, dtype=np.int64)
-    weights = pulled / pulled.sum()
-    targets = problem.target[np.frombuffer(active, dtype=np.int64)]
-    return PhaseDesign(
-        pulls=int(pulled.sum()),
-        weights=weights,
-        radius=2.0 ** -(phase + 2),
-        delta=bounds.rage_delta(problem.delta, targets=problem.targets, phase=phase),
-        value=linear_diameter(problem.source, weights, targets),
-    )
+    return PhaseRequest(weights, max(pulls, int(np.count_nonzero(weights))), design.gap)

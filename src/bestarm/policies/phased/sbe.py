@@ -14,7 +14,7 @@ from bestarm.design import check_tolerance, deo
 from bestarm.estimation import orthogonalized
 from bestarm.numerics.geometry import Array, centered_norms
 from bestarm.policies.designs import shared
-from bestarm.policies.phased.elimination import Elimination, PhaseDesign, Wanted
+from bestarm.policies.phased.elimination import Elimination, PhaseDesign, PhaseRequest
 from bestarm.policies.stepwise import Indices, require_pullable_targets
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
@@ -69,10 +69,10 @@ class SBE(Elimination):
         self._constants = (positive(r1, "r1"), positive(r2, "r2"))
         self._tol = tol
 
-    def _design(self, phase: int, active: Indices) -> Wanted:
+    def _design(self, phase: int, active: Indices) -> PhaseRequest:
         weights, gap = _design_phase(self.problem, self._tol, active.tobytes())
         described = self._describe_weights(phase, active, weights)
-        return Wanted(weights, described.pulls, gap)
+        return PhaseRequest(weights, described.pulls, gap)
 
     def _describe(self, plan: Plan, active: Indices) -> PhaseDesign:
         assert plan.weights is not None

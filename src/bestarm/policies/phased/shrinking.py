@@ -12,7 +12,6 @@ import numpy as np
 from bestarm.numerics.geometry import Array, ranked
 from bestarm.policies.policy import Traits
 from bestarm.policies.stepwise import Indices, StepwisePolicy
-from bestarm.recommendation import Phase
 from bestarm.records import Plan, Summary
 
 
@@ -41,23 +40,15 @@ class Shrinking(StepwisePolicy):
         self._leader = int(self._active[order[0]])
         contrasts = scores[order[0]] - scores
         radius = float(contrasts[dropped].min()) if dropped.any() else math.inf
-        self._trace.append(
-            Phase(
-                phase=plan.phase,
-                active=tuple(self._active.tolist()),
-                eliminated=tuple(self._active[dropped].tolist()),
-                leader=self._leader,
-                contrasts=tuple(contrasts.tolist()),
-                radii=(radius,) * len(scores),
-                delta=0.0,
-                pulls=plan.pulls,
-                weights=shares(plan),
-                value=self._value(plan),
-                gap=self._gap,
-                stability=None,
-            )
+        self._end_phase(
+            plan,
+            dropped,
+            contrasts=contrasts,
+            radii=np.full(len(scores), radius),
+            delta=0.0,
+            weights=shares(plan),
+            value=self._value(plan),
         )
-        self._active = self._active[~dropped]
         return "budget" if self._over() else None
 
     def _kept(self, ranking: Indices) -> int:  # noqa: ARG002 - subclasses use it

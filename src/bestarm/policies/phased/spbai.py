@@ -3,32 +3,43 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from typing import ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.lapack import dpotrf, dsyevr, dsyevr_lwork, dtrtrs
+from scipy.optimize import minimize_scalar
 
 from bestarm import bounds
 from bestarm.checks import choice, positive, whole
 from bestarm.design import centered_g, centered_xy, check_tolerance, deo, xor
 from bestarm.errors import InvalidInputError
-from bestarm.estimation import orthogonalized
+from bestarm.estimation import orthogonalized, predict_level
 from bestarm.numerics.geometry import (
+    TIE,
     Array,
     centered_diameter,
+    covariance,
+    diameter,
     diameter_and_stability,
     first_largest,
+    lift,
 )
 from bestarm.policies.designs import shared
-from bestarm.policies.phased.elimination import Elimination, PhaseDesign, Wanted
-from bestarm.policies.phased.mixture import shortest_mixture
-from bestarm.policies.phased.totals import PooledTotals
+from bestarm.policies.phased.elimination import Elimination, PhaseDesign, PhaseRequest
 from bestarm.policies.stepwise import Indices, require_pullable_targets
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
 _REPLICATED = {"design": "xor", "stability": "paper", "anchor": "best"}
+_FEW = 256  # up to this many targets all pairs are formed
+_LEAST_MIXTURE = 1e-4  # below this share of the G-design, M would depend on rounding
+_TIGHTEST = 1 / 40  # the boundary is tightest at this part of the variance after the pilot
+_EPSILON = float(np.finfo(float).eps)
+_SINGULAR = 1e-15  # an eigenvalue, relative to the largest, that counts as zero
 _FINE = 2.0**20  # parts of a pull in which mixtures are compared: whole pulls would tie by rounding
 
 
@@ -148,14 +159,14 @@ class SPBAI(Elimination):
         )
         self._anchor = anchor
         self._pooled = PooledTotals(problem)
-        self._spared: tuple[int, PhaseDesign, int] | None = None  # by the phases so far
+        self._saved: tuple[int, PhaseDesign, int] | None = None  # by the phases so far
         rng = np.random.default_rng(whole(seed, "seed", least=0))
         self._first_anchor = int(rng.integers(problem.arms))
 
-    def _design(self, phase: int, active: Indices) -> Wanted:
+    def _design(self, phase: int, active: Indices) -> PhaseRequest:
         anchor = self._current_anchor() if self._reading.design == "xor" else None
         weights, gap = _design_phase(self.problem, self._reading, phase, active.tobytes(), anchor)
-        return Wanted(weights, self._describe_weights(phase, active, weights).pulls, gap)
+        return PhaseRequest(weights, self._describe_weights(phase, active, weights).pulls, gap)
 
     def _describe(self, plan: Plan, active: Indices) -> PhaseDesign:
         assert plan.weights is not None
@@ -167,10 +178,10 @@ class SPBAI(Elimination):
         )
         if not self._reading.sharp or not self._trace:
             return described
-        if self._spared is None or self._spared[:2] != (len(self._trace), described):
-            spared = self._pooled.worth(described.weights)
-            self._spared = len(self._trace), described, spared
-        return replace(described, pulls=max(1, described.pulls - self._spared[2]))
+        if self._saved is None or self._saved[:2] != (len(self._trace), described):
+            saved = self._pooled.equivalent_pulls(described.weights)
+            self._saved = len(self._trace), described, saved
+        return replace(described, pulls=max(1, described.pulls - self._saved[2]))
 
     def _current_anchor(self) -> int:
         if self._anchor != "best":
@@ -331,3 +342,235 @@ def _nearest_arm(problem: Problem, target: int) -> int:
     distance = problem.source - problem.target[target]
     size = float(np.square(problem.source).max())
     return first_largest(-np.einsum("ij,ij->i", distance, distance), size=size)
+
+
+def shortest_mixture(
+    problem: Problem,
+    targets: Array,
+    contrast: Array,
+    spread: Array,
+    length: Callable[[float, float], int],
+) -> float:
+    """The share of the G-design that makes the phase shortest.
+
+    With M_G = LLᵀ and L⁻¹ M_XY L⁻ᵀ = Q Λ Qᵀ, the mixture's inverse is diagonal in one basis for
+    every share, so trying a share costs no factorisation.
+
+    Args:
+        problem: the problem.
+        targets: features of the active targets.
+        contrast: the design for their contrasts.
+        spread: the G-design.
+        length: the length of the phase from the value of a design and its stability, fine enough to
+            compare mixtures by it.
+    """
+    span = problem.span
+    arms = lift(span.coordinates(problem.source))
+    options = lift(span.contrast_coordinates(targets - targets[0]), 0.0)
+    lower = _cholesky(arms.T @ (spread[:, None] * arms))
+    inner, _ = dtrtrs(lower, (arms * np.sqrt(contrast)[:, None]).T, lower=1)
+    eigenvalues, basis = _eigh(inner @ inner.T)
+    arms = np.square(dtrtrs(lower, arms.T, lower=1)[0].T @ basis)
+    options = dtrtrs(lower, options.T, lower=1)[0].T @ basis
+    pairs = None
+    if len(options) <= _FEW:
+        first, second = _pairs(len(options))
+        pairs = np.square(options[first] - options[second])
+    eigenvalues = np.maximum(eigenvalues, 0.0)
+
+    def pulls(exponents: Array) -> Array:
+        shares = np.exp(exponents)
+        inverses = 1 / (np.outer(eigenvalues, 1 - shares) + shares)  # one column per share
+        stabilities = (arms @ inverses).max(axis=0) - 1
+        if pairs is None:
+            values = np.array([diameter(options * np.sqrt(column)) for column in inverses.T])
+        else:
+            values = (pairs @ inverses).max(axis=0)
+        found = zip(values.tolist(), stabilities.tolist(), strict=True)
+        return np.array([float(length(value, m)) for value, m in found])
+
+    grid = np.linspace(math.log(_LEAST_MIXTURE), 0.0, 13)
+    lengths = pulls(grid)
+    best = first_largest(-lengths)
+    around = (grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)])
+    refined = minimize_scalar(
+        lambda exponent: float(pulls(np.array([exponent]))[0]),
+        bounds=around,
+        method="bounded",
+        options={"xatol": 0.02},
+    )
+    return math.exp(refined.x if refined.fun <= lengths[best] else grid[best])
+
+
+def _cholesky(matrix: Array) -> Array:
+    """L with LLᵀ = matrix; at such sizes SciPy's checks take longer than the work."""
+    lower, info = dpotrf(matrix, lower=1)
+    if info:
+        raise np.linalg.LinAlgError("The covariance of the G-design is not positive definite.")
+    return np.asarray(lower)
+
+
+def _eigh(matrix: Array) -> tuple[Array, Array]:
+    """Eigenvalues and eigenvectors of a symmetric matrix, as SciPy's `eigh` finds them."""
+    room, whole_room, _ = dsyevr_lwork(len(matrix), lower=1)
+    values, vectors, *_, info = dsyevr(matrix, lower=1, lwork=int(room), liwork=int(whole_room))
+    if info:
+        raise np.linalg.LinAlgError("The eigenvalues of a mixture of designs were not found.")
+    return values, vectors
+
+
+@lru_cache(maxsize=64)
+def _pairs(count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The indices of all pairs of so many points."""
+    first, second = np.triu_indices(count, 1)
+    first.flags.writeable = second.flags.writeable = False
+    return first, second
+
+
+class PooledTotals:
+    """The phases so far, and the orthogonalized regression on all of them but the first.
+
+    Every phase's estimating equation, b_k − B_k θ with features centered at that phase's policy
+    mean, is a sum of martingale differences whatever the baseline does, and so are sums of them
+    over phases. Estimates may therefore use all pulls so far, and their error is known from the
+    data.
+
+    Subtracting a level m from all rewards of a phase changes b by m Σ x̃, which has mean zero if m
+    was fixed before the pulls. It removes the variance that the common level of the rewards (x̄·θ
+    plus the mean baseline) would add, often the largest part. The first phase is a pilot: it
+    estimates the level and the noise, and decides nothing. All later phases have equal weight.
+    (Weighting them by their noise would let a baseline that reacts to the past choose which of them
+    to drown.)
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self._arms = problem.span.coordinates(problem.source)
+        self._last: Summary | None = None
+        self._pilot: Array = np.zeros((problem.rank, problem.rank))  # variances after the pilot
+        self._phases: list[Summary] = []
+        self._means = np.empty((0, problem.rank))  # the policy's mean in each phase, …
+        self._levels = np.empty(0)  # … and the level predicted for it
+        self._information = np.zeros((problem.rank, problem.rank))
+        self._slope = np.zeros(problem.rank)
+        self._errors = np.zeros((problem.rank, problem.rank))
+
+    @property
+    def theta(self) -> Array:
+        """θ̂ in feature units; only its products with differences of arms mean anything."""
+        return np.asarray(self._problem.span.dual @ self._slope)
+
+    def equivalent_pulls(self, weights: Array) -> int:
+        """How many pulls from this distribution the phases that count replace."""
+        return equivalent_pulls(self._information, covariance(self._arms, weights))
+
+    def add(self, summary: Summary, weights: Array, *, ridge: float) -> None:
+        """Enter a phase, and estimate afresh.
+
+        Args:
+            summary: the phase's totals.
+            weights: the distribution its arms were drawn from.
+            ridge: the amount of shrinkage, in pulls.
+        """
+        if self._last is None:
+            self._add_pilot(summary, weights, ridge)
+        else:
+            mean = weights @ self._arms
+            level = predict_level(self._last, self._arms, mean, self._slope)
+            self._levels = np.append(self._levels, level)
+            self._means = np.vstack([self._means, mean])
+            self._phases.append(summary)
+            per_pull = covariance(self._arms, weights)
+            self._information = self._information + summary.pulls * per_pull
+            self._slope, self._errors = self._solve(ridge)
+        self._last = summary
+
+    def _add_pilot(self, summary: Summary, weights: Array, ridge: float) -> None:
+        """Estimate from the pilot at the level it turned out to have: it decides nothing."""
+        self._phases, self._means = [summary], (weights @ self._arms)[None]
+        self._levels = np.array([summary.sums.sum() / summary.pulls])
+        self._slope, _ = self._solve(ridge)
+        exact, least = self._residuals(self._totals(), self._slope)
+        # Rewards that did not vary at all tell nothing of their scale; then the declared one must.
+        varied = exact.sum() > least.sum()
+        noise = float(exact.sum()) / summary.pulls if varied else self._problem.scale**2
+        per_pull = covariance(self._arms, weights)
+        self._pilot = noise / summary.pulls * _inverse(per_pull)
+        self._phases, self._means, self._levels = [], self._means[:0], self._levels[:0]
+
+    def _totals(self) -> tuple[Array, Array, Array]:
+        """Counts, sums and sums of squares: phases × arms."""
+        counts, sums, squares = (
+            np.array([getattr(phase, name) for phase in self._phases], dtype=float)
+            for name in ("counts", "sums", "squares")
+        )
+        return counts, sums, squares
+
+    def _solve(self, ridge: float) -> tuple[Array, Array]:
+        """The slope, and the covariance of its error."""
+        counts, sums, _ = totals = self._totals()
+        rest = sums - self._levels[:, None] * counts
+        moment = rest.sum(axis=0) @ self._arms - rest.sum(axis=1) @ self._means
+        pulls = float(counts.sum())
+        gram = (1 + ridge / pulls) * self._scatter(counts)
+        inverse = _inverse(gram)
+        slope = inverse @ moment
+        # The error's covariance is B⁻¹ (Σ u² x̃x̃ᵀ) B⁻¹, with the quadratic variation itself inside:
+        # no arm's variance need be known or equal another's.
+        variation = self._scatter(np.maximum(*self._residuals(totals, slope)))
+        degrees = pulls / max(pulls - len(gram), 1.0)
+        return slope, degrees * (inverse @ variation @ inverse)
+
+    def _residuals(self, totals: tuple[Array, Array, Array], slope: Array) -> tuple[Array, Array]:
+        """Σ u² over the pulls of each arm in each phase, u = r − level − x̃·slope, and its rounding.
+
+        A variance that cancels to less than the rounding of its parts is set to that rounding.
+        """
+        counts, sums, squares = totals
+        fit = (self._levels - self._means @ slope)[:, None] + self._arms @ slope
+        exact = squares - 2 * fit * sums + fit * fit * counts
+        return exact, (counts + 64) * _EPSILON * (squares + fit * fit * counts)
+
+    def _scatter(self, masses: Array) -> Array:
+        """Σ over phases k and arms a of masses[k, a] (x_a − x̄_k)(x_a − x̄_k)ᵀ."""
+        arms, means = self._arms, self._means
+        cross = (masses @ arms).T @ means
+        own = arms.T @ (masses.sum(axis=0)[:, None] * arms)
+        return np.asarray(own - cross - cross.T + means.T @ (masses.sum(axis=1)[:, None] * means))
+
+    def radii(self, contrasts: Array, *, delta: float) -> Array:
+        """For each contrast (row) the estimate from which on it is shown to be positive.
+
+        Args:
+            contrasts: differences of targets.
+            delta: the error probability allowed to each, over all looks together.
+        """
+        if not self._phases:
+            return np.full(len(contrasts), np.inf)
+        rows = self._problem.span.contrast_coordinates(contrasts)
+        variance = np.einsum("ij,jk,ik->i", rows, self._errors, rows)
+        at_first = np.einsum("ij,jk,ik->i", rows, self._pilot, rows)
+        return bounds.mixture_radius(variance, delta=delta, reference=_TIGHTEST * at_first)
+
+
+def equivalent_pulls(information: Array, per_pull: Array) -> int:
+    """How many pulls of a plan the past replaces: the largest c with information ⪰ c · per_pull.
+
+    Args:
+        information: Σ_k n_k Σ_cov,k over past phases, in coordinates of the span.
+        per_pull: Σ_cov,p of the plan, in the same coordinates.
+    """
+    # The least eigenvalue of L⁻¹ information L⁻ᵀ with LLᵀ = per_pull.
+    lower = np.linalg.cholesky(per_pull)
+    half = np.linalg.solve(lower, information)
+    whitened = np.linalg.solve(lower, half.T)
+    found = float(np.linalg.eigvalsh((whitened + whitened.T) / 2)[0])
+    # Where the past has the same distribution it is a whole number, but for rounding.
+    return max(0, int(found * (1 + TIE)))
+
+
+def _inverse(matrix: Array) -> Array:
+    """The pseudo-inverse of a symmetric matrix; NumPy's takes three times as long."""
+    values, vectors = np.linalg.eigh(matrix)
+    kept = np.abs(values) > _SINGULAR * float(np.abs(values).max(initial=0.0))
+    return np.asarray((vectors[:, kept] / values[kept]) @ vectors[:, kept].T)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema
 
 from bestarm.defaults import DELTA
-from bestarm.live import Assignment, Batch, Check, Experiment, Listed, Receipt, Status
+from bestarm.live import Assignment, Batch, Check, Experiment, ExperimentListing, Receipt, Status
 from bestarm.live.inputs import read_outcomes
 from bestarm.live.store.contract import Event
 from bestarm.policies.registry import policies
@@ -243,7 +243,7 @@ class ListOut(
 ):
     """Experiments, oldest first."""
 
-    experiments: list[Listed]
+    experiments: list[ExperimentListing]
     next: str | None = Field(
         description="What to send as `after` for those that follow; null at the end."
     )

@@ -25,7 +25,7 @@ from starlette.types import Scope
 from bestarm.defaults import DELTA
 from bestarm.live import Experiment
 from bestarm.live.values import in_rounds
-from bestarm.live.watch.overview import Allocated, Overview, Watch
+from bestarm.live.watch.overview import ArmAllocation, Overview, Watch
 from bestarm.live.watch.wording import percent
 from bestarm.server.pages.charts import COLOURS, Chart, charts, number, option_style, style
 
@@ -294,7 +294,7 @@ def _bars(overview: Overview) -> Mapping[int, tuple[float, ...]]:
     }
 
 
-def _shares(overview: Overview) -> list[tuple[Allocated, float, float]]:
+def _shares(overview: Overview) -> list[tuple[ArmAllocation, float, float]]:
     """Options with the widths of their bars, planned and drawn."""
     most = max((max(row.planned, row.drawn) for row in overview.allocation), default=0.0) or 1.0
     return [

@@ -19,7 +19,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from bestarm.errors import BestArmError, StoreError
-from bestarm.live import Listed
+from bestarm.live import ExperimentListing
 from bestarm.live.inputs import normal_form
 from bestarm.live.store.sql import SqlLedger
 from bestarm.live.values import Check
@@ -40,7 +40,7 @@ _LONGEST_SEARCH = 200
 class Listing(NamedTuple):
     """A page of the list: experiments with their verdicts and their worst health checks."""
 
-    rows: tuple[tuple[Listed, str, Check | None], ...]
+    rows: tuple[tuple[ExperimentListing, str, Check | None], ...]
     search: str
     number: int
     pages: int

@@ -46,7 +46,7 @@ from bestarm.live.store.records import UNREADABLE, damaged
 from bestarm.live.store.sql import schema as s
 from bestarm.live.store.sql.database import SERVER_TIME, Store
 from bestarm.live.store.sql.session import DuplicateKeyError, PostgresSession, Row, Session
-from bestarm.live.values import Listed, Status
+from bestarm.live.values import ExperimentListing, Status
 from bestarm.numerics.geometry import Array
 from bestarm.records import BlockPlan, Plan, Rounds, Summary, as_blocks
 
@@ -574,7 +574,7 @@ class SqlLedger:
     @staticmethod
     def list(
         store: Store, *, limit: int | None = None, after: str | None = None
-    ) -> Sequence[Listed]:
+    ) -> Sequence[ExperimentListing]:
         """The experiments of a database, oldest first: see `Experiment.list`."""
         start = {"after": after, "limit": _ALL if limit is None else limit}
         known, found = _select(store, (_NUMBER, {"name": after}), (_FOLLOWING, start))
@@ -588,7 +588,9 @@ class SqlLedger:
         return [_listed(*row) for row in found]
 
     @staticmethod
-    def search(store: Store, text: str, *, first: int, limit: int) -> tuple[Sequence[Listed], int]:
+    def search(
+        store: Store, text: str, *, first: int, limit: int
+    ) -> tuple[Sequence[ExperimentListing], int]:
         """Up to `limit` experiments after the `first` ones, and the number of all of them.
 
         They have a text in their name or description, in letters of either case. Running
@@ -628,9 +630,9 @@ def _select(store: Store, *wanted: tuple[sa.Select[Any], dict[str, Any]]) -> lis
         return [session.select(statement, **values) for statement, values in wanted]
 
 
-def _listed(name: str, description: str, created: float, *counters: Any) -> Listed:
+def _listed(name: str, description: str, created: float, *counters: Any) -> ExperimentListing:
     head = Head(*counters)
-    return Listed(name, description, created, Status.of(head), head.revision)
+    return ExperimentListing(name, description, created, Status.of(head), head.revision)
 
 
 _OVER = "state IN ('stopped', 'finished')"

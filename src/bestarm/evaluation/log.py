@@ -1,0 +1,235 @@
+"""The stored experiment of an evaluation: which pairs were judged, and which are next."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from bestarm.errors import InvalidInputError, UnknownExperimentError
+from bestarm.evaluation.inputs import Limits, Question
+from bestarm.evaluation.results import Evaluation, Score
+from bestarm.live import Experiment
+from bestarm.live.inputs import connected
+from bestarm.problem import Problem
+from bestarm.recommendation import Recommendation
+
+if TYPE_CHECKING:
+    from bestarm.live.store.sql import Store
+
+_FINGERPRINTED = ("options", "items")
+
+
+class Pair(NamedTuple):
+    """An option to judge on an item.
+
+    Attributes:
+        id: of the assignment.
+        option: the option's place.
+        item: the item's place.
+    """
+
+    id: int
+    option: int
+    item: int
+
+
+class JudgementLog:
+    """Asks a stored experiment for pairs, and tells it their scores.
+
+    Args:
+        experiment: the experiment.
+        question: what it is about.
+
+    Attributes:
+        judged: how many pairs were judged, by earlier runs too.
+        lost: how many further calls earlier runs have made, or may have: those that were in flight
+            when a process was killed, or left them. The log of the experiment has it, so that they
+            count towards a cap however often a run is killed.
+        remaining: how many options are judged on the next item.
+        finished: whether no more pairs will be asked for.
+    """
+
+    def __init__(self, experiment: Experiment, question: Question) -> None:
+        self._experiment, self._question = experiment, question
+        self._order = question.order(experiment.seed)
+        frame = experiment.assignments()
+        state = frame["state"].to_numpy()
+        self.judged = int((state == "told").sum())
+        self._rounds = int(frame["round"].max()) + 1 if len(frame) else 0
+        latest = frame["round"].to_numpy() == self._rounds - 1
+        self.remaining = int(latest.sum()) or len(question.options)
+        self.finished = experiment.finished
+        rows = frame.loc[state == "outstanding", ["id", "arm", "round"]].to_numpy()
+        self.pending = [self._pair(*map(int, row)) for row in rows]
+        self._outstanding = len(self.pending)
+        notes = [each.data for each in experiment.events() if each.kind == "noted"]
+        last: dict[str, Any] = ([{}] + [data for data in notes if "in_flight" in data])[-1]
+        self.lost = last.get("lost", 0) + min(last.get("in_flight", 0), self._outstanding)
+
+    def note_start(self, concurrency: int) -> None:
+        """Record that so many calls may be in flight from now on, before any is made."""
+        text = f"Judging began, with {concurrency:,} calls at a time."
+        self._experiment.note(text, in_flight=concurrency, lost=self.lost)
+
+    def note_end(self, in_flight: int) -> None:
+        """Record that no more calls are made; those in flight are not waited for."""
+        self.lost += in_flight
+        if not self.finished:
+            self._experiment.note("Judging ended for now.", in_flight=0, lost=self.lost)
+
+    def _pair(self, number: int, arm: int, round_: int) -> Pair:
+        return Pair(number, arm, int(self._order[round_]))
+
+    @property
+    def max_judgements(self) -> int:
+        """How many pairs will have been judged if no further option drops out."""
+        if self.finished:
+            return self.judged
+        further = self.remaining * (len(self._question.items) - self._rounds)
+        return self.judged + self._outstanding + further
+
+    def ask(self) -> list[Pair]:
+        """The pairs of the next item; none if the experiment is over or paused."""
+        if self._rounds == len(self._question.items):
+            return []
+        batch = self._experiment.ask(1)
+        self.finished = batch.finished
+        if batch:
+            self._rounds, self.remaining = self._rounds + 1, len(batch)
+            self._outstanding += len(batch)
+        return [self._pair(each.id, each.arm, each.round) for each in batch]
+
+    def tell(self, scores: Mapping[int, float]) -> None:
+        """Record scores, by the ids of pairs."""
+        self._experiment.tell_many(scores)
+        self.judged += len(scores)
+        self._outstanding -= len(scores)
+        self.finished = self._experiment.finished
+
+    def result(self, limits: Limits, *, failures: int, capped: bool, seconds: float) -> Evaluation:
+        """What came of a run."""
+        recommendation, state = self._experiment.recommendation(), self._experiment.state
+        return Evaluation(
+            name=self._experiment.name,
+            store=str(self._experiment.place),
+            state=state,
+            recommendation=recommendation,
+            scores=self._scores(recommendation),
+            judgements=self.judged,
+            all_judgements=len(self._question.options) * len(self._question.items),
+            failures=failures,
+            lost=self.lost,
+            price=limits.price,
+            max_cost=limits.max_cost,
+            capped=capped and state == "running",
+            seconds=seconds,
+        )
+
+    def _scores(self, recommendation: Recommendation) -> tuple[Score, ...]:
+        frame = self._experiment.assignments().merge(self._experiment.outcomes(), on="id")
+        arms, count = frame["arm"].to_numpy(np.int64), len(self._question.options)
+        counts = np.bincount(arms, minlength=count).tolist()
+        sums = np.bincount(arms, frame["reward"].to_numpy(float), minlength=count).tolist()
+        return tuple(
+            Score(label, judged, total / judged if judged else None, place in recommendation.active)
+            for place, (label, judged, total) in enumerate(
+                zip(self._question.labels, counts, sums, strict=True)
+            )
+        )
+
+
+@contextmanager
+def open_log(
+    url: str | Store,
+    name: str,
+    question: Question,
+    *,
+    delta: float,
+    bounds: tuple[float, float],
+    seed: int | None,
+) -> Iterator[JudgementLog]:
+    """Create the experiment of an evaluation, or open it to resume it; no other process may.
+
+    Raises:
+        InvalidInputError: another process has it open, or it is of something else.
+    """
+    problem = Problem.named(question.labels, delta=delta)
+    options = {"bounds": list(bounds), "block": problem.arms, "items": len(question.items)}
+    with connected(url) as (store, _):
+        try:
+            experiment = Experiment.open(store, name)
+        except UnknownExperimentError:
+            experiment = Experiment.create(
+                store,
+                name,
+                problem,
+                options=options,
+                seed=seed,
+                description=_description(question),
+            )
+        with closing(experiment), store.try_lock(f"evaluation {experiment.name}") as acquired:
+            if not acquired:
+                raise InvalidInputError(
+                    f"Another process runs the evaluation {experiment.name!r} now.",
+                    field="name",
+                    value=experiment.name,
+                    remedy="Wait for it, or give another name.",
+                )
+            _check(experiment, problem, options, question, seed)
+            yield JudgementLog(experiment, question)
+
+
+def _description(question: Question) -> str:
+    return (
+        f"Which of {len(question.options)} options is best on {len(question.items)} items? Each "
+        "option that is left is judged on each item drawn."
+    )
+
+
+def _check(
+    experiment: Experiment,
+    problem: Problem,
+    options: Mapping[str, object],
+    question: Question,
+    seed: int | None,
+) -> None:
+    """Raise unless an experiment is of this question and these settings."""
+    spec = experiment.stored_spec("resumed")
+    compared = {
+        "options": (list(spec.problem.source_labels), question.labels),
+        "delta": (spec.problem.delta, problem.delta),
+        "bounds": (spec.options.get("bounds"), options["bounds"]),
+        "seed": (experiment.seed, experiment.seed if seed is None else seed),
+        "items": (spec.options.get("items"), options["items"]),
+    }
+    for field, (before, now) in compared.items():
+        if before != now:
+            how = f"{reprlib.repr(before)}, not {reprlib.repr(now)}"
+            raise _mismatch(experiment.name, field, how, now)
+    _check_fingerprints(experiment, question)
+
+
+def _check_fingerprints(experiment: Experiment, question: Question) -> None:
+    """Raise if options or items have changed in any letter; a new experiment notes theirs."""
+    now = {field: question.fingerprint(field) for field in _FINGERPRINTED}
+    notes = (each.data for each in experiment.events() if each.kind == "noted")
+    before = next((each for each in notes if now.keys() <= each.keys()), None)
+    if before is None:  # before its first pair: it was created just now, or killed just then
+        experiment.note("The fingerprints of options and items are kept, to compare.", **now)
+        return
+    for field, value in now.items():
+        if before[field] != value:
+            raise _mismatch(experiment.name, field, "their fingerprints differ", value)
+
+
+def _mismatch(name: str, field: str, how: str, value: object) -> InvalidInputError:
+    return InvalidInputError(
+        f"The experiment {name!r} was created with different `{field}` ({how}).",
+        field=field,
+        value=value,
+        remedy=f"To resume it, give the same `{field}`; for another evaluation, give another name.",
+    )

@@ -1,0 +1,565 @@
+"""Leases and windows: what is overdue is lost and replaced, or enters as it was told by then."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from chained_policies import PROBLEM, Chained
+from clocks import Clock
+from recorded import told
+
+from bestarm import AnytimeBAI, Problem
+from bestarm.errors import ClockError, ConflictingOutcomeError, InvalidInputError
+from bestarm.forecasting import Forecaster
+from bestarm.live import Experiment, Receipt
+from bestarm.live.watch.wording import describe
+from bestarm.records import Summary
+
+Make = Callable[..., Experiment]
+YEAR = 365 * 86_400.0
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def make_chained(request: pytest.FixtureRequest, clock: Clock) -> Iterator[Make]:
+    """Makes an experiment with a chained policy of these options, on each kind of store."""
+    opened: list[Experiment] = []
+    url = None
+    if request.param != "memory":
+        url = request.getfixturevalue(f"{request.param}_url")
+
+    def make(options: dict[str, Any], **settings: Any) -> Experiment:
+        given: dict[str, Any] = {"seed": 3, "clock": clock} | settings
+        if url is None:
+            made = Experiment(Chained(PROBLEM, **options), **given)
+        else:
+            given |= {"policy": "chained_policies:Chained", "options": options}
+            made = Experiment.create(url, f"offer {len(opened)}", PROBLEM, **given)
+        opened.append(made)
+        return made
+
+    yield make
+    for experiment in opened:
+        experiment.close()
+
+
+@pytest.fixture
+def leased(make_chained: Make) -> Make:
+    """Makes an experiment with a lease of ten seconds."""
+
+    def make(*, lease: float | None = 10.0, **options: Any) -> Experiment:
+        return make_chained(options, lease=lease)
+
+    return make
+
+
+@pytest.fixture
+def windowed(make_chained: Make) -> Make:
+    """Makes an experiment with a window of ten seconds."""
+
+    def make(*, options: dict[str, Any] | None = None, **settings: Any) -> Experiment:
+        options = {"kind": "provisional", "sizes": (6, 5, 9, 4)} | (options or {})
+        return make_chained(options, **{"window": 10.0, "otherwise": 0} | settings)
+
+    return make
+
+
+# --- leases ------------------------------------------------------------------------------------
+
+
+def summaries(experiment: Experiment) -> list[Summary]:
+    with experiment.read() as snapshot:
+        return [entry.summary for entry in snapshot.summaries()]
+
+
+def states(experiment: Experiment) -> list[str]:
+    return [str(state) for state in experiment.assignments()["state"]]
+
+
+def test_expire_only_reads_until_something_is_overdue(leased: Make, clock: Clock) -> None:
+    experiment = leased(kind="randomised", sizes=(6, 6))
+    experiment.ask(2)
+    clock.now += 9.0
+    assert experiment.now() == clock.now
+    with experiment.read() as snapshot:
+        before = vars(snapshot.head).copy()
+    assert experiment.expire() is False
+    with experiment.read() as snapshot:
+        assert vars(snapshot.head) == before
+    clock.now += 1.0
+    assert experiment.expire() is True
+    assert experiment.expire() is False
+    assert experiment.status().lost == 2
+    assert (experiment.spec is None) == (experiment.place is None)
+
+
+def test_what_is_overdue_is_replaced_in_its_own_phase(leased: Make, clock: Clock) -> None:
+    experiment = leased(kind="randomised", sizes=(4, 2))
+    experiment.ask(4)
+    experiment.tell_many({0: 1.0, 2: 3.0})
+    clock.now += 9.5
+    assert experiment.ask().waiting == 2
+    clock.now += 0.5
+    again = experiment.ask(10)
+    assert (list(again.ids), again.phase) == ([4, 5], 1)
+    assert states(experiment) == ["told", "lost", "told", "lost", "outstanding", "outstanding"]
+    assert experiment.status().lost == 2
+    experiment.tell_many({4: 5.0, 5: 6.0})
+    assert experiment.phase == 2
+    (summary,) = summaries(experiment)
+    assert (summary.pulls, summary.sums.sum()) == (4, 15.0)
+    assert not summary.missing.any()
+
+
+def test_a_fixed_plan_pulls_again_what_it_lost_in_the_order_lost(
+    leased: Make, clock: Clock
+) -> None:
+    experiment = leased(kind="fixed", sizes=(8, 2))
+    arms = experiment.ask(8).arms.tolist()
+    experiment.fail(5)
+    experiment.fail_many([7, 2])
+    first = experiment.ask(2)
+    experiment.fail(int(first.ids[1]))
+    rest = experiment.ask(10)
+    assert first.arms.tolist() == [arms[5], arms[7]]
+    assert rest.arms.tolist() == [arms[2], arms[7]]
+    out = [n for n, state in enumerate(states(experiment)) if state == "outstanding"]
+    experiment.tell_many(dict.fromkeys(out, 1.0))
+    (summary,) = summaries(experiment)
+    assert summary.counts.tolist() == np.bincount(arms, minlength=4).tolist()
+
+
+def test_an_open_plan_goes_on_without_what_it_lost(leased: Make, clock: Clock) -> None:
+    experiment = leased(kind="open", sizes=(5, 3))
+    arms = experiment.ask(5).arms
+    experiment.tell_many({0: 1.0, 1: 1.0, 3: 1.0, 4: 1.0})
+    assert experiment.phase == 1
+    clock.now += 10.0
+    experiment.expire()
+    assert experiment.phase == 2
+    (summary,) = summaries(experiment)
+    assert summary.missing.tolist() == np.bincount(arms[2:3], minlength=4).tolist()
+    assert summary.pulls == 4
+
+
+def test_an_outcome_that_comes_too_late_is_kept_flagged_and_not_used(
+    leased: Make, clock: Clock
+) -> None:
+    experiment = leased(kind="randomised", sizes=(2, 2))
+    experiment.ask(2)
+    experiment.tell(0, 1.0)
+    clock.now += 10.0
+    # It is lost the moment it comes: nobody had noticed before.
+    assert experiment.tell(1, 100.0) == Receipt(recorded=1, repeated=0, late=1)
+    assert experiment.tell(1, 100.0) == Receipt(recorded=0, repeated=1, late=0)
+    with pytest.raises(ConflictingOutcomeError, match="already told 100"):
+        experiment.tell(1, 99.0)
+    assert told(experiment) == {0: 1.0, 1: 100.0}
+    assert experiment.outcomes()["late"].tolist() == [False, True]
+    assert (experiment.status().lost, experiment.status().late) == (1, 1)
+    experiment.tell(experiment.ask()[0].id, 2.0)
+    (summary,) = summaries(experiment)
+    assert summary.sums.sum() == 3.0
+
+
+def test_an_outcome_in_time_is_used_even_if_somebody_waited_long_to_ask(
+    leased: Make, clock: Clock
+) -> None:
+    experiment = leased(kind="randomised", sizes=(2, 2))
+    experiment.ask(2)
+    clock.now += 9.99
+    experiment.tell(0, 1.0)
+    clock.now += 1000.0
+    assert experiment.ask().ids[0] == 2
+    assert states(experiment)[:2] == ["told", "lost"]
+
+
+def test_a_clock_that_goes_back_holds_nobody_up(leased: Make, clock: Clock) -> None:
+    """One given out at an earlier time than the one before it is lost at its own time."""
+    experiment = leased(kind="randomised", sizes=(3, 2))
+    experiment.ask()
+    clock.now -= 500.0
+    experiment.ask()
+    clock.now += 10.0
+    experiment.expire()
+    assert states(experiment) == ["outstanding", "lost"]
+    clock.now += 500.0
+    experiment.expire()
+    assert states(experiment) == ["lost", "lost"]
+
+
+def test_leases_can_be_changed_and_what_is_lost_stays_lost(leased: Make, clock: Clock) -> None:
+    experiment = leased(kind="randomised", sizes=(3, 2), lease=None)
+    experiment.ask(2)
+    clock.now += 1e6
+    experiment.expire()
+    assert experiment.status().lost == 0
+    experiment.change_lease(10.0)
+    assert experiment.lease == 10.0
+    experiment.ask()
+    assert states(experiment) == ["lost", "lost", "outstanding"]
+    experiment.change_lease(None)
+    clock.now += 1e6
+    experiment.expire()
+    assert states(experiment) == ["lost", "lost", "outstanding"]
+    changes = [event.data for event in experiment.events() if event.kind == "changed"]
+    assert changes == [{"lease": 10.0, "before": None}, {"lease": None, "before": 10.0}]
+
+
+@pytest.mark.parametrize(
+    "lease", [0, -1.0, math.nan, math.inf, "soon", "", "0h", "-1h", "1y", "2 h 5", True]
+)
+def test_a_lease_is_a_time(lease: Any) -> None:
+    with pytest.raises(InvalidInputError, match="`lease`"):
+        Experiment(Chained(), lease=lease, seed=0)
+    experiment = Experiment(Chained(), seed=0)
+    with pytest.raises(InvalidInputError, match="`lease`"):
+        experiment.change_lease(lease)
+    assert experiment.lease is None
+
+
+@pytest.mark.parametrize(
+    ("lease", "seconds"),
+    [("90s", 90), ("30m", 1800), ("2h", 7200), (" 1.5 d ", 129600), ("1w", 604800), ("45", 45)],
+)
+def test_a_lease_may_be_written_as_people_do(lease: str, seconds: float) -> None:
+    assert Experiment(Chained(), lease=lease).lease == seconds
+    experiment = Experiment(Chained())
+    experiment.change_lease(lease)
+    assert experiment.lease == seconds
+
+
+def test_leases_go_on_while_paused_and_end_with_the_experiment(leased: Make, clock: Clock) -> None:
+    experiment = leased(kind="randomised", sizes=(3, 2))
+    experiment.ask(3)
+    experiment.pause()
+    empty = experiment.ask()
+    assert (len(empty), empty.state, empty.waiting) == (0, "paused", 0)
+    clock.now += 10.0
+    assert experiment.tell(0, 1.0).late == 1
+    assert experiment.status().lost == 3
+    experiment.resume()
+    assert len(experiment.ask(2)) == 2
+    experiment.stop("enough")
+    clock.now += 1e6
+    experiment.expire()
+    assert experiment.status().lost == 3
+    assert experiment.tell(3, 1.0) == Receipt(recorded=1, repeated=0, late=1)
+    experiment.fail(4)
+    assert experiment.status().lost == 4
+    assert experiment.ask().finished
+    assert experiment.recommendation().reason == "stopped"
+    for change in (experiment.pause, experiment.resume):
+        with pytest.raises(InvalidInputError, match="stopped"):
+            change()
+    experiment.stop("again")
+    kinds = [event.kind for event in experiment.events()]
+    assert kinds == [
+        *("created", "planned", "paused", "late", "resumed", "stopped", "late", "failed"),
+    ]
+
+
+def test_a_request_gives_the_same_assignments_whatever_became_of_them(
+    leased: Make, clock: Clock
+) -> None:
+    experiment = leased(kind="randomised", sizes=(4, 2))
+    first = experiment.ask(3, request_id="page 7")
+    clock.now += 10.0
+    experiment.ask(5)  # all of the first are lost and drawn anew
+    again = experiment.ask(3, request_id="page 7")
+    assert (again.ids, again.arms.tolist()) == (first.ids, first.arms.tolist())
+    assert again.probabilities.tolist() == first.probabilities.tolist()
+    for other in (2, 4):
+        with pytest.raises(InvalidInputError, match=f"asked for 3 before, now for {other}"):
+            experiment.ask(other, request_id="page 7")
+    assert experiment.status().pulls == 7
+
+
+def test_an_empty_answer_is_not_remembered(leased: Make) -> None:
+    """Who is told to wait may ask again under the same name, and gets something then."""
+    experiment = leased(kind="randomised", sizes=(1, 1))
+    experiment.ask()
+    assert len(experiment.ask(request_id="next")) == 0
+    experiment.tell(0, 1.0)
+    assert list(experiment.ask(request_id="next").ids) == [1]
+    assert list(experiment.ask(request_id="next").ids) == [1]
+
+
+@pytest.mark.parametrize("name", ["", "x" * 201, "a\nb", 7])
+def test_names_of_requests_are_short_texts(name: Any) -> None:
+    with pytest.raises(InvalidInputError, match="`request_id`"):
+        Experiment(Chained(), seed=0).ask(request_id=name)
+
+
+@pytest.mark.parametrize("reason", ["", "it's 100 % :gone", "日本語 🙂", "\ud800\0", "x" * 20_000])
+def test_reasons_are_any_text(leased: Make, reason: str) -> None:
+    experiment = leased()
+    experiment.ask(2)
+    experiment.fail(0, reason)
+    experiment.stop(reason)
+    assert experiment.status().lost == 1
+
+
+def test_telling_or_failing_nothing_still_gives_up_what_is_overdue(
+    leased: Make, clock: Clock
+) -> None:
+    for nothing in ("tell_many", "fail_many"):
+        experiment = leased(sizes=(4,))
+        experiment.ask(3)
+        clock.now += 11.0
+        assert getattr(experiment, nothing)([]) in {None, Receipt(0, 0, 0)}
+        assert experiment.status().lost == 3
+
+
+# --- windows -----------------------------------------------------------------------------------
+
+
+def test_an_outcome_enters_when_its_window_ends(windowed: Make, clock: Clock) -> None:
+    experiment = windowed(options={"sizes": (4, 9)})
+    ids = experiment.ask(3).ids
+    assert experiment.tell(ids[1], 1.0) == Receipt(1, 0, 0, held=1)
+    clock.now += 9.9
+    assert not experiment.expire()
+    assert told(experiment) == {}
+    assert (experiment.status().outstanding, experiment.status().early) == (3, 1)
+    clock.now += 0.1
+    assert experiment.expire()
+    assert told(experiment) == {0: 0.0, 1: 1.0, 2: 0.0}
+    assert (experiment.status().outstanding, experiment.status().early) == (0, 0)
+    assert experiment.verify().sound
+
+
+def test_the_last_report_within_the_window_counts(windowed: Make, clock: Clock) -> None:
+    experiment = windowed()
+    ids = experiment.ask(4).ids
+    experiment.tell_many({0: 1.0, 1: 0.5})
+    clock.now += 3.0
+    experiment.tell_many({0: 0.25, 2: 1.0})
+    assert experiment.tell(0, 0.25) == Receipt(0, 1, 0)  # repeated
+    clock.now += 7.0
+    assert experiment.tell(0, 0.75) == Receipt(1, 0, 1)  # its window ends now
+    assert experiment.tell(0, 0.75) == Receipt(0, 1, 0)
+    assert experiment.tell(3, 0.0) == Receipt(0, 1, 0)  # as it is on record
+    assert told(experiment) == {0: 0.25, 1: 0.5, 2: 1.0, 3: 0.0}
+    assert experiment.status().late == 1
+    assert list(ids) == [0, 1, 2, 3]
+    reports = experiment.reports()
+    assert reports["id"].tolist() == [0, 1, 0, 2, 0]
+    assert reports["reward"].tolist() == [1.0, 0.5, 0.25, 1.0, 0.75]
+    assert reports["late"].tolist() == [False] * 4 + [True]
+    assert (reports["told"] - reports["told"][0]).dt.total_seconds().tolist() == [0, 0, 3, 3, 10]
+    assert experiment.outcomes()["told"].dtype == reports["told"].dtype
+    assert experiment.verify().sound
+
+
+def sums(experiment: Experiment) -> list[bytes]:
+    return [summary.sums.tobytes() for summary in summaries(experiment)]
+
+
+@pytest.mark.parametrize("kind", ["provisional", "open", "randomised", "provisional blocks"])
+def test_it_is_as_if_all_was_told_at_the_end(windowed: Make, clock: Clock, kind: str) -> None:
+    """To the bit, whatever is told early, corrected or left out."""
+    window, rng = 10.0, np.random.default_rng(5)
+    options: dict[str, Any] = {"kind": kind, "sizes": (12, 10, 18, 8)}
+    one, two = (
+        windowed(options=options),
+        Experiment(Chained(PROBLEM, **options), seed=3, clock=clock),
+    )
+    in_window: list[tuple[float, int, float]] = []
+    wrong: set[int] = set()  # with another report than the reward
+    start = clock.now
+    for step in range(120):
+        clock.now = start + step
+        two.tell_many({number: reward for end, number, reward in in_window if end <= clock.now})
+        in_window = [each for each in in_window if each[0] > clock.now]
+        if step % 3 == 0:
+            asked, again = one.ask(2), two.ask(2)
+            assert asked.arms.tolist() == again.arms.tolist()
+            for number in asked.ids:
+                in_window.append((clock.now + window, number, float(rng.random() < 0.4)))
+        early = {number: 1 - reward for _, number, reward in in_window if rng.random() < 0.1}
+        wrong |= early.keys()
+        right = {
+            number: reward
+            for end, number, reward in in_window
+            if rng.random() < 0.1 or (end == clock.now + 1 and (reward or number in wrong))
+        }
+        for reports in filter(None, (early, right)):
+            one.tell_many(reports)
+        one.expire()
+    assert one.status().phase == two.status().phase > 1
+    assert sums(one) == sums(two)
+    assert len(one.reports()) > len(wrong) > 5
+    assert one.verify().sound
+
+
+def test_another_process_goes_on_within_the_window(sqlite_url: str, clock: Clock) -> None:
+    given: dict[str, Any] = {"policy": "chained_policies:Chained", "options": {"kind": "open"}}
+    with Experiment.create(
+        sqlite_url, "a", PROBLEM, window="10s", otherwise=0, clock=clock, **given
+    ) as one:
+        one.ask(4)
+        one.tell(2, 1.0)
+    with Experiment.open(sqlite_url, "a", clock=clock) as other:
+        assert (other.window, other.otherwise, other.lease) == (10.0, 0.0, None)
+        other.tell(3, 0.5)
+        clock.now += 10.0
+        other.expire()
+        assert told(other) == {0: 0.0, 1: 0.0, 2: 1.0, 3: 0.5}
+        assert other.verify().sound
+        other.replay()
+
+
+def test_what_failed_is_lost_before_its_window_ends(windowed: Make, clock: Clock) -> None:
+    experiment = windowed()
+    experiment.ask(3)
+    experiment.tell(0, 1.0)
+    experiment.fail(1, "a robot")
+    with pytest.raises(ConflictingOutcomeError, match="0 has the outcome 1, so it has not failed"):
+        experiment.fail(0)
+    assert experiment.tell(1, 1.0) == Receipt(1, 0, 1)
+    clock.now += 10.0
+    experiment.expire()
+    assert told(experiment) == {0: 1.0, 2: 0.0}
+    assert experiment.verify().sound
+
+
+def test_what_is_told_after_the_end_is_kept(windowed: Make, clock: Clock) -> None:
+    experiment = windowed()
+    experiment.ask(3)
+    experiment.tell(0, 1.0)
+    experiment.stop("enough")
+    assert experiment.tell_many({0: 0.0, 1: 1.0}) == Receipt(2, 0, 2)
+    clock.now += 10.0
+    assert not experiment.expire()
+    assert told(experiment) == {}
+    assert experiment.verify().sound
+    with experiment.read() as snapshot:
+        assert [each.late for each in snapshot.reports()] == [False, True, True]
+
+
+def test_stopping_counts_what_was_told_by_then(windowed: Make, clock: Clock) -> None:
+    experiment = windowed(options={"sizes": (4, 90)})
+    experiment.ask(5)
+    experiment.tell(1, 1.0)
+    clock.now += 10.0
+    experiment.stop("enough")
+    assert told(experiment) == {0: 0.0, 1: 1.0, 2: 0.0, 3: 0.0, 4: 0.0}
+    assert experiment.phase == 2  # and the policy was told
+    assert experiment.verify().sound
+
+
+def test_outcomes_whose_window_has_ended_are_not_missing(windowed: Make, clock: Clock) -> None:
+    experiment = windowed(options={"sizes": (400,)})
+    experiment.ask(200)
+    clock.now += 100.0
+    missing = next(check for check in experiment.health() if check.name == "missing")
+    assert missing.level == "ok"
+
+
+def test_many_windows_end_at_once(windowed: Make, clock: Clock) -> None:
+    """Also where they are looked through in several pieces, and some are younger."""
+    experiment = windowed(options={"sizes": (9000,)})
+    for _ in range(5):
+        ids = experiment.ask(700).ids
+        experiment.tell_many({ids[0]: 1.0, ids[-1]: 1.0})
+        clock.now += 3.0
+    experiment.expire()  # 15 seconds after the first, 12 after the second, 9 after the third
+    recorded = told(experiment)
+    assert len(recorded) == 1400
+    assert {number for number, reward in recorded.items() if reward} == {0, 699, 700, 1399}
+
+
+def test_a_clock_that_is_wrong_by_years_ends_no_window(windowed: Make, clock: Clock) -> None:
+    experiment = windowed()
+    if experiment.spec is None:
+        return  # in memory, time may leap
+    experiment.ask(3)
+    clock.now += 2 * YEAR
+    with pytest.raises(ClockError, match="end of their window"):
+        experiment.tell(0, 1.0)
+    clock.now -= 2 * YEAR
+    assert told(experiment) == {}
+
+
+def test_a_clock_set_back_loses_no_report(windowed: Make, clock: Clock) -> None:
+    experiment = windowed()
+    experiment.ask(1)
+    clock.now -= 5.0
+    experiment.ask(1)
+    experiment.tell_many({0: 1.0, 1: 1.0})
+    clock.now += 10.0
+    experiment.expire()
+    assert told(experiment) == {1: 1.0}
+    clock.now += 5.0
+    experiment.expire()
+    assert told(experiment) == {0: 1.0, 1: 1.0}
+    assert experiment.verify().sound
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "sentence"),
+    [
+        ({"window": None}, "window", "Give the `window` too"),
+        ({"otherwise": None}, "otherwise", "Give `otherwise`, for example 0"),
+        ({"lease": 60}, "lease", "a lease or a window, not both"),
+        ({"window": "soon"}, "window", "must be a time like"),
+        ({"window": -1}, "window", "positive"),
+        ({"otherwise": "zero"}, "otherwise", "a finite number"),
+        ({"otherwise": float("nan")}, "otherwise", "a finite number"),
+        ({"otherwise": 1.5}, "otherwise", "must lie between 0 and 1; got 1.5"),
+    ],
+)
+def test_a_window_that_cannot_be_is_refused(given: Any, field: str, sentence: str) -> None:
+    policy = AnytimeBAI(Problem(np.eye(3)), bounds=(0, 1))
+    with pytest.raises(InvalidInputError, match=sentence) as caught:
+        Experiment(policy, **{"window": "7d", "otherwise": 0} | given)
+    assert caught.value.field == field
+
+
+def test_a_window_takes_no_lease(windowed: Make) -> None:
+    with pytest.raises(InvalidInputError, match="have a window"):
+        windowed().change_lease(60)
+
+
+def test_the_log_says_in_words_when_outcomes_count(windowed: Make) -> None:
+    experiment = windowed(window="7d", otherwise=0.5)
+    words = describe(experiment.events()[0], PROBLEM, open_plans=True)
+    after = "Outcomes count 7 days after their assignment"
+    assert words == f"Created. {after}, as 0.5 where none is told."
+
+
+def test_a_forecaster_learns_at_the_end_of_the_window(clock: Clock) -> None:
+    """What comes early is selected by its reward."""
+    learned: list[tuple[int, float]] = []
+
+    class Recorder(Forecaster):
+        def forecast(self, number: int, time: float | None, covariates: Any) -> float:
+            return 0.5
+
+        def learn(self, number: int, features: Any, reward: float) -> None:
+            learned.append((number, reward))
+
+        def follow(self, *_: Any) -> Any:
+            raise AssertionError
+
+    policy = AnytimeBAI(Problem(np.eye(3)), bounds=(0, 1), forecasts=True)
+    experiment = Experiment(policy, window=10, otherwise=0, clock=clock, forecaster=Recorder())
+    experiment.ask(4)
+    learned.clear()
+    experiment.tell(2, 1.0)
+    experiment.tell(2, 1.0)  # repeated
+    clock.now += 5.0
+    experiment.ask(1)
+    assert learned == []
+    clock.now += 5.0
+    experiment.ask(1)
+    assert learned == [(0, 0.0), (1, 0.0), (2, 1.0), (3, 0.0)]

@@ -1,0 +1,433 @@
+"""SP-BAI: the paper's algorithm to the letter, and the sharp reading's own parts."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from functools import partial
+
+import numpy as np
+import pytest
+from phased_runs import carry_out, carry_out_without_noise, plan_of
+
+from bestarm import SPBAI, Problem, Recommendation, Summary, bounds, design, simulate
+from bestarm.environments import Semiparametric, small_gap
+from bestarm.errors import InvalidInputError
+from bestarm.numerics.geometry import Array, centered_diameter, covariance, stability
+from bestarm.policies import Method
+from bestarm.policies.phased.spbai import PooledTotals, equivalent_pulls
+from bestarm.records import Plan
+
+SHARP = partial(SPBAI, design="centered", stability="actual")
+REPLICATION = partial(SPBAI, preset="replication")
+
+
+# --- the paper's reading ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("anchor", [0, 4, 10])
+def test_the_first_phase_is_the_papers_formula(anchor: int) -> None:
+    problem = small_gap().problem(0.1)
+    weights, pulls = plan_of(SPBAI(problem, anchor=anchor))
+    source = problem.source
+    contrast = design.xor(source, problem.target, anchor=anchor).weights
+    expected = 0.5 * contrast + 0.5 * design.deo(source).weights
+    np.testing.assert_allclose(weights, expected, atol=1e-12)
+    value = centered_diameter(source, weights, source)
+    delta = 0.1 / (11**2 * 1 * 2)
+    by_hand = (1 / 3) * value / 0.25 * math.log(value / (0.5 * delta))
+    by_hand += (1 / 3) * 32 * 10 * math.sqrt(value) / 0.5 * math.log(10 / delta)
+    assert pulls == math.ceil(by_hand)
+
+
+def test_targets_a_radius_below_the_leader_are_dropped_and_the_ridge_is_the_papers() -> None:
+    problem = small_gap(3, 0.5).problem(0.1)
+    policy = SPBAI(problem, seed=3)
+    _, pulls = plan_of(policy)
+    rng = np.random.default_rng(8)
+    weights = plan_of(policy)[0]
+    arms = rng.choice(problem.arms, size=pulls, p=weights)
+    rewards = problem.source[arms] @ [2.0, 0, 0] + rng.normal(size=pulls)
+    policy.update(Summary.from_pulls(arms, rewards, size=problem.arms))
+    phase = policy.recommend().trace[0]
+    # Algorithm 2, lines 9 to 16, one pull at a time.
+    centered = problem.source[arms] - weights @ problem.source
+    delta = 0.1 / (problem.targets**2 * 2)
+    gram = centered.T @ centered + math.log(pulls / delta) * np.eye(3)
+    scores = problem.target @ np.linalg.solve(gram, centered.T @ rewards)
+    np.testing.assert_allclose(phase.contrasts, scores.max() - scores, atol=1e-9)
+    dropped = np.flatnonzero(scores.max() - scores >= 0.5)
+    assert phase.eliminated == tuple(dropped.tolist())
+    assert phase.radii == (0.5,) * problem.targets
+
+
+def test_the_anchor_follows_the_leader_and_starts_at_random() -> None:
+    problem = small_gap(4, 0.3).problem(0.1)
+    half = 0.5 * (0.5 + design.deo(problem.source).weights)  # on the anchor: ½·½ + ½·DEO
+    firsts = set()
+    for seed in range(30):
+        weights, _ = plan_of(SPBAI(problem, seed=seed))
+        firsts.add(int(np.argmin(np.abs(weights - half))))
+    assert len(firsts) == problem.arms  # 30 draws of 5 miss an arm with probability below 0.7 %
+    policy = SPBAI(problem, seed=0)
+    stream = small_gap(4, 0.3).begin(np.random.default_rng(0))
+    plan = policy.plan()
+    assert plan is not None
+    policy.update(stream.pull(plan))
+    leader = policy.recommend().trace[0].leader
+    weights, _ = plan_of(policy)
+    active = problem.target[list(policy.recommend().active)]
+    expected = design.xor(problem.source, active, anchor=leader).weights
+    expected = 0.5 * expected + 0.5 * design.deo(problem.source).weights
+    np.testing.assert_allclose(weights, expected, atol=1e-12)
+
+
+def test_scales_only_change_the_units() -> None:
+    """Rewards in other units, with scales declared in the same units: the same run."""
+
+    def run(method: Method, unit: float) -> Recommendation:
+        world = Semiparametric(
+            small_gap(3, 0.6).problem(0.1).source,
+            [2 * unit, 0, 0],
+            baseline=unit,
+            noise=unit,
+        )
+        policy = method(world.problem(0.1), seed=1)
+        return carry_out(policy, world, seed=4)
+
+    for method in (SPBAI, SHARP):
+        one, thousand = run(method, 1.0), run(method, 1000.0)
+        assert [p.pulls for p in one.trace] == [p.pulls for p in thousand.trace]
+        assert one.target == thousand.target == 0
+        np.testing.assert_allclose(
+            np.array(thousand.trace[0].contrasts), 1000 * np.array(one.trace[0].contrasts)
+        )
+        np.testing.assert_allclose(thousand.trace[0].radii, 1000 * np.array(one.trace[0].radii))
+
+
+@pytest.mark.parametrize("method", [SPBAI, SHARP])
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+def test_the_unit_of_the_features_does_not_matter(method: Method, unit: float) -> None:
+    def run(scale: float) -> Recommendation:
+        world = Semiparametric(
+            scale * small_gap(3, 0.6).problem(0.1).source, [2 / scale, 0, 0], baseline=1.0
+        )
+        policy = method(world.problem(0.1), seed=1)
+        return carry_out(policy, world, seed=4)
+
+    plain, scaled = run(1.0), run(unit)
+    assert plain.target == scaled.target == 0
+    # Designs are certified, not exact: rounding may move a phase by a pull in ten thousand.
+    np.testing.assert_allclose(
+        [p.pulls for p in scaled.trace], [p.pulls for p in plain.trace], rtol=1e-4, atol=1
+    )
+
+
+def test_transductive_runs_find_the_best_target() -> None:
+    rng = np.random.default_rng(0)
+    source = rng.normal(size=(12, 4))
+    world = Semiparametric(source, [1, 0, 0, 0], target=np.eye(4), baseline=1.0)
+    for method in (SPBAI, SHARP):
+        policy = method(world.problem(0.1), seed=2)
+        answer = carry_out(policy, world, seed=3)
+        assert answer.final
+        assert answer.target == 0
+
+
+# --- caps ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", [SPBAI, SHARP])
+@pytest.mark.parametrize("cap", [1, 50, 1500])
+def test_a_cap_on_pulls_is_kept_exactly_and_is_never_final(method: Method, cap: int) -> None:
+    world = small_gap()
+    policy = method(world.problem(0.1), seed=0, max_pulls=cap)  # type: ignore[call-arg]
+    answer = carry_out(policy, world)
+    assert answer.pulls == cap
+    assert not answer.final
+    assert answer.reason == "max_pulls"
+    assert len(answer.active) > 1
+    assert answer.trace[-1].eliminated == ()
+    assert "not identified" in str(answer)
+
+
+def test_a_cap_on_phases_is_never_final() -> None:
+    world = small_gap()
+    answer = carry_out(SPBAI(world.problem(0.1), max_phases=2), world)
+    assert len(answer.trace) == 2
+    assert not answer.final
+    assert answer.reason == "max_phases"
+
+
+def test_a_phase_that_ends_at_the_cap_with_one_target_left_is_final() -> None:
+    world = small_gap(3, 0.6)
+    free = carry_out(SPBAI(world.problem(0.1), seed=1), world, seed=2)
+    capped = carry_out(SPBAI(world.problem(0.1), seed=1, max_pulls=free.pulls), world, seed=2)
+    assert capped.final
+    assert capped.pulls == free.pulls
+
+
+# --- the sharp reading -----------------------------------------------------------------------
+
+
+def test_the_mixture_is_the_shortest_there_is() -> None:
+    rng = np.random.default_rng(1)
+    source = rng.normal(size=(15, 4))
+    problem = Problem(source, source[:3], delta=0.1)
+    weights, pulls = plan_of(SHARP(problem))
+    contrast = design.centered_xy(source, source[:3]).weights
+    spread = design.centered_g(source).weights
+    delta = bounds.phase_delta(0.1, active=3, phase=1)
+    lengths = []
+    for share in np.linspace(0.001, 1, 400):
+        mixed = (1 - share) * contrast + share * spread
+        lengths.append(
+            bounds.phase_length(
+                centered_diameter(source, mixed, source[:3]),
+                epsilon=0.5,
+                delta=delta,
+                stability=stability(source, mixed),
+                dimension=problem.rank,
+            )
+        )
+    assert pulls <= min(lengths) + 1
+    shares = (weights - contrast) @ (spread - contrast) / np.sum((spread - contrast) ** 2)
+    np.testing.assert_allclose(weights, contrast + shares * (spread - contrast), atol=1e-12)
+
+
+def test_equivalent_pulls_are_the_most_pulls_the_past_can_replace() -> None:
+    rng = np.random.default_rng(2)
+    source = rng.normal(size=(8, 3))
+    first, second = rng.dirichlet(np.ones(8)), rng.dirichlet(np.ones(8))
+    past, per_pull = 5000 * covariance(source, first), covariance(source, second)
+    count = equivalent_pulls(past, per_pull)
+    assert np.linalg.eigvalsh(past - count * per_pull)[0] >= -1e-9
+    assert np.linalg.eigvalsh(past - (count + 1) * per_pull)[0] < 0
+    for pulls in (1, 7, 5000, 10**6 + 1):  # the same distribution: a whole number, on any processor
+        assert equivalent_pulls(pulls * per_pull, per_pull) == pulls
+
+
+def test_a_pooled_is_the_regression_of_single_pulls_after_a_pilot() -> None:
+    rng = np.random.default_rng(3)
+    problem = Problem(rng.normal(size=(6, 3)))
+    weights = rng.dirichlet(np.ones(6))
+
+    def pull(count: int) -> tuple[Array, Array, Summary]:
+        arms = rng.choice(6, size=count, p=weights)
+        rewards = problem.source[arms] @ [1.0, -1, 0.5] + 3 + rng.normal(size=count)
+        centered = problem.source[arms] - weights @ problem.source
+        return centered, rewards, Summary.from_pulls(arms, rewards, size=6)
+
+    pooled = PooledTotals(problem)
+    contrast = (problem.source[0] - problem.source[1])[None]
+    x, r, pilot = pull(500)
+    pooled.add(pilot, weights, ridge=0.0)
+    assert np.isinf(pooled.radii(contrast, delta=0.05)).all()  # a pilot decides nothing
+    slope = np.linalg.solve(x.T @ x, x.T @ (r - r.mean()))
+    np.testing.assert_allclose(pooled.theta, slope, atol=1e-8)
+    per_pull = covariance(problem.source, weights)
+    noise = np.mean((r - r.mean() - x @ slope) ** 2)
+    at_first = (contrast @ np.linalg.inv(500 * per_pull) @ contrast.T)[0] * noise
+    predicted = r.mean() - x.mean(axis=0) @ slope  # the level at the policy's mean
+    x, r, phase = pull(4000)
+    pooled.add(phase, weights, ridge=0.0)
+    gram = x.T @ x
+    theta = np.linalg.solve(gram, x.T @ (r - predicted))
+    np.testing.assert_allclose(pooled.theta, theta, atol=1e-8)
+    # The sandwich, one pull at a time: (Σx̃x̃ᵀ)⁻¹ (Σu²x̃x̃ᵀ) (Σx̃x̃ᵀ)⁻¹.
+    residuals = r - predicted - x @ theta
+    meat = (x * (residuals**2)[:, None]).T @ x * 4000 / (4000 - 3)
+    errors = np.linalg.solve(gram, np.linalg.solve(gram, meat).T)
+    variance = (contrast @ errors @ contrast.T)[0]
+    expected = bounds.mixture_radius(variance, delta=0.05, reference=at_first / 40)
+    np.testing.assert_allclose(pooled.radii(contrast, delta=0.05), expected, rtol=1e-7)
+
+
+@pytest.mark.parametrize("reward", [0.0, 1.0, 100.0, -1e6])
+@pytest.mark.parametrize("arms", [2, 3])
+def test_rewards_that_never_vary_identify_nothing(arms: int, reward: float) -> None:
+    for seed in range(4):
+        policy = SHARP(Problem(np.eye(arms)), seed=seed, max_pulls=20_000)
+        rng = np.random.default_rng(seed)
+        while (plan := policy.plan()) is not None:
+            assert plan.weights is not None
+            counts = rng.multinomial(plan.pulls, plan.weights)
+            sums = np.asarray(reward * counts, dtype=np.float64)
+            policy.update(Summary(counts, sums, reward * sums))
+        assert not policy.recommend().final
+
+
+@pytest.mark.parametrize("method", [SPBAI, SHARP])
+def test_a_cap_protects_from_phases_beyond_all_bounds(method: Method) -> None:
+    problem = Problem([[0.0], [1e-6]], [[0.0], [1e3]])
+    policy = method(problem, seed=0, max_pulls=1000)  # type: ignore[call-arg]
+    plan = policy.plan()
+    assert plan is not None
+    assert plan.pulls == 1000
+    with pytest.raises(InvalidInputError, match="need a cap"):
+        method(problem, seed=0).plan()
+
+
+@pytest.mark.parametrize("anchor", [0, 1, 2])
+def test_an_intercept_among_the_features_is_ordinary_input(anchor: int) -> None:
+    source = np.array([[0.1, 1.0], [0.1, 0.0], [0.1, 0.5]])
+    target = np.array([[0.3, 0.3, 0.4], [0.7, 0.1, 0.2], [0.1, 0.2, 0.7]]) @ source
+    problem = Problem(source, target)
+    assert SPBAI(problem, anchor=anchor).plan() is not None
+    with_it = design.xor(source, target, anchor=anchor)
+    without = design.xor(source[:, 1:], target[:, 1:], anchor=anchor)
+    assert with_it.value == pytest.approx(without.value, rel=2e-3)
+    theta = [0.0, 1.0]
+    shifted = design.complexity(problem, theta, "shifted", anchor=anchor)
+    plain = design.complexity(
+        Problem(source[:, 1:], target[:, 1:]), [1.0], "shifted", anchor=anchor
+    )
+    assert shifted.value == pytest.approx(plain.value, rel=2e-3)
+
+
+def test_the_level_predicted_spares_its_variance() -> None:
+    """A large constant level costs the second phase nothing: its estimates hardly feel it."""
+    source = np.eye(4)
+    problem = Problem(source)
+    weights = np.full(4, 0.25)
+
+    def spread(level: float) -> float:
+        errors = []
+        for seed in range(80):
+            world = Semiparametric(source, [0.5, 0, 0, 0], baseline=level, noise=1.0)
+            stream = world.begin(np.random.default_rng(seed))
+            pooled = PooledTotals(problem)
+            for phase, pulls in ((1, 400), (2, 4000)):
+                summary = stream.pull(Plan.randomised(weights, pulls, phase=phase))
+                pooled.add(summary, weights, ridge=1.0)
+            errors.append(pooled.theta[0] - pooled.theta[1] - 0.5)
+        return float(np.std(errors))
+
+    # Without a prediction the level's square would add to the variance: 400 times it, here.
+    assert spread(20.0) < 1.25 * spread(0.0)
+
+
+def test_each_contrast_of_those_left_has_an_equal_share() -> None:
+    """The best target is dropped only if one of the |A| − 1 others passes it: δ/(|A| − 1) each."""
+    world = Semiparametric(np.eye(5), [1.0, 0.85, 0.4, 0.3, 0.0], noise=1.0)
+    delta = 0.08
+    policy = SPBAI(world.problem(delta), design="centered", stability="actual")
+    stream = world.begin(np.random.default_rng(2))
+    sizes = set()
+    while (plan := policy.plan()) is not None:
+        policy.update(stream.pull(plan))
+        phase = policy.recommend().trace[-1]
+        share = delta / (len(phase.active) - 1)
+        assert phase.delta == pytest.approx(share)
+        options = policy.problem.target
+        differences = options[phase.leader] - options[list(phase.active)]
+        np.testing.assert_allclose(phase.radii, policy._pooled.radii(differences, delta=share))
+        sizes.add(len(phase.active))
+    assert sizes >= {5, 2}
+
+
+# --- the replication preset ------------------------------------------------------------------
+
+
+def test_xor_pulls_active_arms_only_around_the_best_of_them() -> None:
+    problem = Problem(np.random.default_rng(7).normal(size=(9, 3)), delta=0.1)
+    policy = REPLICATION(problem, seed=2)
+    spread = design.deo(problem.source).weights
+    anchor = int(np.random.default_rng(2).integers(9))
+    expected = design.xor(problem.source, problem.target, anchor=anchor).weights
+    np.testing.assert_allclose(plan_of(policy)[0], 0.5 * expected + 0.5 * spread, atol=1e-12)
+    carry_out_without_noise(policy, problem.source @ [0.6, 0.3, 0.0])
+    active = np.array(policy.recommend().active)
+    assert 2 <= len(active) < 9
+    weights, pulls = plan_of(policy)
+    contrasting = 2 * (weights - 0.5 * spread)
+    out = np.setdiff1d(np.arange(9), active)
+    np.testing.assert_allclose(contrasting[out], 0.0, atol=1e-12)
+    leader = policy.recommend().trace[0].leader
+    assert contrasting[leader] == pytest.approx(0.5)
+    arms = problem.source[active]
+    best = design.xor(arms, arms, anchor=active.tolist().index(leader))
+    np.testing.assert_allclose(contrasting[active], best.weights, atol=1e-12)
+    # The length follows from the mixture's own value over the active contrasts.
+    assert pulls == bounds.phase_length(
+        centered_diameter(problem.source, weights, arms),
+        epsilon=0.25,
+        delta=bounds.phase_delta(0.1, active=len(active), phase=2),
+        stability=32.0 * 3,
+        dimension=3,
+    )
+
+
+def test_the_ridge_takes_the_delta_of_the_whole_run() -> None:
+    problem = small_gap(3, 0.5).problem(0.1)
+    policy = REPLICATION(problem, seed=3)
+    weights, pulls = plan_of(policy)
+    rng = np.random.default_rng(8)
+    arms = rng.choice(problem.arms, size=pulls, p=weights)
+    rewards = problem.source[arms] @ [2.0, 0, 0] + rng.normal(size=pulls)
+    policy.update(Summary.from_pulls(arms, rewards, size=problem.arms))
+    centered = problem.source[arms] - weights @ problem.source
+    gram = centered.T @ centered + math.log(pulls / 0.1) * np.eye(3)
+    scores = problem.target @ np.linalg.solve(gram, centered.T @ rewards)
+    contrasts = policy.recommend().trace[0].contrasts
+    np.testing.assert_allclose(contrasts, scores.max() - scores, atol=1e-9)
+
+
+def test_a_tie_ends_after_ten_phases() -> None:
+    problem = Problem(np.eye(2), noise=1e-3, baseline=0.0)
+    for method, phases in ((REPLICATION, 10), (partial(REPLICATION, max_phases=3), 3)):
+        policy = method(problem, seed=0)
+        while policy.plan() is not None:
+            carry_out_without_noise(policy, np.zeros(2))
+        answer = policy.recommend()
+        assert (len(answer.trace), answer.reason, answer.final) == (phases, "max_phases", False)
+
+
+def test_other_targets_than_the_source_are_refused() -> None:
+    problem = Problem(np.eye(3), [[1, 0, 0], [0.5, 0.5, 0]])
+    with pytest.raises(InvalidInputError, match="replication preset chooses among the arms"):
+        REPLICATION(problem)
+
+
+def test_a_method_with_a_preset_can_be_sent_to_a_worker() -> None:
+    method = partial(SPBAI, preset="replication", max_phase_pulls=5000)
+    sent = pickle.loads(pickle.dumps(method))
+    world = small_gap(3, 0.5)
+    ours, theirs = (simulate(it, world, runs=4, seed=9) for it in (method, sent))
+    np.testing.assert_array_equal(ours.pulls, theirs.pulls)
+    np.testing.assert_array_equal(ours.target, theirs.target)
+
+
+# --- bad input -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"design": "best"}, "design"),
+        ({"stability": 32}, "stability"),
+        ({"r1": 0.0}, "r1"),
+        ({"r2": -1.0}, "r2"),
+        ({"r1": float("nan")}, "r1"),
+        ({"anchor": "worst"}, "anchor"),
+        ({"anchor": 3}, "anchor"),
+        ({"anchor": 1, "design": "centered"}, "anchor"),
+        ({"seed": -1}, "seed"),
+        ({"seed": 0.5}, "seed"),
+        ({"max_pulls": 0}, "max_pulls"),
+        ({"max_phases": 1.5}, "max_phases"),
+        ({"max_phase_pulls": 0}, "max_phase_pulls"),
+        ({"preset": "reference"}, "preset"),
+        ({"preset": "replication", "design": "centered"}, "design"),
+        ({"preset": "replication", "stability": "actual"}, "stability"),
+        ({"preset": "replication", "anchor": 0}, "anchor"),
+        ({"preset": "replication", "max_phases": 0}, "max_phases"),
+        ({"tol": 0.0}, "tol"),
+    ],
+)
+def test_bad_options_are_refused_in_a_sentence(options: dict[str, object], field: str) -> None:
+    problem = Problem([[1, 0], [0, 1], [1, 1]])
+    with pytest.raises(InvalidInputError) as caught:
+        SPBAI(problem, **options)  # type: ignore[arg-type]
+    assert caught.value.field == field
+    assert "\n" not in str(caught.value)
