@@ -143,6 +143,7 @@ def test_the_report_counts_the_runs_without_an_answer() -> None:
     pytest.importorskip("jinja2")
     html = page(report, [(section, []) for section in report.sections])
     assert html.count("no answer in") == 2
+    assert html.count('<td class="first"') == 1
     assert ">0 of 200</td>" in html
 
 
