@@ -44,7 +44,8 @@ from bestarm.environments import (
 from bestarm.figures import NAMED, RIVALS, add_heading, new_figure, save
 from bestarm.numerics.geometry import Array
 from bestarm.policies import BernsteinElimination
-from bestarm.policies.anytime import allocation, bets, contests, drawing, following, guesses
+from bestarm.policies.anytime import bets, estimates, evidence, sampler
+from bestarm.policies.anytime.compiled_run import CompiledRun
 from bestarm.policies.policy import Method
 from bestarm.simulation import Results, run_once
 from bestarm.simulation.results import wilson
@@ -122,27 +123,27 @@ def compare_ingredients(runs: int) -> None:
     flat = np.full(len(bets.STAKES), -np.log(len(bets.STAKES)))
     one = np.where(np.abs(bets.STAKES / 0.0163 - 1) < 0.3, 0.0, -np.inf)
 
-    def unforeseen(self: guesses.Guesses, size: int) -> Array:  # noqa: ARG001
+    def unpredicted(self: estimates.Estimates, size: int) -> Array:  # noqa: ARG001
         return np.asarray(self.coordinates @ self.slope)
 
     patches = {
-        "as it is": (drawing, "GROWTH", 0.02),
+        "as it is": (sampler, "BATCH_GROWTH", 0.02),
         "stakes: all shares equal": (bets, "LOG_PRIOR", flat),
         "stakes: one, at the true signal to noise": (bets, "LOG_PRIOR", one),
-        "batches: 1 % of the pulls before": (drawing, "GROWTH", 0.01),
-        "batches: 5 %": (drawing, "GROWTH", 0.05),
+        "batches: 1 % of the pulls before": (sampler, "BATCH_GROWTH", 0.01),
+        "batches: 5 %": (sampler, "BATCH_GROWTH", 0.05),
         "totals without extremes and cubes": (records.Summary, "totals", property(_blunt)),
-        "mixing: 1 % of the G-design": (allocation, "SHARE", 0.01),
-        "mixing: 30 %": (allocation, "SHARE", 0.3),
-        "gaps: believed down to half an error": (allocation, "SURE", 0.5),
-        "needs: the same for all contrasts": (contests, "LEAST_NEED", 1e6),
-        "no guess of the baseline": (guesses.Guesses, "rewards", unforeseen),
+        "mixing: 1 % of the G-design": (sampler, "G_DESIGN_SHARE", 0.01),
+        "mixing: 30 %": (sampler, "G_DESIGN_SHARE", 0.3),
+        "gaps: believed down to half an error": (sampler, "LEAST_GAP_ERRORS", 0.5),
+        "needs: the same for all contrasts": (evidence, "LEAST_NEED", 1e6),
+        "no guess of the baseline": (estimates.Estimates, "rewards", unpredicted),
     }
     print("\nIngredients, small gap with the paper's baseline (ratio to the rule as it is)")
     world = _instance(baselines.sinusoid(), 2.0)
     reference: float | None = None
     for name, (home, attribute, value) in patches.items():
-        planned = mock.patch.object(following.Follower, "of", return_value=None)  # compiled: fixed
+        planned = mock.patch.object(CompiledRun, "of", return_value=None)  # compiled: fixed
         with planned, mock.patch.object(home, attribute, value):
             mean = print_row(name, simulate(RULE, world, runs=runs, delta=0.1), reference)
         reference = reference or mean

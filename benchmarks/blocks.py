@@ -33,7 +33,7 @@ from benchmarks.nasty_blocks import (
 from bestarm import AnytimeBAI, Problem, datasets, simulate
 from bestarm.environments import Ratings
 from bestarm.numerics.geometry import Array
-from bestarm.policies.anytime import bets, block_drawing
+from bestarm.policies.anytime import bets, blocks
 from bestarm.policies.anytime.block_bets import BlockFrame, BlockOutcome
 from bestarm.records import BlockPlan, Rounds
 from bestarm.simulation.results import wilson
@@ -89,7 +89,7 @@ def _made_for_short_runs() -> ExitStack:
     shares = 1 / (1 + np.square(np.log10(bets.STAKES / 0.3) / 0.1))
     stack = ExitStack()
     stack.enter_context(mock.patch.object(bets, "LOG_PRIOR", np.log(shares / shares.sum())))
-    stack.enter_context(mock.patch.object(block_drawing, "LEAST", 40))
+    stack.enter_context(mock.patch.object(blocks, "LEAST_PULLS", 40))
     return stack
 
 
@@ -135,7 +135,7 @@ def count_errors(runs: int, seed: int) -> None:
 def count_errors_on_items(runs: int, seed: int) -> None:
     """Errors over random orders of finite populations, which share the runs."""
     print(f"\nErrors with `items` at delta = {DELTA:g}: as above")
-    with _made_for_short_runs(), mock.patch.object(block_drawing, "LEAST", 12):
+    with _made_for_short_runs(), mock.patch.object(blocks, "LEAST_PULLS", 12):
         for title, table in ITEMS.items():
             problem = Problem(np.eye(table.shape[1]), delta=DELTA)
             orders = range(runs // len(ITEMS))
@@ -162,7 +162,7 @@ def count_errors_of_twins(runs: int, seed: int) -> None:
     for title, kind in twins.items():
         with _made_for_short_runs() as stack:
             if title == "weights that do not sum to zero":
-                stack.enter_context(mock.patch.object(block_drawing, "BlockOutcome", Uncentered))
+                stack.enter_context(mock.patch.object(blocks, "BlockOutcome", Uncentered))
             parts = [name for name, shape in SHAPES.items() if shape.block < len(shape.features)]
             _count(title, kind, parts, runs // 10, seed)
 
@@ -185,7 +185,7 @@ def count_exact_answers(runs: int, seed: int) -> None:
                 done += plan.rounds
             said, means = policy.recommend(), table.mean(axis=0)
             wrong = min(means[list(said.chosen)]) < np.sort(means)[-top] - 1e-9
-            ends.append((said.reason == "exact", len(policy._judged) < 4, bool(wrong)))
+            ends.append((said.reason == "exact", len(policy._judged_targets) < 4, bool(wrong)))
         exact = [(out, wrong) for at_end, out, wrong in ends if at_end]
         dropped, wrong_ones = sum(out for out, _ in exact), sum(wrong for _, wrong in exact)
         print(

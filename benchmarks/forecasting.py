@@ -19,7 +19,7 @@ from scipy.signal import lfilter
 
 from bestarm.forecasting import Mixture
 from bestarm.numerics.geometry import Array
-from bestarm.policies.anytime.drawing import GROWTH, LEAST
+from bestarm.policies.anytime.sampler import BATCH_GROWTH, LEAST_PULLS
 
 __all__ = ["OTHERS", "TUNED", "UNSEEN", "forecast_late", "ratio", "time_per_draw"]
 
@@ -127,7 +127,7 @@ def _within(values: Array, start: int, stop: int) -> float:
     """Σ(v − mean of its batch)² over batches from `start` to `stop`, as long as `AnytimeBAI`'s."""
     total = 0.0
     while start < stop:
-        end = min(stop, start + max(int(GROWTH * start), LEAST * len(_ARMS)))
+        end = min(stop, start + max(int(BATCH_GROWTH * start), LEAST_PULLS * len(_ARMS)))
         total += (end - start) * float(np.var(values[start:end]))
         start = end
     return total

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bestarm import AnytimeBAI, Problem, Summary
-from bestarm.compiling import at_once
+from bestarm.compiling import compile_eagerly
 from bestarm.numerics.geometry import Array
 from bestarm.presampled import PresampledRewards
 from bestarm.simulation.results import wilson
@@ -109,7 +109,8 @@ def drops(world: MovingRates, seed: int) -> list[Drop]:
     plain, found, at = np.zeros(options), list[Drop](), 0
     while at < rounds and (plan := policy.plan()) is not None:
         assert policy._open is not None
-        [(order, bets)] = policy._open.stakes
+        assert policy._open.bets is not None
+        order, bets = policy._open.bets
         end = at + plan.pulls
         arms = rng.choice(options, plan.pulls, p=plan.weights)
         paid = rng.random(plan.pulls) < rates[np.arange(at, end), arms]
@@ -124,7 +125,7 @@ def drops(world: MovingRates, seed: int) -> list[Drop]:
         wealth[order] += growth
         lead[order] += stakes * ahead[:, None]  # Σ λ m of each stake
         plain[order] += ahead
-        for option in np.setdiff1d(order, policy._contest.active):
+        for option in np.setdiff1d(order, policy._evidence.active):
             log_shares = policy._grid.log_shares + wealth[option]
             shares = np.exp(log_shares - np.logaddexp.reduce(log_shares))
             found.append(Drop(int(option), float(shares @ lead[option]), float(plain[option])))
@@ -133,7 +134,7 @@ def drops(world: MovingRates, seed: int) -> list[Drop]:
 
 def _examine(world: MovingRates, seed: int) -> tuple[int, int, int]:
     """Whether a run dropped an option, and one that it should not; and by equal weights."""
-    at_once()
+    compile_eagerly()
     if world.best is not None:
         left = play(world, seed)
         return len(left) < world.rates.shape[1], world.best not in left, 0

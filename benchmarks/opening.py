@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.kernels import factorial
 from bestarm import Experiment, Problem
-from bestarm.policies.anytime import allocation
+from bestarm.policies.anytime import sampler
 
 
 def _begin(url: str, phases: int) -> int:
@@ -45,7 +45,7 @@ def main() -> None:
         pulls = _begin(url, phases)
         seconds: dict[str, float] = {}
         for name in ("adopted", "computed again"):
-            allocation.spread_out.cache_clear()  # nothing is remembered from before
+            sampler.g_design.cache_clear()  # nothing is remembered from before
             # One thread: on a busy machine several would mostly wait for each other.
             with threadpool_limits(1, "blas"), Experiment.open(url, "long") as experiment:
                 began = time.process_time()

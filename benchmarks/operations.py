@@ -245,14 +245,14 @@ def run(
 
 def _history(experiment: Experiment) -> Iterator[object]:
     """All that was decided, and on what grounds."""
-    with experiment.read() as books:
-        for piece in books.rows(0, books.head.assigned):
+    with experiment.read() as snapshot:
+        for piece in snapshot.rows(0, snapshot.head.assigned):
             yield from map(str, piece.tolist())
-        for opened in books.plans():
+        for opened in snapshot.plans():
             yield opened.plan.phase, opened.plan.pulls, opened.first
-        for entry in books.summaries():
+        for entry in snapshot.summaries():
             yield entry.digest, entry.summary.sums.tobytes(), entry.summary.missing.tobytes()
-        for event in books.events(1):
+        for event in snapshot.events(1):
             yield event.number, event.at, event.kind, str(sorted(event.data.items()))
 
 

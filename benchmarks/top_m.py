@@ -25,7 +25,7 @@ from bestarm.environments import Semiparametric, baselines
 from bestarm.figures import RIVALS, add_heading, new_figure, save
 from bestarm.numerics.geometry import Array
 from bestarm.policies import Policy
-from bestarm.policies.anytime.allocation import Allocation
+from bestarm.policies.anytime.sampler import IndependentSampler
 from bestarm.recommendation import Recommendation
 from bestarm.records import Plan, Summary
 from bestarm.simulation import run_once
@@ -128,7 +128,7 @@ def _uniformly(top: int, run: int, seed: int) -> tuple[int, bool]:
     def equal(*_: object) -> Array:
         return np.full(OPTIONS, 1 / OPTIONS)
 
-    with mock.patch.object(Allocation, "_design", equal):
+    with mock.patch.object(IndependentSampler, "_design", equal):
         return _set_at_once(RULE, top, run, seed)
 
 

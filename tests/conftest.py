@@ -33,7 +33,7 @@ if "TMPDIR" not in os.environ and _MEMORY.is_dir() and shutil.disk_usage(_MEMORY
     os.environ["TMPDIR"] = str(_MEMORY)
     tempfile.tempdir = None  # to be found again
 
-alembic.command.__dict__["upgrade"] = shortcuts.upgrade_by_heart
+alembic.command.__dict__["upgrade"] = shortcuts.upgrade_from_recording
 
 _LONGEST = ("test_docs.py", "test_browser.py")
 

@@ -17,20 +17,20 @@ from sqlalchemy import Engine, event, make_url
 from bestarm.live.store.sql.session import PostgresSession, Session, SqliteSession
 
 __all__ = [
-    "beginning",
     "end_connections",
     "name_of",
-    "noted",
+    "on_begin",
+    "read_on_begin",
     "run_sql",
     "wait_until",
     "watch_statements",
 ]
 
-_PATIENCE = 60  # seconds
+_TIMEOUT = 60  # seconds
 
 
 def run_sql(url: str, *statements: str) -> list[Any]:
-    """Run statements on a PostgreSQL database, and give the rows of the last one that has any."""
+    """Run statements on a PostgreSQL database; return the rows of the last one that has any."""
     rows: list[Any] = []
     with psycopg.connect(url, autocommit=True) as connection:
         for statement in statements:
@@ -52,7 +52,7 @@ def name_of(url: str) -> str:
 
 
 @contextmanager
-def beginning(do: Callable[[Any], object]) -> Iterator[None]:
+def on_begin(do: Callable[[Any], object]) -> Iterator[None]:
     """Do something at the beginning of every transaction of this process, on its connection; with
     PostgreSQL, of those that write."""
 
@@ -73,10 +73,10 @@ def beginning(do: Callable[[Any], object]) -> Iterator[None]:
 
 
 @contextmanager
-def noted(statement: str) -> Iterator[list[Any]]:
-    """What a statement says at the beginning of every transaction: see `beginning`."""
+def read_on_begin(statement: str) -> Iterator[list[Any]]:
+    """What a statement returns at the beginning of every transaction: see `on_begin`."""
     seen: list[Any] = []
-    with beginning(lambda raw: seen.extend(raw.execute(statement).fetchone())):
+    with on_begin(lambda raw: seen.extend(raw.execute(statement).fetchone())):
         yield seen
 
 
@@ -131,7 +131,7 @@ def _announced(method: Callable[..., Any], before: Callable[[], object]) -> Call
 
 def wait_until(happened: Callable[[], bool]) -> None:
     """Come back once something has happened; raise if it never does."""
-    latest = time.monotonic() + _PATIENCE
+    latest = time.monotonic() + _TIMEOUT
     while not happened():
         assert time.monotonic() < latest, "it did not happen"
         time.sleep(0.01)

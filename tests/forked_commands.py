@@ -41,16 +41,16 @@ class ForkedCommand:
         env: Mapping[str, str] | None = None,
         first: Callable[[], object] = os.getpid,
     ) -> None:
-        out, shown = os.pipe()
-        said, complained = os.pipe()
-        sinks = shown, complained if stderr is None else stderr
+        out_read, out_write = os.pipe()
+        err_read, err_write = os.pipe()
+        sinks = out_write, err_write if stderr is None else stderr
         given = arguments, tuple(map(PassedFile, sinks)), {**os.environ, **(env or {})}, first
         self._process = processes.Process(target=_run, args=given)
         self._process.start()
-        os.close(shown)
-        os.close(complained)
-        self.stdout = open(out, encoding="utf-8")  # noqa: SIM115 - closed by `communicate`
-        self.stderr = open(said, encoding="utf-8")  # noqa: SIM115
+        os.close(out_write)
+        os.close(err_write)
+        self.stdout = open(out_read, encoding="utf-8")  # noqa: SIM115 - closed by `communicate`
+        self.stderr = open(err_read, encoding="utf-8")  # noqa: SIM115
 
     @property
     def pid(self) -> int:

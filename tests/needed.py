@@ -22,7 +22,7 @@ def need_found(found: _Found | None, what: str, *, package: str) -> _Found:
     """What was found; if nothing was, skip the test or fail as `need` does."""
     if found is not None:
         return found
-    said = f"{what} is not installed; on Debian: apt-get install {package}"
+    message = f"{what} is not installed; on Debian: apt-get install {package}"
     if os.environ.get("BESTARM_RUN_ALL_TESTS"):
-        pytest.fail(said)
-    pytest.skip(said)
+        pytest.fail(message)
+    pytest.skip(message)

@@ -20,7 +20,7 @@ import psycopg
 
 __all__ = ["Server", "find_pooler", "find_programs", "server"]
 
-_PATIENCE = 60  # seconds until it must have started, or stopped
+_TIMEOUT = 60  # seconds until it must have started, or stopped
 _numbers = count()
 # Nobody copies what it writes, and no test lasts until its tables need to be cleaned up.
 _CHEAPER = {"wal_level": "minimal", "max_wal_senders": 0, "autovacuum": "off", "jit": "off"}
@@ -74,7 +74,7 @@ class Server:
 
     def _wait(self, happened: Callable[[], bool]) -> None:
         """Come back once something has happened; raise if the server ends, or it never does."""
-        latest, process = time.monotonic() + _PATIENCE, self._process
+        latest, process = time.monotonic() + _TIMEOUT, self._process
         while not happened():
             if process is None or process.poll() is not None or time.monotonic() > latest:
                 raise RuntimeError((self._folder / "log").read_text())
@@ -97,7 +97,7 @@ class Server:
             return
         process.send_signal(signal.SIGQUIT if at_once else signal.SIGINT)
         try:
-            process.wait(_PATIENCE)
+            process.wait(_TIMEOUT)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -160,7 +160,7 @@ class Server:
             )
         url = f"postgresql://postgres@/{database}?host={folder}&port=6432"
         try:
-            latest = time.monotonic() + _PATIENCE
+            latest = time.monotonic() + _TIMEOUT
             while not _answers(url):
                 if process.poll() is not None or time.monotonic() > latest:
                     raise RuntimeError((folder / "log").read_text())
@@ -168,7 +168,7 @@ class Server:
             yield url
         finally:
             process.terminate()
-            process.wait(_PATIENCE)
+            process.wait(_TIMEOUT)
 
     def _clear(self, name: str, manager: psycopg.Connection) -> None:
         """Empty a database for the next test, under another name: a new one takes five times as

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, event
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 
-__all__ = ["upgrade", "upgrade_by_heart"]
+__all__ = ["upgrade", "upgrade_from_recording"]
 
 # Typer makes all commands again for each call of one, which takes ten times as long as most calls.
 typer.testing.__dict__["_get_command"] = cache(typer.main.get_command)
@@ -42,7 +42,7 @@ _THINGS = {
 upgrade = command.upgrade
 
 
-def upgrade_by_heart(config: Config, revision: str) -> None:
+def upgrade_from_recording(config: Config, revision: str) -> None:
     """Make the tables of an empty database by the statements that made those of the first."""
     connection: Connection = config.attributes["connection"]
     kind = connection.dialect.name

@@ -19,7 +19,7 @@ from forked_commands import ForkedCommand
 __all__ = ["Command", "start_command"]
 
 _START = "from bestarm.cli import main\nif __name__ == '__main__': main()"
-_PATIENCE = 120  # seconds after which a command is thought to hang
+_TIMEOUT = 120  # seconds after which a command is thought to hang
 
 
 class Command:
@@ -62,13 +62,13 @@ class Command:
             return re.search(pattern, self.shown) is not None or not self._reading.is_alive()
 
         with self._news:
-            assert self._news.wait_for(found, _PATIENCE), self.shown
+            assert self._news.wait_for(found, _TIMEOUT), self.shown
         assert re.search(pattern, self.shown), self.shown
 
     def wait_for_children(self, count: int) -> None:
         """Wait until so many processes that it started have got as far as handling Ctrl-C."""
         listed = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        latest = time.monotonic() + _PATIENCE
+        latest = time.monotonic() + _TIMEOUT
         while sum(map(_handles_interrupts, listed.read_text().split())) < count:
             assert self.process.poll() is None, self.shown
             assert time.monotonic() < latest
@@ -76,7 +76,7 @@ class Command:
 
     def join(self) -> None:
         """Wait until all that it wrote has been read."""
-        self._reading.join(_PATIENCE)
+        self._reading.join(_TIMEOUT)
         assert not self._reading.is_alive(), "somebody still has the terminal open"
 
     def interrupt(self) -> tuple[int, str, str]:
@@ -86,7 +86,7 @@ class Command:
             The exit code, what it printed, and all that was written to the terminal.
         """
         os.killpg(self.process.pid, signal.SIGINT)
-        printed, _ = self.process.communicate(timeout=_PATIENCE)
+        printed, _ = self.process.communicate(timeout=_TIMEOUT)
         self.join()
         return self.process.returncode, printed, self.shown
 

@@ -66,9 +66,9 @@ def ratio(x):
 
 
 @pytest.fixture(autouse=True)
-def patience(monkeypatch: pytest.MonkeyPatch) -> float:
+def python_seconds(monkeypatch: pytest.MonkeyPatch) -> float:
     """As in a process that does not simulate; another test may have done."""
-    monkeypatch.setattr(compiling._Tiered, "patience", 1.0)
+    monkeypatch.setattr(compiling._Tiered, "python_seconds", 1.0)
     return 1.0
 
 
@@ -147,16 +147,16 @@ def test_constants_are_compiled_as_numbers(module: Any) -> None:
 
 
 def test_a_tiered_function_is_python_code_until_that_has_taken_long(
-    module: Any, patience: float
+    module: Any, python_seconds: float
 ) -> None:
     values = np.ones(3)
     assert module.outer(values) == 6.0
     assert not module.outer.signatures
-    module.inner.seconds = patience
+    module.inner.seconds = python_seconds
     assert module.outer(values) == 6.0
     assert len(module.inner.signatures) == 1
     assert not module.outer.signatures  # its own seconds are few: compiling another is not its time
-    assert module.outer.seconds < patience / 2
+    assert module.outer.seconds < python_seconds / 2
 
 
 def test_a_tiered_function_is_compiled_at_once_for_large_arrays(module: Any) -> None:
@@ -169,11 +169,11 @@ def test_a_tiered_function_is_compiled_at_once_for_large_arrays(module: Any) -> 
 
 
 def test_a_tiered_function_is_loaded_if_it_is_in_the_cache(
-    module: Any, patience: float, monkeypatch: pytest.MonkeyPatch
+    module: Any, python_seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compiling.at_once()
+    compiling.compile_eagerly()
     module.outer(np.ones(3))
-    monkeypatch.setattr(compiling._Tiered, "patience", patience)
+    monkeypatch.setattr(compiling._Tiered, "python_seconds", python_seconds)
     again = load()
     assert again.outer(np.ones(3)) == 6.0
     assert sum(again.outer.stats.cache_hits.values()) == 1
@@ -250,7 +250,7 @@ def forecasts_run() -> list[Array]:
 def test_python_code_and_compiled_code_agree_to_the_last_bit(
     run: Callable[[], list[Array]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compiling.at_once()
+    compiling.compile_eagerly()
     fast = run()
     monkeypatch.setattr(compiling._Tiered, "__call__", lambda self, *each: self.py_func(*each))
     slow = run()
@@ -259,20 +259,20 @@ def test_python_code_and_compiled_code_agree_to_the_last_bit(
         assert one.tobytes() == other.tobytes()
 
 
-@pytest.mark.parametrize("options", ["", ", forecasts=True", ", block=2"])
-def test_a_live_experiment_on_a_new_machine_compiles_nothing(tmp_path: Path, options: str) -> None:
-    code = f"""
+def test_a_live_experiment_on_a_new_machine_compiles_nothing(tmp_path: Path) -> None:
+    code = """
         from numba.core import event
         from bestarm import AnytimeBAI, Experiment, Problem
 
         problem = Problem.named(["a", "b", "c", "d"])
         with event.install_recorder("numba:compile") as recorder:
-            policy = AnytimeBAI(problem, bounds=(0, 1){options})
-            forecaster = "default" if "forecasts" in {options!r} else None
-            experiment = Experiment(policy, seed=1, forecaster=forecaster)
-            while experiment.phase <= 3:
-                for each in experiment.ask(1):
-                    experiment.tell(each.id, float(each.id % 2))
+            for options in ({}, {"forecasts": True}, {"block": 2}):
+                policy = AnytimeBAI(problem, bounds=(0, 1), **options)
+                forecaster = "default" if "forecasts" in options else None
+                experiment = Experiment(policy, seed=1, forecaster=forecaster)
+                while experiment.phase <= 3:
+                    for each in experiment.ask(1):
+                        experiment.tell(each.id, float(each.id % 2))
         print(len(recorder.buffer))
         """
     assert run_python(code, NUMBA_CACHE_DIR=str(tmp_path)) == "0\n"
@@ -280,7 +280,7 @@ def test_a_live_experiment_on_a_new_machine_compiles_nothing(tmp_path: Path, opt
 
 def test_a_process_that_simulates_compiles_at_once() -> None:
     run_once(partial(LUCB, max_pulls=10), Semiparametric(np.eye(2), [0.9, 0.1]))
-    assert compiling._Tiered.patience == 0
+    assert compiling._Tiered.python_seconds == 0
 
 
 # --- what is being compiled ---------------------------------------------------------------------
@@ -342,7 +342,7 @@ def test_kernels_take_plain_tuples() -> None:
     for method in (LUCB, ActionElimination, partial(AnytimeBAI, mean_bound=1.0)):
         for world in (rated, against):
             run_once(partial(method, max_pulls=200), world)
-    compiling.at_once()
+    compiling.compile_eagerly()
     policy = AnytimeBAI(Problem(np.eye(2), delta=0.1), mean_bound=1.0)
     policy.plan()
     counts, sums = np.array([9, 9]), np.array([6.0, 2.0])

@@ -120,15 +120,15 @@ def test_examples_of_the_api_could_be_real() -> None:
     while not experiment.finished:
         given = experiment.ask(100)
         experiment.tell_many([(each.id, each.label == "express") for each in given])
-    said = schemas.RecommendationOut.of(experiment)
-    assert set(shown["assumptions"]) <= set(said.assumptions)
+    answer = schemas.RecommendationOut.of(experiment)
+    assert set(shown["assumptions"]) <= set(answer.assumptions)
     others = {"pulls", "assumptions", "statement", "effect"}
     same = {name: value for name, value in shown.items() if name not in others}
-    assert {name: getattr(said, name) for name in same} == same
-    assert said.effect is not None
-    assert vars(said.effect).keys() == shown["effect"].keys()
+    assert {name: getattr(answer, name) for name in same} == same
+    assert answer.effect is not None
+    assert vars(answer.effect).keys() == shown["effect"].keys()
     measured = r"\S+ points \(\S+ to \S+\)(, \S+ % relative)?"
-    alike = [re.sub(measured, "", each) for each in (said.statement, shown["statement"])]
+    alike = [re.sub(measured, "", each) for each in (answer.statement, shown["statement"])]
     assert alike[0] == alike[1] != shown["statement"]
     names = {check.name for check in experiment.health()}
     assert {check["name"] for check in example(schemas.HealthOut)["checks"]} <= names

@@ -167,7 +167,7 @@ def test_docstrings_name_parameters_that_exist() -> None:
 
 
 def test_names_of_the_code_in_the_pages_exist() -> None:
-    """Such as `bounds.phase_delta` or `policies.anytime.kernels.settle`."""
+    """Such as `bounds.phase_delta` or `policies.anytime.bets.settle_bets`."""
     packages = {module.name for module in pkgutil.iter_modules(bestarm.__path__)}
     packages.remove("problem")  # in the pages, `problem.noise` is an attribute of a problem
     checked = 0

@@ -25,7 +25,7 @@ from bestarm.compiling import compiled
 from bestarm.numerics.geometry import Array
 from bestarm.planning import Effort, JobEffort, worker
 from bestarm.planning import plan as planning_module
-from bestarm.policies.anytime import running
+from bestarm.policies.anytime import compiled_run
 from bestarm.simulation import simulate
 
 METHOD = partial(AnytimeBAI, mean_bound=2, max_pulls=900)  # a run is one call of compiled code
@@ -141,7 +141,7 @@ def test_ctrl_c_in_a_compiled_run_gives_back_the_finished_runs(
 ) -> None:
     world = environments.small_gap(declared_baseline=2)
     whole = simulate(METHOD, world, runs=5)
-    monkeypatch.setattr(running, "run", code := Interrupted(running.run, signal.SIGINT))
+    monkeypatch.setattr(compiled_run, "run", code := Interrupted(compiled_run.run, signal.SIGINT))
     part = simulate(METHOD, world, runs=5)
     assert code.calls == 3
     assert part.interrupted
@@ -150,7 +150,7 @@ def test_ctrl_c_in_a_compiled_run_gives_back_the_finished_runs(
 
 
 def test_a_time_limit_in_a_compiled_run_raises_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "run", Interrupted(running.run, signal.SIGALRM))
+    monkeypatch.setattr(compiled_run, "run", Interrupted(compiled_run.run, signal.SIGALRM))
     with pytest.raises(TimeUpError):
         simulate(METHOD, environments.small_gap(declared_baseline=2), runs=5)
 
@@ -158,8 +158,8 @@ def test_a_time_limit_in_a_compiled_run_raises_its_error(monkeypatch: pytest.Mon
 @pytest.fixture
 def interrupted(monkeypatch: pytest.MonkeyPatch) -> Interrupted:
     """Compiled runs of the anytime rule; Ctrl-C is pressed during the third."""
-    code = Interrupted(running.run, signal.SIGINT)
-    monkeypatch.setattr(running, "run", code)
+    code = Interrupted(compiled_run.run, signal.SIGINT)
+    monkeypatch.setattr(compiled_run, "run", code)
     return code
 
 

@@ -10,7 +10,7 @@ import bestarm
 
 __all__ = ["module_pages", "public_modules"]
 
-_INTERNAL = {"__main__", "checks", "cli", "labels", "lazy", "numerics", "presampled"}
+_INTERNAL = {"__main__", "checks", "cli", "lazy", "numerics", "presampled"}
 _PUBLIC_SUBMODULES = {"environments.baselines", "numerics.geometry"}
 _FURTHER = {
     # The bases of exceptions are part of the interface: users catch them.

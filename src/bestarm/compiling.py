@@ -13,13 +13,13 @@ import numpy as np
 from numba.core import event
 from numba.core.registry import CPUDispatcher
 
-__all__ = ["at_once", "compiled", "in_progress", "inlined", "tiered"]
+__all__ = ["compile_eagerly", "compiled", "in_progress", "inlined", "tiered"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _LARGE, _LARGEST = 2_000, 100_000  # elements of an array: one call might take long as Python code
-_LONG = 1.0  # seconds of compiling after which a log says so
+_LOG_AFTER = 1.0  # seconds of compiling after which a log says so
 
 _log = logging.getLogger(__name__)
 _call = CPUDispatcher.__call__  # quicker than super()
@@ -57,9 +57,9 @@ def inlined(function: Callable[P, T]) -> Callable[P, T]:
     return cast(Callable[P, T], made)
 
 
-def at_once() -> None:
+def compile_eagerly() -> None:
     """Compile tiered functions at their first call from now on: this process computes a lot."""
-    _Tiered.patience = 0.0
+    _Tiered.python_seconds = 0.0
 
 
 def in_progress() -> str | None:
@@ -114,9 +114,9 @@ class _Tiered(_Compiled):
     a function that calls other ones is mostly theirs: it may get larger arrays.
     """
 
-    patience = 1.0  # seconds
+    python_seconds = 1.0  # seconds
     seconds = 0.0
-    most = 0  # elements of an array; 0 before the first call
+    size_limit = 0  # elements of an array; 0 before the first call
 
     def __call__(self, *arguments: Any) -> Any:
         if self.overloads or self._worth_compiling(arguments):
@@ -134,12 +134,14 @@ class _Tiered(_Compiled):
         return result.item() if isinstance(result, np.generic) else result
 
     def _worth_compiling(self, arguments: tuple[Any, ...]) -> bool:
-        if not self.most:
+        if not self.size_limit:
             self.seconds = np.inf if self._in_cache(arguments) else 0.0
             named = map(self.py_func.__globals__.get, self.py_func.__code__.co_names)
-            self.most = _LARGEST if any(isinstance(each, _Compiled) for each in named) else _LARGE
+            self.size_limit = (
+                _LARGEST if any(isinstance(each, _Compiled) for each in named) else _LARGE
+            )
         sizes = (each.size for each in arguments if isinstance(each, np.ndarray))
-        return self.seconds >= self.patience or max(sizes, default=0) > self.most
+        return self.seconds >= self.python_seconds or max(sizes, default=0) > self.size_limit
 
     def _in_cache(self, arguments: tuple[Any, ...]) -> bool:
         if self.stats.cache_path is None:
@@ -162,13 +164,13 @@ _compiling: list[tuple[str, float]] = []  # the outermost first; Numba compiles 
 
 
 class _Listener(event.Listener):
-    said = False
+    logged = False
 
     def on_start(self, event: Any) -> None:
         function, now = event.data["dispatcher"].py_func, time.monotonic()
         _compiling.append((f"{function.__module__}.{function.__qualname__}", now))
-        if not self.said and now - _compiling[0][1] > _LONG:
-            self.said = True
+        if not self.logged and now - _compiling[0][1] > _LOG_AFTER:
+            self.logged = True
             _log.info("Compiling … (first use on this machine)")
 
     def on_end(self, event: Any) -> None:  # noqa: ARG002

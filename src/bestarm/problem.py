@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import reprlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from copy import copy
 from functools import cached_property
@@ -14,8 +16,13 @@ from numpy.typing import NDArray
 from bestarm.checks import not_negative, probability
 from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError, UnidentifiableError
-from bestarm.labels import read_labels
-from bestarm.numerics.geometry import Array, Span, affine_span, identical_rows, rounding_twins
+from bestarm.numerics.geometry import (
+    Array,
+    Span,
+    affine_span,
+    identical_rows,
+    nearly_identical_rows,
+)
 
 __all__ = [
     "Problem",
@@ -70,14 +77,14 @@ class Problem:
         target_labels: Sequence[object] | None = None,
     ) -> None:
         self._source = as_features(source, "source")
-        self._source_labels = read_labels(source, source_labels, "source", len(self._source))
+        self._source_labels = _read_labels(source, source_labels, "source", len(self._source))
         if target is None:
             self._target = self._source
             default = self._source_labels if target_labels is None else target_labels
-            self._target_labels = read_labels(None, default, "target", len(self._target))
+            self._target_labels = _read_labels(None, default, "target", len(self._target))
         else:
             self._target = as_features(target, "target")
-            self._target_labels = read_labels(target, target_labels, "target", len(self._target))
+            self._target_labels = _read_labels(target, target_labels, "target", len(self._target))
         self._delta = probability(delta)
         self._noise = not_negative(noise, "noise", remedy=_UNITS)
         self._baseline = not_negative(baseline, "baseline", remedy=_UNITS)
@@ -91,8 +98,8 @@ class Problem:
         self._check_shapes()
         self._span = affine_span(self._source)
         check_identifiable(self._span, self._target, self._target_labels)
-        twins = rounding_twins(self._span, self._target)
-        self._refuse_twins(twins, but_for=" up to rounding")
+        pair = nearly_identical_rows(self._span, self._target)
+        self._refuse_duplicates(pair, qualifier=" up to rounding")
 
     @classmethod
     def named(
@@ -148,15 +155,15 @@ class Problem:
                 value=only,
                 remedy="Give at least two.",
             )
-        self._refuse_twins(identical_rows(self._target))
+        self._refuse_duplicates(identical_rows(self._target))
 
-    def _refuse_twins(self, twins: tuple[int, int] | None, *, but_for: str = "") -> None:
-        if twins is None:
+    def _refuse_duplicates(self, pair: tuple[int, int] | None, *, qualifier: str = "") -> None:
+        if pair is None:
             return
-        first, second = (self._target_labels[i] for i in twins)
+        first, second = (self._target_labels[i] for i in pair)
         raise InvalidInputError(
-            f"Targets {first!r} and {second!r} have identical features{but_for}, so neither can be "
-            "better than the other.",
+            f"Targets {first!r} and {second!r} have identical features{qualifier}, so neither can "
+            "be better than the other.",
             field="target",
             value=(first, second),
             remedy="Remove one of them.",
@@ -274,6 +281,64 @@ class Problem:
         )
 
 
+def _read_labels(
+    features: object, labels: Sequence[object] | None, field: str, count: int
+) -> tuple[str, ...]:
+    """The labels of the rows of a table: unique, readable, as many as there are rows.
+
+    Args:
+        features: the table; the index of a data frame holds labels.
+        labels: the labels, or None to take them from the index, else the row numbers.
+        field: the name of the table, for errors.
+        count: the number of rows.
+
+    Raises:
+        InvalidInputError: a label is empty, repeated or unreadable, or their number is wrong.
+    """
+    if labels is None and hasattr(features, "to_numpy"):
+        labels = getattr(features, "index", None)
+    if labels is None:
+        return tuple(str(i) for i in range(count))
+    if isinstance(labels, str):
+        labels = [labels]
+    if not isinstance(labels, Iterable):
+        raise InvalidInputError(
+            f"`{field}_labels` must be a list of names; got {labels!r}.",
+            field=f"{field}_labels",
+            value=labels,
+            remedy='For example ["old", "new"].',
+        )
+    entries = list(labels)
+    names = tuple(map(str, entries))
+    if len(names) != count:
+        raise InvalidInputError(
+            f"`{field}_labels` has {len(names)} labels for {count} rows.",
+            field=f"{field}_labels",
+            value=len(names),
+            remedy="Give one label per row.",
+        )
+    counts = Counter(names)
+    for label, name in zip(entries, names, strict=True):
+        if label is None or (isinstance(label, float) and math.isnan(label)):
+            raise _invalid_label(field, name, ", which is not a name.", "Give every row a name.")
+        if not name.strip():
+            raise _invalid_label(
+                field, name, ", which is empty.", "Give every row a readable name."
+            )
+        if not name.isascii() and name.encode("utf-8", "ignore").decode() != name:
+            raise _invalid_label(
+                field, name, ", which cannot be written as text.", "Write it in UTF-8."
+            )
+        if counts[name] > 1:
+            raise _invalid_label(field, name, " twice.", "Labels must be unique.")
+    return names
+
+
+def _invalid_label(field: str, name: str, fault: str, remedy: str) -> InvalidInputError:
+    message = f"`{field}_labels` holds {name!r}{fault}"
+    return InvalidInputError(message, field=f"{field}_labels", value=name, remedy=remedy)
+
+
 def as_problem(problem: object) -> Problem:
     """Return a Problem unchanged; refuse anything else, such as features."""
     if not isinstance(problem, Problem):
@@ -315,7 +380,7 @@ def as_features(
         table = np.array(features, dtype=float, order="C")
     except (TypeError, ValueError, OverflowError):
         raise InvalidInputError(
-            f"`{field}` could not be read as a table of numbers{_flaw(features)}.",
+            f"`{field}` could not be read as a table of numbers{_defect(features)}.",
             field=field,
             value=features,
             remedy="Names without features: Problem.named(['old', 'new'])."
@@ -350,7 +415,7 @@ def as_features(
     return np.asarray(table)
 
 
-def _flaw(features: object) -> str:
+def _defect(features: object) -> str:
     """What keeps a list of rows from being a table of numbers, as the end of a sentence."""
     if not isinstance(features, (list, tuple)) or _are_names(features):
         return ""

@@ -181,7 +181,7 @@ class Plan:
                     mean,
                     "Clip forecasts to plan.forecasts, and give their sum as `forecast_sum`.",
                 )
-        if not self.provisional and summary.awaited_pulls:
+        if not self.provisional and summary.pending_pulls:
             raise _mismatch(
                 f"Outcomes of phase {self.phase} are outstanding; its plan waits for all of them.",
                 summary.pending,
@@ -189,7 +189,7 @@ class Plan:
         drawn = summary.drawn
         total = summary.pulls
         if self.open:
-            total += summary.lost_pulls + summary.awaited_pulls
+            total += summary.missing_pulls + summary.pending_pulls
         if not beyond and (total < self.pulls or (total > self.pulls and not self.open)):
             raise _mismatch(
                 f"The summary holds {total} pulls; the plan of phase {self.phase} asks for "
@@ -299,7 +299,7 @@ class Summary:
         for array in parts.values():
             array.flags.writeable = False
         made.__dict__.update(
-            parts, center=center, forecast_sum=forecast_sum, lost_pulls=0, awaited_pulls=0
+            parts, center=center, forecast_sum=forecast_sum, missing_pulls=0, pending_pulls=0
         )
         return made
 
@@ -350,7 +350,7 @@ class Summary:
     @property
     def rounds(self) -> int:
         """The number of rounds drawn: of pulls, unless they were drawn in blocks."""
-        return self.pulls + self.lost_pulls + self.awaited_pulls
+        return self.pulls + self.missing_pulls + self.pending_pulls
 
     @cached_property
     def pulls(self) -> int:
@@ -358,12 +358,12 @@ class Summary:
         return int(self.counts.sum())
 
     @cached_property
-    def lost_pulls(self) -> int:
+    def missing_pulls(self) -> int:
         """The number of pulls whose outcome will never come."""
         return int(self.missing.sum())
 
     @cached_property
-    def awaited_pulls(self) -> int:
+    def pending_pulls(self) -> int:
         """The number of pulls whose outcome is not known yet."""
         return int(self.pending.sum())
 
@@ -444,8 +444,8 @@ def round_robin(counts: Counts) -> NDArray[np.int64]:
 class BlockPlan(Plan):
     """What to pull next, in rounds: each round draws a block of different arms and pulls them all.
 
-    The arms of a block share one baseline. Make one with `BlockPlan.drawn`. Whatever is said of a
-    randomised plan holds of it: its `weights` are the shares of the arms among the pulls, and
+    The arms of a block share one baseline. Make one with `BlockPlan.drawn`. What holds of a
+    randomised plan holds of it too: its `weights` are the shares of the arms among the pulls, and
     `pulls` is `rounds` times `size`. A block is drawn with `block_weights`, not by these shares.
 
     Attributes:

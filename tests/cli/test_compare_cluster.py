@@ -140,5 +140,5 @@ def test_a_method_that_kills_workers_is_one_sentence_and_loggers_get_their_level
     name = write_module(POLICY + "class X(Once):\n    def update(self, summary): os._exit(3)\n")
     arguments = ("--method", f"{name}:X", "--no-check", "--runs", "2")
     error = refused(*arguments, "--dask", cluster.scheduler_address)
-    assert "several workers at the same piece of work" in error
+    assert "several workers at the same batch of runs" in error
     assert logging.getLogger("distributed").level == before

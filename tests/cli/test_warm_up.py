@@ -13,16 +13,25 @@ from typer.testing import CliRunner
 from bestarm import cli, compiling
 from bestarm.cli.app import app
 from bestarm.design import kernels as design
-from bestarm.forecasting import kernels as forecasting
-from bestarm.policies.anytime import allocating, block_kernels, kernels, learning
+from bestarm.forecasting import mixture as forecasting
+from bestarm.policies.anytime import (
+    assumptions,
+    bets,
+    block_bets,
+    blocks,
+    estimates,
+    evidence,
+    sampler,
+)
 
 NEEDED: tuple[Any, ...] = (
-    kernels.contradiction, kernels.add_up, kernels.settle, kernels.look, kernels.lead,
-    allocating.pose, allocating.minimised, allocating.mixed, allocating.read_out,
-    allocating.weigh, allocating.fix, learning.learn, learning.correct,
-    learning.expect, design.interior_point,
-    block_kernels.take_in, block_kernels.settle, block_kernels.learn,
-    forecasting.foresee, forecasting.learn, forecasting.follow,
+    assumptions.contradiction, bets.batch_totals, bets.settle_bets, bets.least_variance_readout,
+    bets.apply_readout, bets.arm_terms, evidence.update_e_values, evidence.put_leaders_first,
+    evidence.opponent_contrasts, evidence.leader_contrasts, sampler.design_problem,
+    sampler.solve_design, sampler.mix_designs, sampler.keeps_design, estimates.learn_batch,
+    estimates.correct_batch, estimates.predict_rewards, estimates.batch_size, design.interior_point,
+    block_bets.block_residuals, block_bets.settle_block_bets, blocks._add_rounds,
+    forecasting.predict, forecasting.update, forecasting.run_draws,
 )  # fmt: skip
 
 
@@ -31,7 +40,7 @@ def test_what_an_experiment_needs_is_compiled() -> None:
     assert result.exit_code == 0
     found = json.loads(result.stdout)
     assert set(found) == {"compiled", "seconds", "cache"}
-    assert found["cache"] == kernels.settle.stats.cache_path  # type: ignore[attr-defined]
+    assert found["cache"] == bets.settle_bets.stats.cache_path  # type: ignore[attr-defined]
     for function in NEEDED:
         assert len(function.signatures) == 1, function
     again = CliRunner().invoke(app, ["warm-up"])
@@ -40,7 +49,7 @@ def test_what_an_experiment_needs_is_compiled() -> None:
 
 def test_without_a_cache_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere = SimpleNamespace(stats=SimpleNamespace(cache_path=None))
-    monkeypatch.setattr(kernels, "settle", nowhere)
+    monkeypatch.setattr(bets, "settle_bets", nowhere)
     result = CliRunner().invoke(app, ["warm-up"])
     assert result.exit_code == 2
     assert "Set NUMBA_CACHE_DIR" in result.stderr

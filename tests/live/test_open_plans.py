@@ -12,8 +12,7 @@ from recorders import PROBLEM, SIZES, Recorder
 from bestarm import AnytimeBAI, Problem
 from bestarm.errors import ConflictingOutcomeError, InvalidInputError, UnknownAssignmentError
 from bestarm.live import Experiment, Receipt
-from bestarm.policies.anytime.bets import STAKES
-from bestarm.policies.anytime.contests import TopOf
+from bestarm.policies.anytime.evidence import TopTargetsEvidence
 from bestarm.records import Summary
 
 
@@ -154,17 +153,18 @@ def test_sets_are_judged_by_one_wealth_a_pair_however_late_answers_come() -> Non
                 pending.append((step + rng.exponential(3), pull.id, reward))
             experiment.tell_many([(i, r) for when, i, r in pending if when <= step])
             pending = [entry for entry in pending if entry[0] > step]
-            contest = policy._contest
-            assert isinstance(contest, TopOf)
-            chosen = contest.chosen.tolist()
+            evidence = policy._evidence
+            assert isinstance(evidence, TopTargetsEvidence)
+            chosen = evidence.chosen.tolist()
             changes += bool(before) and set(before) != set(chosen)
             before = chosen
             for target in chosen if step % 3 == 0 else ():
                 looks += 1
-                wealth = np.zeros((len(contest._open[target]), len(STAKES)))
-                for batch in policy._past[: contest._folded]:
-                    wealth += contest._bets(batch.frame, target).log_growth(batch)
-                np.testing.assert_allclose(contest._wealth[target], wealth, atol=1e-9)
+                pairs = evidence._pairs[target]
+                wealth = np.zeros_like(pairs.wealth)
+                for batch in policy._past[: evidence._finalized]:
+                    wealth += evidence._bets(batch.frame, pairs).log_growth(batch)
+                np.testing.assert_allclose(pairs.wealth, wealth, atol=1e-9)
     assert looks > 200
     assert changes > 5
 

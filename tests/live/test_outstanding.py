@@ -15,8 +15,8 @@ from bestarm import AnytimeBAI, Problem
 from bestarm.live import Experiment
 from bestarm.live.watch.overview import overview
 from bestarm.numerics.geometry import Array
-from bestarm.policies.anytime.bets import STAKES, WINDOW, BatchOutcome, StakeGrid
-from bestarm.policies.anytime.contests import BestOf, TopOf
+from bestarm.policies.anytime.bets import BatchOutcome, Bets, StakeGrid
+from bestarm.policies.anytime.evidence import WINDOW, BestTargetEvidence, TopTargetsEvidence
 from bestarm.records import Summary
 
 RATES = (0.3, 0.5, 0.2)
@@ -113,20 +113,20 @@ def test_an_outcome_that_comes_after_all_takes_the_place_of_its_worst() -> None:
         assert experiment.status().outstanding == 0
         assert not any(batch.pending for batch in policy._past)
         assert not np.allclose(before, policy.evidence())
-        contest = policy._contest
-        if isinstance(contest, BestOf):
-            assert not contest._amendable
-            wealth = contest._wealth.copy()
-            for loose in contest._loose:
-                [(targets, _)] = loose.stakes
-                wealth[targets] += loose.growth
+        evidence = policy._evidence
+        if isinstance(evidence, BestTargetEvidence):
+            assert not evidence._amendable
+            wealth = evidence._wealth.copy()
+            for placed, _, growth in evidence._pending:
+                wealth[placed.targets] += growth
         else:
-            assert isinstance(contest, TopOf)
-            for target in contest.chosen.tolist():
-                expected = np.zeros((len(contest._open[target]), len(STAKES)))
-                for each in policy._past[: contest._seen[target]]:
-                    expected += contest._bets(each.frame, target).log_growth(each)
-                np.testing.assert_allclose(contest._wealth[target], expected, atol=1e-9)
+            assert isinstance(evidence, TopTargetsEvidence)
+            for target in evidence.chosen.tolist():
+                pairs = evidence._pairs[target]
+                expected = np.zeros_like(pairs.wealth)
+                for each in policy._past[: pairs.batches]:
+                    expected += evidence._bets(each.frame, pairs).log_growth(each)
+                np.testing.assert_allclose(pairs.wealth, expected, atol=1e-9)
         assert experiment.verify().findings == ()
 
 
@@ -148,7 +148,10 @@ def test_what_is_outstanding_counts_for_no_more_than_anything_it_may_turn_out_to
         plan = policy.plan()
         assert plan is not None
         frame = policy._open.frame  # type: ignore[union-attr]
-        [(_, bets)] = policy._contest.stake(frame)
+        placed = policy._evidence.place_bets(frame)
+        assert placed is not None
+        bets = placed.bets
+        assert isinstance(bets, Bets)
         arms = rng.integers(0, 3, plan.pulls)
         rewards = 2 + rng.random(plan.pulls)
         seen = rng.random(plan.pulls) < 0.8
@@ -296,21 +299,21 @@ def test_the_same_delays_mislead_whoever_passes_over_what_is_late() -> None:
 def test_shares_of_a_prefix_are_looked_at_one_by_one() -> None:
     """A tail of outstanding outcomes does not hide what the batches before it have shown."""
     policy = AnytimeBAI(Problem(np.eye(2), delta=0.1), bounds=(0, 1))
-    contest = policy._contest
-    assert isinstance(contest, BestOf)
+    evidence = policy._evidence
+    assert isinstance(evidence, BestTargetEvidence)
     rng = np.random.default_rng(8)
-    while policy.plan() is not None and contest._value.max() < 1.5:
+    while policy.plan() is not None and evidence._values.max() < 1.5:
         plan = policy.plan()
         assert plan is not None
         arms = rng.integers(0, 2, plan.pulls)
         rewards = (rng.random(plan.pulls) < np.array([0.6, 0.4])[arms]).astype(float)
         policy.update(Summary.from_pulls(arms, rewards, size=2, center=plan.center))
-    shown = contest._value.copy()
+    shown = evidence._values.copy()
     plan = policy.plan()
     assert plan is not None
     none = np.zeros(2)
     half = np.array([plan.pulls - plan.pulls // 2, plan.pulls // 2])
     policy.update(Summary(none.astype(int), none, none, pending=half, center=plan.center))
-    assert (contest._value >= shown - 1e-12).all()
-    wealth = contest._wealth + contest._loose[0].growth
+    assert (evidence._values >= shown - 1e-12).all()
+    wealth = evidence._wealth + evidence._pending[0].growth
     assert (StakeGrid.make().log_value(wealth) < shown).all()

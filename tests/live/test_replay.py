@@ -16,7 +16,7 @@ from bestarm.design import solver
 from bestarm.live import Experiment
 from bestarm.live.watch.follower import Follower
 from bestarm.policies import designs
-from bestarm.policies.anytime import allocation, drawing
+from bestarm.policies.anytime import sampler
 from bestarm.policies.phased import spbai
 
 PROBLEM = Problem([[1, 0], [0, 1], [0.6, 0.8], [-0.3, 0.5]], delta=0.05)
@@ -42,10 +42,10 @@ def begin(url: str, policy: str = "anytime", phases: int = 4) -> None:
 
 def plan_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if designs, shares and lengths came out otherwise here than where it was begun."""
-    monkeypatch.setattr(allocation, "SHARE", 0.7)
-    monkeypatch.setattr(drawing, "LEAST", 11)
+    monkeypatch.setattr(sampler, "G_DESIGN_SHARE", 0.7)
+    monkeypatch.setattr(sampler, "LEAST_PULLS", 11)
     monkeypatch.setattr(spbai, "_LEAST_MIXTURE", 0.5)
-    allocation.spread_out.cache_clear()
+    sampler.g_design.cache_clear()
 
 
 def test_an_experiment_goes_on_where_it_would_be_planned_otherwise(
@@ -89,10 +89,10 @@ def test_opening_and_following_solve_no_design(
     for home, step in (
         (solver, "_minimise"),
         (solver, "_uniform"),
-        (allocation.Allocation, "_design"),
+        (sampler.IndependentSampler, "_design"),
     ):
         monkeypatch.setattr(home, step, refuse)
-    remembered = (allocation.spread_out, spbai._g_weights, spbai._design_phase, designs.solved)
+    remembered = (sampler.g_design, spbai._g_weights, spbai._design_phase, designs.solve_once)
     for module in remembered:
         module.cache_clear()
     with Experiment.open(sqlite_url, "offer") as experiment:

@@ -93,7 +93,7 @@ def test_python_code_and_compiled_code_agree_to_the_last_bit(
         return [inverse, gain, x, numbers, linalg.forward_solve(matrix, inverse)]
 
     start = positive_definite(6)
-    monkeypatch.setattr(compiling._Tiered, "patience", 0.0)
+    monkeypatch.setattr(compiling._Tiered, "python_seconds", 0.0)
     fast = results()
     monkeypatch.setattr(compiling._Tiered, "__call__", lambda self, *each: self.py_func(*each))
     for one, other in zip(fast, results(), strict=True):

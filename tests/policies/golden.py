@@ -211,7 +211,7 @@ def play(case: Case, run: Run | None = None) -> Run:
                 "plan": _written(plan),
                 "made": {"pulls": made.pulls, "value": _short(_value(case, made))},
                 "told": totals,
-                "said": _said(policy),
+                "said": _decisions(policy),
             }
         )
     return {"version": case.policy.version, "steps": steps}
@@ -221,8 +221,8 @@ def read_summary(totals: Run, plan: Plan) -> Summary:
     """Totals, or rounds, that were kept."""
     if isinstance(plan, BlockPlan):
         return Rounds.of(plan, totals["kinds"], totals["table"])
-    told: Run = {key: np.array(value) for key, value in totals.items() if key != "foreseen"}
-    return Summary(**told, forecast_sum=totals.get("foreseen", 0.0))
+    arrays: Run = {key: np.array(value) for key, value in totals.items() if key != "foreseen"}
+    return Summary(**arrays, forecast_sum=totals.get("foreseen", 0.0))
 
 
 def _in_few_digits(plan: Plan) -> Plan:
@@ -309,19 +309,19 @@ def _drawn_rounds(plan: BlockPlan, rounds: int, rng: np.random.Generator) -> Run
     return {"kinds": kinds.tolist(), "table": table.round(2).tolist()}
 
 
-def _said(policy: Policy) -> Run:
-    said = policy.recommend()
+def _decisions(policy: Policy) -> Run:
+    recommendation = policy.recommend()
     found: Run = {
-        "target": said.target,
-        "chosen": list(said.chosen),
-        "active": list(said.active),
-        "final": said.final,
-        "reason": said.reason,
-        "pulls": said.pulls,
-        "error_bound": said.error_bound,
+        "target": recommendation.target,
+        "chosen": list(recommendation.chosen),
+        "active": list(recommendation.active),
+        "final": recommendation.final,
+        "reason": recommendation.reason,
+        "pulls": recommendation.pulls,
+        "error_bound": recommendation.error_bound,
     }
-    if said.trace:
-        last = said.trace[-1]
+    if recommendation.trace:
+        last = recommendation.trace[-1]
         found |= {"contrasts": _short(last.contrasts), "radii": _short(last.radii)}
         found |= {"value": _short(last.value), "delta": _short(last.delta)}
         found |= {"stability": _short(last.stability)}

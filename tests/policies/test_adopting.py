@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 from golden import CASES, KEPT, Case, Run, read_plan, read_summary
+from plans import next_plan
 
 from bestarm import SPBAI, AnytimeBAI, BernsteinElimination, Plan, Problem, Summary, estimation
 from bestarm.design import solver
 from bestarm.errors import ProtocolError
 from bestarm.numerics.geometry import Array
 from bestarm.policies import SequentialHalving
-from bestarm.policies.anytime import allocation
+from bestarm.policies.anytime import sampler
 from bestarm.policies.policy import Policy, same_plan
 from bestarm.testing import LinearRewards
 
@@ -42,7 +43,7 @@ def test_no_design_is_solved_for_plans_on_record(
     for home, step in (
         (solver, "_minimise"),
         (solver, "_uniform"),
-        (allocation.Allocation, "_design"),
+        (sampler.IndependentSampler, "_design"),
     ):
         monkeypatch.setattr(home, step, refuse)
     # The same problem once more: what an earlier test solved for it is not remembered.
@@ -203,8 +204,7 @@ def test_plans_that_cannot_be_followed_are_refused() -> None:
 def test_a_length_that_rounding_moves_is_not_taken_for_a_phase_cut_short() -> None:
     """What a phase wants is computed from its plan, and may come out a pull longer elsewhere."""
     policy = SPBAI(PLANE, anchor=1, max_pulls=10**9)
-    plan = policy.plan()
-    assert plan is not None
+    plan = next_plan(policy)
     fewer = replace(plan, pulls=plan.pulls - 1)
     policy.adopt(fewer)
     policy.update(LinearRewards(PLANE)(fewer, np.random.default_rng(0)))

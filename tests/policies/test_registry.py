@@ -59,7 +59,7 @@ def test_what_the_table_says_is_what_the_policy_declares(info: PolicyInfo) -> No
     assert policy.traits.blind is info.blind
     assert policy.traits.budgeted is info.budgeted
     assert not (info.blind and info.model == "drift")
-    # Index rules have a proof for one of their radii, which the plain name does not stand for.
+    # Rules on means have a proof for one of their radii, which the plain name does not stand for.
     assert (policy.recommend().claims is not None) is info.proven
     assert set(info.required) <= set(info.example)
     assert not (info.plannable and info.required)

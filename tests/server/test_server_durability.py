@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from databases import name_of, noted, run_sql
+from databases import name_of, read_on_begin, run_sql
 from served import ARMS, in_thread
 
 
@@ -19,14 +19,14 @@ def use(url: str) -> None:
 
 def test_a_server_s_connections_ask_postgresql_for_durability(postgres_url: str) -> None:
     run_sql(postgres_url, f"ALTER DATABASE {name_of(postgres_url)} SET synchronous_commit = off")
-    with noted("SHOW synchronous_commit") as seen:
+    with read_on_begin("SHOW synchronous_commit") as seen:
         use(postgres_url)
     assert len(seen) > 5
     assert set(seen) == {"on"}
 
 
 def test_a_server_s_connections_have_sqlite_wait_for_the_disk(sqlite_url: str) -> None:
-    with noted("PRAGMA synchronous") as seen:
+    with read_on_begin("PRAGMA synchronous") as seen:
         use(sqlite_url)
     assert len(seen) > 5
     assert set(seen) == {2}  # FULL

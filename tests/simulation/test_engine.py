@@ -149,29 +149,22 @@ def interrupt_after(runs: int) -> Callable[[int, int], None]:
 TOO_MANY = 30_000  # runs: they would take minutes, so no machine makes them all before it is told
 
 
-def assert_part_of_a_whole(part: Results) -> None:
+@pytest.mark.parametrize("workers", ["threads", "processes"])
+def test_ctrl_c_stops_workers_and_gives_back_the_finished_runs(
+    workers: str, pool: Executor
+) -> None:
+    with ThreadPoolExecutor(2) as threads:
+        executor = {"threads": threads, "processes": pool}[workers]
+        part = simulate(
+            ArmMeans, small_gap(), runs=TOO_MANY, executor=executor, progress=interrupt_after(20)
+        )
     assert part.interrupted
     assert 20 <= part.runs < TOO_MANY
+    assert (np.diff(part.index) > 0).all()
     whole = simulate(ArmMeans, small_gap(), runs=100)
     first = part.index < 100
     assert first.any()
     np.testing.assert_array_equal(part.pulls[first], whole.pulls[part.index[first]])
-
-
-def test_ctrl_c_with_threads_stops_them_and_gives_back_the_finished_runs() -> None:
-    with ThreadPoolExecutor(2) as executor:
-        part = simulate(
-            ArmMeans, small_gap(), runs=TOO_MANY, executor=executor, progress=interrupt_after(20)
-        )
-    assert_part_of_a_whole(part)
-    assert (np.diff(part.index) > 0).all()
-
-
-def test_ctrl_c_with_processes_gives_back_the_finished_runs(pool: Executor) -> None:
-    part = simulate(
-        ArmMeans, small_gap(), runs=TOO_MANY, executor=pool, progress=interrupt_after(20)
-    )
-    assert_part_of_a_whole(part)
 
 
 def test_ctrl_c_in_a_worker_interrupts_the_simulation(pool: Executor) -> None:
@@ -306,7 +299,7 @@ def whole_simulation() -> Results:
     return simulate(partial(ArmMeans, plans=2), WORLD, runs=20, seed=4)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(kept=st.sets(st.integers(0, 19)))
 def test_known_runs_are_not_made_again_and_change_nothing(kept: set[int]) -> None:
     method, whole = partial(ArmMeans, plans=2), whole_simulation()

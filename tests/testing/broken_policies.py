@@ -306,70 +306,44 @@ class PlansAfterTheEnd(Halving):
 
 
 class Misreports(Halving):
-    change: dict[str, object] = {}  # noqa: RUF012
+    change: dict[str, object]
 
     def recommend(self) -> Recommendation:
         return replace(super().recommend(), **self.change)  # type: ignore[arg-type]
 
 
-@breaks("the target exists", words="target 9, which does not exist")
-class NamesNobody(Misreports):
-    change = {"target": 9}  # noqa: RUF012
-
-
-@breaks("the label is the target's", words="is labelled 'me'")
-class Mislabels(Misreports):
-    change = {"label": "me"}  # noqa: RUF012
-
-
-@breaks("pulls are those of the plans", words="counts 7 pulls")
-class Miscounts(Misreports):
-    change = {"pulls": 7}  # noqa: RUF012
-
-
-@breaks("final only at the end", words="final while a plan is open")
-class IsHasty(Misreports):
-    change = {"final": True}  # noqa: RUF012
-
-
-@breaks("identified means final", words="final is False and the reason 'identified'")
-class IsShy(Misreports):
-    change = {"final": False}  # noqa: RUF012
-
-
-@breaks("equivalent means final", words="final is False and the reason 'equivalent'")
-class IsUnsure(Misreports):
-    change = {"final": False, "reason": "equivalent"}  # noqa: RUF012
-
-
-@breaks("running means a plan is open", words="reason is 'max_pulls'")
-class GivesUpEarly(Misreports):
-    change = {"final": False, "reason": "max_pulls"}  # noqa: RUF012
-
-
-@breaks("some target is active", words="active targets")
-class EliminatesAll(Misreports):
-    change = {"active": ()}  # noqa: RUF012
-
-
-@breaks("an error bound is a probability", words="error bound")
-class IsBeyondProof(Misreports):
-    change = {"claims": 1.5, "error_bound": 1.5}  # noqa: RUF012
-
-
-@breaks("an error bound is claimed beforehand", words="`claims` is None")
-class ProvesUnannounced(Misreports):
-    change = {"error_bound": 0.05}  # noqa: RUF012
-
-
-@breaks("a claim holds once it is final", words="error bound after")
-class ForgetsItsProof(Misreports):
-    change = {"claims": 0.05}  # noqa: RUF012
-
-
-@breaks("nothing is proven of contradicted rewards", words="`contradicted` True")
-class ProvesAnyway(Misreports):
-    change = {"claims": 0.05, "error_bound": 0.05, "contradicted": True}  # noqa: RUF012
+MISREPORTS: list[tuple[str, str, dict[str, object]]] = [  # law, words, what is misreported
+    ("the target exists", "target 9, which does not exist", {"target": 9}),
+    ("the label is the target's", "is labelled 'me'", {"label": "me"}),
+    ("pulls are those of the plans", "counts 7 pulls", {"pulls": 7}),
+    ("final only at the end", "final while a plan is open", {"final": True}),
+    (
+        "identified means final",
+        "final is False and the reason 'identified'",
+        {"final": False},
+    ),
+    (
+        "equivalent means final",
+        "final is False and the reason 'equivalent'",
+        {"final": False, "reason": "equivalent"},
+    ),
+    (
+        "running means a plan is open",
+        "reason is 'max_pulls'",
+        {"final": False, "reason": "max_pulls"},
+    ),
+    ("some target is active", "active targets", {"active": ()}),
+    ("an error bound is a probability", "error bound", {"claims": 1.5, "error_bound": 1.5}),
+    ("an error bound is claimed beforehand", "`claims` is None", {"error_bound": 0.05}),
+    ("a claim holds once it is final", "error bound after", {"claims": 0.05}),
+    (
+        "nothing is proven of contradicted rewards",
+        "`contradicted` True",
+        {"claims": 0.05, "error_bound": 0.05, "contradicted": True},
+    ),
+]
+for law, words, change in MISREPORTS:
+    BROKEN.append(Broken(law, type("Misreports", (Misreports,), {"change": change}), words))
 
 
 @breaks("labels are only names", words="with other labels")

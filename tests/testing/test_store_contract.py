@@ -159,20 +159,16 @@ class MindsExceptionsOnly(MemoryLedger):
 
 @breaks("an exception leaves no outcome", words="after telling and RuntimeError")
 class CommitsAtOnce(MemoryLedger):
-    def add_outcomes(
-        self, ids: Sequence[int], rewards: Sequence[float], *, at: float, late: Sequence[bool]
-    ) -> None:
-        super().add_outcomes(ids, rewards, at=at, late=late)
+    def add_outcomes(self, ids: Any, rewards: Any, **known: Any) -> None:
+        super().add_outcomes(ids, rewards, **known)
         self._undo.pop()
 
 
 @breaks("an exception leaves no request", words="after asking and RuntimeError")
 class RemembersRequests(MemoryLedger):
-    def add_assignments(
-        self, arms: Any, probabilities: Array, *, at: float, request: Request | None, **known: Any
-    ) -> None:
-        super().add_assignments(arms, probabilities, at=at, request=request, **known)
-        if request is not None:
+    def add_assignments(self, arms: Any, probabilities: Array, **known: Any) -> None:
+        super().add_assignments(arms, probabilities, **known)
+        if known["request"] is not None:
             self._undo.pop()
 
 
@@ -204,28 +200,22 @@ class LetsTwoWrite(MemoryLedger):
 
 @breaks("an outcome is not replaced", words="a second outcome of an assignment is taken")
 class OverwritesOutcomes(MemoryLedger):
-    def add_outcomes(
-        self, ids: Sequence[int], rewards: Sequence[float], *, at: float, late: Sequence[bool]
-    ) -> None:
+    def add_outcomes(self, ids: Any, rewards: Any, **known: Any) -> None:
         self._rows["reward"][list(ids)] = np.nan
-        super().add_outcomes(ids, rewards, at=at, late=late)
+        super().add_outcomes(ids, rewards, **known)
 
 
 @breaks("an outcome is not passed over", words="a second outcome of an assignment is taken")
 class PassesOverKnownOutcomes(MemoryLedger):
-    def add_outcomes(
-        self, ids: Sequence[int], rewards: Sequence[float], *, at: float, late: Sequence[bool]
-    ) -> None:
+    def add_outcomes(self, ids: Any, rewards: Any, **known: Any) -> None:
         if np.isnan(self._rows["reward"][list(ids)]).all():
-            super().add_outcomes(ids, rewards, at=at, late=late)
+            super().add_outcomes(ids, rewards, **known)
 
 
 @breaks("a late outcome stays late", words="its rows read")
 class ForgetsThatItWasLate(MemoryLedger):
-    def add_outcomes(
-        self, ids: Sequence[int], rewards: Sequence[float], *, at: float, late: Sequence[bool]
-    ) -> None:
-        super().add_outcomes(ids, rewards, at=at, late=[False] * len(ids))
+    def add_outcomes(self, ids: Any, rewards: Any, **known: Any) -> None:
+        super().add_outcomes(ids, rewards, at=known["at"], late=[False] * len(ids))
 
 
 @breaks("losses keep their order", words="the arms lost in phase 1")
@@ -397,30 +387,24 @@ class ForgetsCovariates(MemoryLedger):
 
 @breaks("forecasts are kept to the last bit", words="its rows read")
 class RoundsForecasts(MemoryLedger):
-    def add_assignments(
-        self, arms: Any, probabilities: Array, *, at: float, request: Request | None, **known: Any
-    ) -> None:
+    def add_assignments(self, arms: Any, probabilities: Array, **known: Any) -> None:
         if known.get("forecasts") is not None:
             known["forecasts"] = np.array([float(f"{each:.15g}") for each in known["forecasts"]])
-        super().add_assignments(arms, probabilities, at=at, request=request, **known)
+        super().add_assignments(arms, probabilities, **known)
 
 
 @breaks("numbers are kept to the last bit", words="the numbers of probability read")
 class RoundsProbabilities(MemoryLedger):
-    def add_assignments(
-        self, arms: Any, probabilities: Array, *, at: float, request: Request | None, **known: Any
-    ) -> None:
+    def add_assignments(self, arms: Any, probabilities: Array, **known: Any) -> None:
         kept = np.array([float(f"{each:.16g}") for each in probabilities])
-        super().add_assignments(arms, kept, at=at, request=request, **known)
+        super().add_assignments(arms, kept, **known)
 
 
 @breaks("small numbers are kept", words="the numbers of reward read [0.0, 0.0")
 class FlushesToZero(MemoryLedger):
-    def add_outcomes(
-        self, ids: Sequence[int], rewards: Sequence[float], *, at: float, late: Sequence[bool]
-    ) -> None:
+    def add_outcomes(self, ids: Any, rewards: Any, **known: Any) -> None:
         kept = [0.0 if abs(each) < 1e-307 else each for each in rewards]
-        super().add_outcomes(ids, kept, at=at, late=late)
+        super().add_outcomes(ids, kept, **known)
 
 
 @breaks("counters are kept whole", words="the counters read")
@@ -480,10 +464,9 @@ class SharesRequests(MemoryLedger):
         super().__init__()
         self._requests = SHARED
 
-    def add_assignments(
-        self, arms: Any, probabilities: Array, *, at: float, request: Request | None, **known: Any
-    ) -> None:
-        super().add_assignments(arms, probabilities, at=at, request=request, **known)
+    def add_assignments(self, arms: Any, probabilities: Array, **known: Any) -> None:
+        super().add_assignments(arms, probabilities, **known)
+        request = known["request"]
         if request is not None and request.name in {"a", "b"}:
             SHARED[request.name] = request
 
@@ -498,11 +481,9 @@ class LosesARowBetweenPieces(MemoryLedger):
 
 @breaks("a large batch is kept", words="the first awaited is")
 class KeepsSixteenBits(MemoryLedger):
-    def add_outcomes(
-        self, ids: Sequence[int], rewards: Sequence[float], *, at: float, late: Sequence[bool]
-    ) -> None:
+    def add_outcomes(self, ids: Any, rewards: Any, **known: Any) -> None:
         some = slice(0, 2**15 - 1)
-        super().add_outcomes(ids[some], rewards[some], at=at, late=late[some])
+        super().add_outcomes(ids[some], rewards[some], at=known["at"], late=known["late"][some])
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.law)

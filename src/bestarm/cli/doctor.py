@@ -48,9 +48,9 @@ def warm_up(*, simulations: bool = False, json: AsJson = False) -> None:
     from numba.core import event
 
     from bestarm import compiling
-    from bestarm.policies.anytime import kernels
+    from bestarm.policies.anytime import bets
 
-    folder = kernels.settle.stats.cache_path  # type: ignore[attr-defined]
+    folder = bets.settle_bets.stats.cache_path  # type: ignore[attr-defined]
     if folder is None:
         raise BestArmError(
             "Nothing can be compiled for later: no folder for Numba's cache can be written.",
@@ -58,7 +58,7 @@ def warm_up(*, simulations: bool = False, json: AsJson = False) -> None:
             remedy="Set NUMBA_CACHE_DIR to a folder that can be.",
         )
     began = time.monotonic()
-    compiling.at_once()
+    compiling.compile_eagerly()
     with event.install_recorder("numba:compile") as recorder:
         _experiment()
         if simulations:

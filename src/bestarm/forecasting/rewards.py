@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from bestarm.errors import InvalidInputError
 from bestarm.forecasting.forecaster import Forecaster
+from bestarm.forecasting.mixture import Mixture
 from bestarm.problem import Problem
 
 
@@ -17,8 +18,6 @@ def find_forecaster(forecaster: object) -> Forecaster | None:
     if forecaster is None or isinstance(forecaster, Forecaster):
         return forecaster
     if forecaster == "default":
-        from bestarm.forecasting.mixture import Mixture  # noqa: PLC0415 - compiles
-
         return Mixture()
     raise InvalidInputError(
         f"`forecaster` must be 'default', a Forecaster or None; got {forecaster!r}.",

@@ -30,6 +30,7 @@ __all__ = [
     "first_largest",
     "lift",
     "linear_diameter",
+    "linear_norms",
     "linear_span",
     "ranked",
     "stability",
@@ -245,17 +246,25 @@ def diameter_and_stability(source: Array, weights: Array, target: Array) -> tupl
     return _diameter(span, factor, target), float(np.max(norms))
 
 
-def linear_diameter(source: Array, weights: Array, target: Array) -> float:
-    """The largest ‖u − u′‖² under (Σ p_i x_i x_iᵀ)⁻¹ over pairs of targets (rows); may be +∞."""
+def _linear_factor(source: Array, weights: Array) -> tuple[Span, Array]:
+    """The linear span of the pulled arms, and U with U Uᵀ = (Σ w_i x_i x_iᵀ)⁻¹ in coordinates."""
     pulled = weights > 0
     span = linear_span(source[pulled])
-    contrasts = target - target[0]
-    if not span.contains(contrasts).all():
-        return float("inf")
     regressors = span.coordinates(source[pulled]) * np.sqrt(weights[pulled])[:, None]
     values, vectors = np.linalg.eigh(regressors.T @ regressors)
-    factor = vectors / np.sqrt(np.maximum(values, np.finfo(float).tiny))
-    return diameter(span.contrast_coordinates(contrasts) @ factor)
+    return span, vectors / np.sqrt(np.maximum(values, np.finfo(float).tiny))
+
+
+def linear_norms(source: Array, weights: Array, contrasts: Array) -> Array:
+    """‖y‖² under (Σ w_i x_i x_iᵀ)⁻¹ for each contrast (row); +∞ off its column space."""
+    span, factor = _linear_factor(source, weights)
+    norms = np.sum((span.contrast_coordinates(contrasts) @ factor) ** 2, axis=1)
+    return np.where(span.contains(contrasts), norms, np.inf)
+
+
+def linear_diameter(source: Array, weights: Array, target: Array) -> float:
+    """The largest ‖u − u′‖² under (Σ w_i x_i x_iᵀ)⁻¹ over pairs of targets (rows); may be +∞."""
+    return _diameter(*_linear_factor(source, weights), target)
 
 
 def stability(source: Array, weights: Array) -> float:
@@ -338,14 +347,14 @@ def identical_rows(table: Array) -> tuple[int, int] | None:
     return first, second
 
 
-def rounding_twins(span: Span, target: Array) -> tuple[int, int] | None:
+def nearly_identical_rows(span: Span, target: Array) -> tuple[int, int] | None:
     """Two rows that differ only by rounding in every feature, or None."""
     shifted = target - target[0]
     size = np.maximum(np.max(np.abs(target), axis=0), np.max(np.abs(shifted), axis=0))
     rounding = np.where(span.constant, 1.0, span.rounding)
     limit = np.maximum(span.scale * rounding, _ROW_ROUNDING * size)
     units = shifted / limit
-    # Twins are neighbours along every line. Along a random line, few other points are.
+    # Such rows are neighbours along every line. Along a random line, few other points are.
     line = np.random.default_rng(0).uniform(0.5, 1.0, units.shape[1])
     places = units @ line
     order = np.argsort(places, kind="stable")

@@ -77,7 +77,7 @@ class CenteredBandit(StepwisePolicy):
         length = min(max(1, int(_BATCH * self._pulls)), self._budget - self._pulls)
         return Plan.randomised(weights, length, phase=self._plans + 1)
 
-    def _take(self, plan: Plan, summary: Summary) -> str | None:
+    def _observe(self, plan: Plan, summary: Summary) -> str | None:
         assert plan.weights is not None
         centered = self._points - plan.weights @ self._points
         factors = self._realised * summary.counts + self._expected * plan.pulls * plan.weights

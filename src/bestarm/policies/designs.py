@@ -16,7 +16,7 @@ _SMALL = 4096  # numbers in the tables of a design up to which it is remembered
 _REMEMBERED = 2048  # designs, of about 1 KB: all of ten methods on a hundred instances
 
 
-def shared(make: Callable[..., Design], *tables: Array, **options: Any) -> Design:
+def cached_design(make: Callable[..., Design], *tables: Array, **options: Any) -> Design:
     """`make(*tables, **options)`, remembered by the content of its tables if they are small.
 
     A design does not depend on the noise, on δ or on the method that asks for it: methods that are
@@ -29,7 +29,7 @@ def shared(make: Callable[..., Design], *tables: Array, **options: Any) -> Desig
     """
     if sum(table.size for table in tables) > _SMALL:
         return make(*tables, **options)
-    return solved(make, Tables(tables), tuple(sorted(options.items())))
+    return solve_once(make, Tables(tables), tuple(sorted(options.items())))
 
 
 class Tables:
@@ -45,7 +45,7 @@ class Tables:
         pairs = zip(tables, contents, strict=True)
         self._tables = [np.frombuffer(content).reshape(table.shape) for table, content in pairs]
 
-    def take(self) -> list[Array]:
+    def pop(self) -> list[Array]:
         """The tables, once: they need not be kept."""
         tables, self._tables = self._tables, []
         return tables
@@ -58,6 +58,6 @@ class Tables:
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def solved(make: Callable[..., Design], tables: Tables, options: tuple[Any, ...]) -> Design:
+def solve_once(make: Callable[..., Design], tables: Tables, options: tuple[Any, ...]) -> Design:
     """A design of small tables, made once."""
-    return make(*tables.take(), **dict(options))
+    return make(*tables.pop(), **dict(options))

@@ -62,7 +62,7 @@ class PeriodRule(StepwisePolicy):
         length = length if left is None else min(length, left)
         return Plan.randomised(self._shares, length, phase=self._plans + 1)
 
-    def _take(self, plan: Plan, summary: Summary) -> str | None:
+    def _observe(self, plan: Plan, summary: Summary) -> str | None:
         counts = summary.counts
         known = counts > 1
         n = np.where(known, counts, 2)

@@ -22,8 +22,8 @@ class PullByPull(StepwisePolicy):
 
     Every plan has one pull; simulations make thousands at once (`follow`). Both go through
     `_advance`, which subclasses write, mostly as a compiled loop. They keep the arm of the next
-    pull in `_due`, the pulls and the sum of rewards of each arm in `_counts` and `_sums`, and in
-    `_leader` the target that they would name.
+    pull in `_next_arm`, the pulls and the sum of rewards of each arm in `_counts` and `_sums`, and
+    in `_leader` the target that they would name.
 
     Args:
         problem: the problem.
@@ -41,7 +41,7 @@ class PullByPull(StepwisePolicy):
         self._budget = None if budget is None else whole(budget, "budget", least=1)
         self._counts: Indices = np.zeros(problem.arms, dtype=np.int64)
         self._sums: Array = np.zeros(problem.arms)
-        self._due = 0
+        self._next_arm = 0
 
     @property
     def traits(self) -> Traits:
@@ -50,7 +50,7 @@ class PullByPull(StepwisePolicy):
 
     @abstractmethod
     def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
-        """Pull `_due`, decide on the next, and so on; update everything that the rule keeps.
+        """Pull `_next_arm`, decide on the next, and so on; update everything that the rule keeps.
 
         Args:
             presampled: the rewards of the pulls to come.
@@ -63,7 +63,7 @@ class PullByPull(StepwisePolicy):
 
     def _make_plan(self) -> Plan:
         counts = np.zeros(self.problem.arms, dtype=np.int64)
-        counts[self._due] = 1
+        counts[self._next_arm] = 1
         return Plan.fixed(counts, phase=self._plans + 1)
 
     def _check_adopted(self, plan: Plan) -> None:
@@ -76,15 +76,15 @@ class PullByPull(StepwisePolicy):
                 remedy="Adopt a plan that this policy made.",
             )
 
-    def _take(self, plan: Plan, summary: Summary) -> str | None:
+    def _observe(self, plan: Plan, summary: Summary) -> str | None:
         assert plan.counts is not None
-        self._due = int(np.argmax(plan.counts))  # the plan may have been adopted
-        reward = float(summary.sums[self._due]) + summary.center
+        self._next_arm = int(np.argmax(plan.counts))  # the plan may have been adopted
+        reward = float(summary.sums[self._next_arm]) + summary.center
         _, identified = self._advance(PresampledRewards.single(reward, self.problem.arms), 1)
         return self._reason(self._pulls + 1, identified)
 
     def follow(self, presampled: PresampledRewards) -> tuple[int, int]:
-        """Make as many pulls as rewards known ahead allow: for simulations.
+        """Make as many pulls as the presampled rewards allow: for simulations.
 
         Returns:
             The number of pulls made, twice, because each of them is a plan.
@@ -92,7 +92,7 @@ class PullByPull(StepwisePolicy):
         if self._stopped is not None:
             return 0, 0
         if self._open is not None:  # it may have been adopted
-            self._due = int(np.argmax(np.asarray(self._open.counts)))
+            self._next_arm = int(np.argmax(np.asarray(self._open.counts)))
         caps = [cap - self._pulls for cap in (self._max_pulls, self._budget) if cap is not None]
         pulls, identified = self._advance(presampled, min(len(presampled.rows), *caps, 2**62))
         self._plans += pulls

@@ -32,7 +32,7 @@ def policies() -> Mapping[str, PolicyInfo]:
     """All policies by name: those of bestarm, then those of other installed packages."""
     table = {each.name: each for each in BUILT_IN}
     for entry in entry_points(group=GROUP):
-        info = _read(entry)
+        info = _load_entry_point(entry)
         if info is not None and info.name in table:
             warnings.warn(
                 f"The policy {info.name!r} of {entry.value!r} is left out: the name is taken.",
@@ -43,7 +43,7 @@ def policies() -> Mapping[str, PolicyInfo]:
     return MappingProxyType(table)
 
 
-def _read(entry: EntryPoint) -> PolicyInfo | None:
+def _load_entry_point(entry: EntryPoint) -> PolicyInfo | None:
     """What another package registers, or None, with a warning, if it cannot be used."""
     try:
         found = entry.load()
@@ -60,7 +60,7 @@ def _read(entry: EntryPoint) -> PolicyInfo | None:
 def find(name: str) -> PolicyInfo | None:
     """The policy of this name; case and punctuation do not matter, and its class's name will do."""
     table = policies()
-    return table.get(name) or table.get(spelling().get(_plain(name), ""))
+    return table.get(name) or table.get(spelling().get(_normalized(name), ""))
 
 
 def spelling() -> Mapping[str, str]:
@@ -68,10 +68,10 @@ def spelling() -> Mapping[str, str]:
     plain = [each for each in policies().values() if not each.options]
     classes = {each.import_path.partition(":")[2]: each.name for each in plain}
     known = classes | {name: name for name in policies()}
-    return {_plain(key): name for key, name in known.items()}
+    return {_normalized(key): name for key, name in known.items()}
 
 
-def _plain(name: str) -> str:
+def _normalized(name: str) -> str:
     return "".join(letter for letter in name.lower() if letter.isalnum())
 
 

@@ -24,9 +24,9 @@ NO_DRIFT = "The mean reward of an option, given the past, never changes: nothing
 class StepwisePolicy(Policy):
     """A policy that is told the whole of each plan, and then goes on or stops.
 
-    Subclasses make a plan (`_make_plan`) and take its outcome (`_take`). They keep the targets that
-    are left in `_active`, the one that they would name in `_leader`, and, if they have any, their
-    phases in `_trace`.
+    Subclasses make a plan (`_make_plan`) and observe its outcome (`_observe`). They keep the
+    targets that are left in `_active`, the one that they would name in `_leader`, and, if they have
+    any, their phases in `_trace`.
 
     Args:
         problem: the problem.
@@ -77,7 +77,7 @@ class StepwisePolicy(Policy):
         if plan is None:
             raise has_stopped()
         plan.check(summary)
-        self._stopped = self._take(plan, summary)
+        self._stopped = self._observe(plan, summary)
         self._plans += 1
         self._pulls += plan.pulls
         self._rounds += plan.rounds
@@ -156,8 +156,8 @@ class StepwisePolicy(Policy):
         """Raise ProtocolError if a recorded plan cannot be the next one for reasons of its own."""
 
     @abstractmethod
-    def _take(self, plan: Plan, summary: Summary) -> str | None:
-        """Take the outcome of a plan; give the reason to stop, or None to go on.
+    def _observe(self, plan: Plan, summary: Summary) -> str | None:
+        """Learn from the outcome of a plan; the reason to stop, or None to go on.
 
         The plan's pulls are not in `_pulls` yet. Whatever is refused is refused before anything
         changes.

@@ -22,7 +22,7 @@ import scipy.linalg  # noqa: F401 - a library loaded later would escape the limi
 import threadpoolctl
 
 from bestarm.checks import probability, whole
-from bestarm.compiling import at_once
+from bestarm.compiling import compile_eagerly
 from bestarm.defaults import DELTA
 from bestarm.environments import Environment, Semiparametric, Stream, World
 from bestarm.environments.environment import fixed_world
@@ -225,7 +225,7 @@ class Simulation:
 
     def begin(self, run: int) -> tuple[Policy, Stream, World]:
         """The policy, stream and world of run number `run`."""
-        at_once()
+        compile_eagerly()
         world = self._world(run)
         method = self.method.bind(world) if isinstance(self.method, Oracle) else self.method
         seed = int(self._seed(run, 1).generate_state(1, np.uint64)[0]) >> 11  # exact in JSON

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from databases import name_of, noted, run_sql, wait_until
+from databases import name_of, read_on_begin, run_sql, wait_until
 from postgres import Server
 from recorded import told
 from workers_store import begin
@@ -61,7 +61,7 @@ def test_every_connection_asks_postgresql_for_durability(
 ) -> None:
     name = name_of(postgres_url)
     run_sql(postgres_url, f"ALTER DATABASE {name} SET synchronous_commit = {setting}")
-    with noted("SHOW synchronous_commit") as seen:
+    with read_on_begin("SHOW synchronous_commit") as seen:
         use_everything(postgres_url)
     assert len(seen) > 10
     assert set(seen) == {used}
@@ -70,7 +70,7 @@ def test_every_connection_asks_postgresql_for_durability(
 def test_a_role_and_a_url_cannot_switch_durability_off(postgres_url: str) -> None:
     name = name_of(postgres_url)
     run_sql(postgres_url, f"ALTER ROLE postgres IN DATABASE {name} SET synchronous_commit = off")
-    with noted("SHOW synchronous_commit") as seen:
+    with read_on_begin("SHOW synchronous_commit") as seen:
         Experiment.list(f"{postgres_url}&options=-csynchronous_commit%3Doff")
         begin(postgres_url).close()
     assert set(seen) == {"on"}
@@ -81,7 +81,7 @@ def test_a_setting_of_the_server_that_changes_meanwhile_has_no_effect(postgres_u
         experiment.ask(2)
         with (
             server_setting(postgres_url, "synchronous_commit", "off"),
-            noted("SHOW synchronous_commit") as seen,
+            read_on_begin("SHOW synchronous_commit") as seen,
         ):
             experiment.tell(0, 0.5)
     assert set(seen) == {"on"}
@@ -114,7 +114,7 @@ def test_a_server_without_fsync_is_noticed(postgres_url: str) -> None:
 
 
 def test_every_connection_has_sqlite_wait_for_the_disk(sqlite_url: str) -> None:
-    with noted("PRAGMA synchronous") as seen:
+    with read_on_begin("PRAGMA synchronous") as seen:
         use_everything(sqlite_url)
     assert len(seen) > 10
     assert set(seen) == {2}  # FULL

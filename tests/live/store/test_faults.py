@@ -21,7 +21,7 @@ from typing import TypeVar
 
 import psycopg
 import pytest
-from databases import beginning, end_connections, noted
+from databases import end_connections, on_begin, read_on_begin
 from postgres import Server
 from recorded import told
 from workers_started import PATIENCE, processes
@@ -64,7 +64,7 @@ def no_more_pages(experiment: Experiment, path: Path) -> Iterator[None]:
     """SQLite itself refuses to let the file grow."""
     most = 1  # which SQLite takes for what there is
 
-    with beginning(lambda raw: raw.execute(f"PRAGMA max_page_count={most}")):
+    with on_begin(lambda raw: raw.execute(f"PRAGMA max_page_count={most}")):
         yield
         most = 10**9
         experiment.status()  # on the same connection
@@ -321,7 +321,7 @@ def test_a_process_that_is_stopped_in_its_transaction_holds_up_nobody_for_good(
 
 def test_a_server_waits_for_nobody_for_good(postgres_url: str) -> None:
     for name in ("lock_timeout", "idle_in_transaction_session_timeout"):
-        with noted(f"SHOW {name}") as seen:
+        with read_on_begin(f"SHOW {name}") as seen:
             begin(postgres_url, name).close()
         assert set(seen) == {"1min"}
 

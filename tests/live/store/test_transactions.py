@@ -17,7 +17,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from databases import end_connections, name_of, noted, run_sql, wait_until
+from databases import end_connections, name_of, read_on_begin, run_sql, wait_until
 from interrupting import Interrupting
 from needed import need_found
 from postgres import Server, find_pooler
@@ -302,7 +302,7 @@ def test_a_pooler_may_give_every_transaction_another_session(
     run_sql(postgres_url, f"ALTER DATABASE {name_of(postgres_url)} SET synchronous_commit = off")
     with (
         ThreadPoolExecutor(4) as pool,
-        noted("SHOW synchronous_commit") as seen,
+        read_on_begin("SHOW synchronous_commit") as seen,
         begin(pooled_url) as experiment,
     ):
         ids = list(experiment.ask(40).ids)

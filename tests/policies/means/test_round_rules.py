@@ -10,21 +10,22 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plans import next_counts, run
 
 from bestarm import (
     LUCB,
     ActionElimination,
     Plan,
     Problem,
-    Recommendation,
     Summary,
     bounds,
+    compiling,
     simulate,
 )
 from bestarm.environments import Ratings, Semiparametric, baselines
 from bestarm.numerics.geometry import Array
 from bestarm.policies.means import action_elimination, lucb
-from bestarm.policies.means.rounds import Radius, RoundRule, radius_after
+from bestarm.policies.means.rounds import Radius, radius_after
 from bestarm.presampled import PresampledRewards
 
 RULES = [LUCB, ActionElimination]
@@ -39,24 +40,6 @@ def presample(seed: int, arms: int, pulls: int) -> PresampledRewards:
     table = rng.normal(size=(5, arms)) + np.linspace(1, 0, arms)
     table.flags.writeable = False
     return PresampledRewards(table, rng.integers(0, 5, size=pulls), 0.5 * rng.normal(size=pulls))
-
-
-def run(policy: RoundRule, rewards: PresampledRewards, block: int = 0) -> Recommendation:
-    """Rounds as plans, in index order; with a `block`, so many rewards at once wherever it can."""
-    table, rows, common = rewards[:3]
-    used = 0
-    while (plan := policy.plan()) is not None and used + plan.pulls <= len(rows):
-        many = slice(used, used + block)
-        pulls, _ = policy.follow(PresampledRewards(table, rows[many], common[many]))
-        if not pulls:
-            assert plan.counts is not None
-            arms = np.flatnonzero(plan.counts)
-            few = slice(used, used + len(arms))
-            paid = table[rows[few], arms] + common[few]
-            policy.update(Summary.from_pulls(arms, paid, size=policy.problem.arms))
-            pulls = len(arms)
-        used += pulls
-    return policy.recommend()
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
@@ -80,6 +63,21 @@ def test_many_rounds_at_once_are_the_planned_rounds(
     rewards = presample(seed, arms, 600)
     make = partial(rule, problem, sigma=0.3, radius=radius, max_pulls=cap)
     assert vars(run(make(), rewards)) == vars(run(make(), rewards, block))
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("radius", ["lil", "certified"])
+def test_python_code_decides_as_compiled_code_does(
+    rule: type[LUCB | ActionElimination],
+    radius: Literal["lil", "certified"],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A live experiment runs rounds as Python code, a simulation of it compiles them."""
+    make = partial(rule, Problem(np.eye(4)), sigma=0.1, radius=radius)
+    compiled = run(make(), presample(5, 4, 400), 400)
+    monkeypatch.setattr(compiling._Tiered, "__call__", lambda self, *each: self.py_func(*each))
+    assert vars(run(make(), presample(5, 4, 400))) == vars(compiled)
+    assert compiled.final
 
 
 def test_arms_that_were_pulled_unequally_are_eliminated_as_planned() -> None:
@@ -176,29 +174,21 @@ def test_lucb_by_hand() -> None:
     problem = Problem(np.eye(3), delta=0.2)
     policy = LUCB(problem, sigma=1.0)
     policy.update(Summary(np.ones(3, int), np.array([1.0, 3.0, 2.0]), np.array([1.0, 9.0, 4.0])))
-    plan = policy.plan()
-    assert plan is not None
-    assert plan.counts is not None
-    assert plan.counts.tolist() == [0, 1, 1]  # equal radii: the challenger has the next mean
+    # Equal radii: the challenger has the next mean.
+    assert next_counts(policy).tolist() == [0, 1, 1]
     radius = bounds.lil_radius(np.array([1]), sigma=1.0, delta=0.2, arms=3)[0]
     by_hand = 2 * 1.1 * math.sqrt(1.01 * math.log(math.log(3.01) / (0.2 / 3)) / 2)
     assert radius == pytest.approx(by_hand, rel=1e-12)
     policy.update(Summary(np.array([0, 1, 1]), np.array([0, -50.0, 1.0]), np.array([0, 2500.0, 1])))
     # Means are now 1, −23.5, 1.5: arm 2 leads; arm 0, pulled once, has the widest radius.
-    plan = policy.plan()
-    assert plan is not None
-    assert plan.counts is not None
-    assert plan.counts.tolist() == [1, 0, 1]
+    assert next_counts(policy).tolist() == [1, 0, 1]
 
 
 def test_action_elimination_drops_for_good() -> None:
     policy = ActionElimination(Problem(np.eye(3)), sigma=0.1)
     policy.update(Summary(np.ones(3, int), np.array([5.0, 4.9, -5.0]), np.array([25, 24.01, 25])))
     assert policy.recommend().active == (0, 1)
-    plan = policy.plan()
-    assert plan is not None
-    assert plan.counts is not None
-    assert plan.counts.tolist() == [1, 1, 0]
+    assert next_counts(policy).tolist() == [1, 1, 0]
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from plans import run
 from scipy.optimize import brentq, minimize
 from scipy.special import rel_entr
 
@@ -203,22 +204,10 @@ def test_a_rule_decides_as_its_formulas_do(name: str) -> None:
 def test_many_pulls_at_once_are_the_same_pulls(name: str) -> None:
     method, _ = CASES[name]
     problem = Problem(np.eye(4), delta=DELTA)
-    table = rewards(name, 20_000)
-    one, other = method(problem, seed=5, max_pulls=600), method(problem, seed=5, max_pulls=600)
-    t = 0
-    while (plan := one.plan()) is not None:
-        assert plan.counts is not None
-        row = table[t]
-        one.update(Summary(plan.counts, plan.counts * row, plan.counts * row**2))
-        t += 1
-    done = 0
-    while other.plan() is not None:  # in parts of other lengths
-        part = min(37 + done // 2, len(table) - done)
-        presampled = PresampledRewards(table, np.arange(done, done + part), np.zeros(part))
-        done += other.follow(presampled)[0]
-    assert (done, other.recommend().target) == (t, one.recommend().target)
-    assert other.recommend().reason == one.recommend().reason
-    assert other._counts.tolist() == one._counts.tolist()
+    presampled = PresampledRewards(rewards(name, 600), np.arange(600), np.zeros(600))
+    one, many = (method(problem, seed=5, max_pulls=600) for _ in range(2))
+    assert vars(run(one, presampled)) == vars(run(many, presampled, block=37))
+    assert many._counts.tolist() == one._counts.tolist()
 
 
 @pytest.mark.parametrize("method", [KLLUCB, TrackAndStop])

@@ -116,91 +116,54 @@ class Head:
     """The counters of an experiment: what it takes to ask, to tell and to report the status.
 
     An assignment is settled once it has an outcome or is lost, and outstanding before that.
-
-    Attributes:
-        state: `"running"`, `"paused"`, `"stopped"` or `"finished"`.
-        lease: the number of seconds an outcome may take, or None for no limit.
-        window: the number of seconds after which an outcome enters, or None if it does when told.
-        otherwise: the outcome where nothing is told within the window.
-        assigned: the number of assignments, and the id of the next.
-        outcomes: outcomes told in time; where there is a window, those whose window has ended.
-        reports: reports of outcomes that have a window.
-        early: outstanding assignments with a report.
-        losses: assignments whose outcome was given up.
-        late: outcomes told too late.
-        refusals: assignments for which a reward outside the bounds was refused.
-        lowest: the smallest reward told.
-        highest: the largest reward told.
-        phase: the open phase, or the last one.
-        planned: whether a plan is open.
-        open: whether that plan may be extended.
-        provisional: whether it may close while outcomes are outstanding.
-        pulls: the number of pulls it asks for.
-        size: the number of assignments in each of its rounds.
-        rounds: the number of rounds of all phases, and the number of the next.
-        limit: the number of pulls it may be extended to, or None; less the outstanding assignments
-            of earlier plans when it was made.
-        first: the id of the phase's first assignment.
-        phase_outcomes: outcomes told in time for the phase's assignments.
-        phase_losses: losses among the phase's assignments.
-        outstanding_before: outstanding assignments with ids below `first`.
-        summary_end: every assignment with an id below this is part of a summary.
-        arrivals: settled assignments that the last summary of their phase counts as outstanding.
-        amendments: such assignments that were reported to the policy under the open plan.
-        settled_end: every assignment with an id below this is settled.
-        oldest: no outstanding assignment was asked for before this time.
-        summaries: the number of summaries the policy was told.
-        events: the number of events in the log.
-        last_hash: the hash of the last event.
-        requests_hash: the hash of all named requests.
-        covariates_hash: the hash of all covariates.
-        reports_hash: the hash of all reports.
-        last_time: the latest time of a writing transaction.
-        clock_setback: the largest number of seconds by which a later transaction's clock was
-            behind that.
-        spread: where there are forecasts, the squared deviations of outcomes from the mean of their
-            arm within a summary, added up over all summaries.
-        spread_left: the same of outcomes less their forecasts.
     """
 
-    state: str = "running"
-    lease: float | None = None
-    window: float | None = None
-    otherwise: float | None = None
-    assigned: int = 0
-    outcomes: int = 0
-    reports: int = 0
-    early: int = 0
-    losses: int = 0
-    late: int = 0
-    refusals: int = 0
-    lowest: float = math.inf
-    highest: float = -math.inf
-    phase: int = 0
-    planned: bool = False
-    open: bool = False
-    provisional: bool = False
-    pulls: int = 0
-    size: int = 1
-    rounds: int = 0
+    state: str = "running"  # or "paused", "stopped", "finished"
+    lease: float | None = None  # seconds an outcome may take, or None for no limit
+    window: float | None = None  # seconds after which an outcome enters, or None: when it is told
+    otherwise: float | None = None  # the outcome where nothing is told within the window
+
+    assigned: int = 0  # the number of assignments, and the id of the next
+    outcomes: int = 0  # told in time; where there is a window, those whose window has ended
+    reports: int = 0  # of outcomes that have a window
+    early: int = 0  # outstanding assignments with a report
+    losses: int = 0  # assignments whose outcome was given up
+    late: int = 0  # outcomes told too late
+    refusals: int = 0  # assignments for which a reward outside the bounds was refused
+    lowest: float = math.inf  # reward told
+    highest: float = -math.inf  # reward told
+
+    phase: int = 0  # the open phase, or the last one
+    planned: bool = False  # whether a plan is open
+    open: bool = False  # whether that plan may be extended
+    provisional: bool = False  # whether it may close while outcomes are outstanding
+    pulls: int = 0  # that it asks for
+    size: int = 1  # assignments in each of its rounds
+    rounds: int = 0  # of all phases, and the number of the next
+    # Pulls that the plan may be extended to, or None; less the outstanding assignments of earlier
+    # plans when it was made.
     limit: int | None = None
-    first: int = 0
-    phase_outcomes: int = 0
-    phase_losses: int = 0
-    outstanding_before: int = 0
-    summary_end: int = 0
-    arrivals: int = 0
-    amendments: int = 0
-    settled_end: int = 0
-    oldest: float = math.inf
-    summaries: int = 0
-    events: int = 0
-    last_hash: str = ""
-    requests_hash: str = ""
-    covariates_hash: str = ""
-    reports_hash: str = ""
-    last_time: float = -math.inf
-    clock_setback: float = 0.0
+    first: int = 0  # the id of the phase's first assignment
+    phase_outcomes: int = 0  # told in time for the phase's assignments
+    phase_losses: int = 0  # among the phase's assignments
+    outstanding_before: int = 0  # outstanding assignments with ids below `first`
+
+    summary_end: int = 0  # every assignment with an id below this is part of a summary
+    arrivals: int = 0  # settled assignments that their phase's last summary counts as outstanding
+    amendments: int = 0  # such assignments that the policy was told of under the open plan
+    settled_end: int = 0  # every assignment with an id below this is settled
+    oldest: float = math.inf  # no outstanding assignment was asked for before this time
+
+    summaries: int = 0  # that the policy was told
+    events: int = 0  # in the log
+    last_hash: str = ""  # of the last event
+    requests_hash: str = ""  # of all named requests
+    covariates_hash: str = ""  # of all covariates
+    reports_hash: str = ""  # of all reports
+    last_time: float = -math.inf  # the latest time of a transaction
+    clock_setback: float = 0.0  # the most seconds by which a later clock was behind that
+    # Where there are forecasts: the squared deviations of outcomes from the mean of their arm
+    # within a summary, added up over all summaries; and the same of outcomes less their forecasts.
     spread: float = 0.0
     spread_left: float = 0.0
 

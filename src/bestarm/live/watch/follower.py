@@ -55,7 +55,7 @@ class Slice:
     def of(cls, entry: SummaryRecord) -> Slice:
         """One summary."""
         counts, sums = entry.summary.counts.astype(float), entry.observed.rewards
-        return cls(entry.first, entry.end, counts, sums, entry.summary.awaited_pulls)
+        return cls(entry.first, entry.end, counts, sums, entry.summary.pending_pulls)
 
     def join(self, other: Slice, sign: int = 1) -> Slice:
         """This one and another that follows it or lies within it; with sign −1, less that one."""

@@ -1,4 +1,4 @@
-"""The assumptions of the anytime rule about rewards, and whether totals contradict them."""
+"""What the anytime rule assumes of rewards, which options fit, and totals that contradict them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+import numpy as np
+
 from bestarm.checks import choice, computable, not_negative
+from bestarm.compiling import tiered
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.numerics.geometry import linear_span
-from bestarm.policies.anytime.bets import Scale
-from bestarm.policies.anytime.block_options import each_its_own
+from bestarm.policies.anytime.bets import EPSILON, ROUNDINGS, Parts, Scale
 from bestarm.problem import Problem
 from bestarm.records import BlockPlan, Plan, Summary
 
-UNLIKELY = 30.0  # nats: what happens so rarely by chance contradicts what was declared
+CONTRADICTION_NATS = 30.0  # nats: what happens so rarely by chance contradicts what was declared
 _STILL = "Noise apart, each option always pays its x·θ: there is no baseline."
 _BLOCKS = (
     "In a round each option pays its x·θ plus a baseline that all options of the round share, "
@@ -45,48 +47,91 @@ _DRAWN = (
 )
 
 
+def is_unstructured(problem: Problem) -> bool:
+    """Whether every target is an arm of its own, which no other arm says anything about."""
+    same = problem.source is problem.target or np.array_equal(problem.source, problem.target)
+    return bool(same and problem.span.rank == problem.arms - 1)
+
+
+@lru_cache(maxsize=128)
+def has_unrestricted_means(problem: Problem) -> bool:
+    """Whether every target is an arm of its own, and features restrict no arm's mean.
+
+    Then Σ p w = 0 and Σ p w x = x_o − x_a have one solution, w = 1/p_o on o and −1/p_a on a; so
+    has the second alone, where there is no baseline (docs/moving.md).
+    """
+    if problem.drifts:
+        return is_unstructured(problem)
+    return is_unstructured(problem) and linear_span(problem.source).rank == problem.arms
+
+
 def check_options(
-    problem: Problem, *, missing: str, bounds: tuple[float, float] | None, forecasts: bool
+    problem: Problem,
+    *,
+    bounds: tuple[float, float] | None,
+    missing: str,
+    forecasts: bool,
+    control: str | None,
+    precision: float | None,
+    block: int,
+    items: int | None,
+    max_pulls: int | None,
 ) -> None:
     """Raise unless the options of the rule fit each other."""
     choice(missing, ("ignorable", "worst-case"), "missing")
-    if missing == "worst-case" and bounds is None:
-        raise InvalidInputError(
+    rules: tuple[tuple[bool, str, str, object, str], ...] = (
+        (
+            missing == "worst-case" and bounds is None,
             "Without `bounds` a missing reward has no worst value.",
-            field="missing",
-            value=missing,
-            remedy="Give `bounds`, or missing='ignorable'.",
-        )
-    if forecasts and not problem.drifts:
-        raise InvalidInputError(
+            *("missing", missing, "Give `bounds`, or missing='ignorable'."),
+        ),
+        (
+            forecasts and not problem.drifts,
             "Without a baseline there is nothing to forecast.",
-            field="forecasts",
-            value=forecasts,
-            remedy="Declare a `baseline`, or leave forecasts out.",
-        )
-
-
-def check_precision(precision: float | None, *, control: str | None, items: int | None) -> None:
-    """Raise unless a precision fits the other options."""
-    if precision is None:
-        return
-    if control is None:
-        raise InvalidInputError(
+            *("forecasts", forecasts, "Declare a `baseline`, or leave forecasts out."),
+        ),
+        (
+            precision is not None and control is None,
             "`precision` is that of the lead over the control, and there is no control.",
-            field="precision",
-            value=precision,
-            remedy="Name a `control`, or leave `precision` out.",
-        )
-    if items is not None:
-        raise InvalidInputError(
+            *("precision", precision, "Name a `control`, or leave `precision` out."),
+        ),
+        (
+            precision is not None and items is not None,
             "`precision` does not apply where every item is judged once.",
-            field="precision",
-            value=precision,
-            remedy="Leave `precision` or `items` out.",
-        )
+            *("precision", precision, "Leave `precision` or `items` out."),
+        ),
+        (
+            items is not None and bounds is None,
+            "Items of a finite population need bounds on their rewards.",
+            *("bounds", bounds, "Give `bounds`, for example (0, 1)."),
+        ),
+        (
+            items is not None and (block != problem.arms or not is_unstructured(problem)),
+            "With `items` every option is an arm of its own, and all are judged on each item.",
+            *("items", block, f"Give block={problem.arms}, and one-hot features."),
+        ),
+        (
+            block > 1 and forecasts,
+            "Within a block forecasts cancel, as the baseline does.",
+            *("forecasts", forecasts, "Leave forecasts or `block` out."),
+        ),
+        (
+            block > 1 and not problem.drifts,
+            "Without a baseline there is nothing that blocks could cancel, and they would cost.",
+            *("block", block, "Declare a `baseline`, or leave `block` out."),
+        ),
+        (
+            block > 1 and max_pulls is not None and max_pulls < block,
+            f"One round alone has {block} pulls.",
+            *("max_pulls", max_pulls, f"Allow at least {block}."),
+        ),
+    )
+    for wrong, message, field, value, remedy in rules:
+        if wrong:
+            raise InvalidInputError(message, field=field, value=value, remedy=remedy)
 
 
-def check_options_of(plan: Plan, *, provisional: bool, forecasts: bool, blocks: bool) -> None:
+def check_plan_options(plan: Plan, *, provisional: bool, forecasts: bool, blocks: bool) -> None:
     """Raise unless a plan is of a rule with these options."""
     options = plan.provisional, plan.forecasts is not None, isinstance(plan, BlockPlan)
     if options != (provisional, forecasts, blocks):
@@ -114,10 +159,8 @@ class Question(NamedTuple):
     @property
     def sentences(self) -> tuple[str, ...]:
         """What the answer is about where each option moves by itself."""
-        options, error = (
-            "option is the best",
-            "it is ruled out although those that led were not ahead",
-        )
+        options = "option is the best"
+        error = "it is ruled out although those that led were not ahead"
         if self.top > 1 or self.tolerance:
             options = f"{self.top} options are the best" if self.top > 1 else options
             error = "it is left out although one that is named was not ahead of it"
@@ -125,6 +168,58 @@ class Question(NamedTuple):
                 error = f"one that is named was more than {self.tolerance:g} behind it"
         changes = _CHANGES.format(options=options, error=error)
         return (changes, _AVERAGED) if self.control else (changes,)
+
+
+@tiered
+def _impossible(sums: Parts, extremes: Parts, known: bool) -> int:
+    """The first arm whose totals no rewards can have, beyond rounding, or −1."""
+    counts, first, second = sums
+    least, largest, _ = extremes
+    for a in range(len(counts)):
+        n = float(counts[a])
+        relative = 4 * (n + ROUNDINGS) * EPSILON
+        squares = max(second[a], 0.0)
+        slack = relative * math.sqrt(n * squares)
+        if second[a] < 0 or first[a] * first[a] > n * squares * (1 + relative):
+            return a
+        if known and (n * least[a] > first[a] + slack or n * largest[a] < first[a] - slack):
+            return a
+    return -1
+
+
+@tiered
+def contradiction(sums: Parts, extremes: Parts, known: bool, limits: Parts) -> int:
+    """The first arm whose totals no rewards within the limits can have, or −1; −2 − a if no rewards
+    at all can have those of arm a.
+
+    Args:
+        sums: counts, Σx and Σx² of rewards less a center.
+        extremes: the least and the largest x, and Σx³.
+        known: whether these are known.
+        limits: half the range of rewards; the center less the middle of the range; by how much Σx
+            may exceed it for √n pulls; and whether single rewards lie within the range.
+    """
+    counts, first, second = sums
+    least, largest, _ = extremes
+    half, shift, likely, bounded = limits
+    violation = _impossible(sums, extremes, known)
+    if violation >= 0:
+        return -2 - violation
+    size = half + abs(shift)
+    for a in range(len(counts)):
+        n = float(counts[a])
+        lost = EPSILON * (n + 8.0) * n * size
+        total = first[a] + shift * n
+        if abs(total) > half * n + likely * math.sqrt(n) + lost:
+            return a
+        if not bounded or n == 0:
+            continue
+        if second[a] + shift * (first[a] + total) > half * half * n + 4 * size * lost:
+            return a
+        slack = 8 * EPSILON * size
+        if known and (least[a] + shift < -half - slack or largest[a] + shift > half + slack):
+            return a
+    return -1
 
 
 @dataclass(frozen=True)
@@ -163,7 +258,7 @@ class Assumptions:
                 value=mean_bound,
                 remedy="Give `bounds` or `mean_bound`, not both.",
             )
-        own, closing = has_own_means(problem), tuple[str, ...]()
+        own, closing = has_unrestricted_means(problem), tuple[str, ...]()
         if items is not None:
             world = _ITEMS.format(items=items)
         elif own:
@@ -219,20 +314,18 @@ class Assumptions:
             InvalidInputError: no rewards have these totals, or rewards are bounded, and these
                 cannot be.
         """
-        from bestarm.policies.anytime import kernels  # noqa: PLC0415 - compiles
-
-        arm = kernels.contradiction(*summary.totals, self.limits(scale, summary.center))
+        arm = contradiction(*summary.totals, self.limits(scale, summary.center))
         return self.judge(arm, labels)
 
     def limits(self, scale: Scale, center: float) -> tuple[float, float, float, bool]:
-        """The limits of `kernels.contradiction` for totals about this center."""
+        """The limits of `contradiction` for totals about this center."""
         half = (scale.high - scale.low) / 2
         shift = center - scale.center - scale.middle
-        likely = scale.noise * math.sqrt(2 * UNLIKELY)
+        likely = scale.noise * math.sqrt(2 * CONTRADICTION_NATS)
         return half, shift, likely, self.bounds is not None
 
     def judge(self, arm: int, labels: tuple[str, ...]) -> bool:
-        """Whether totals contradict the assumptions, by what `kernels.contradiction` said of them.
+        """Whether totals contradict the assumptions, by what `contradiction` found.
 
         Raises:
             InvalidInputError: see `contradicted_by`.
@@ -254,15 +347,3 @@ class Assumptions:
             value=label,
             remedy="Make the policy with `bounds` that hold for every reward.",
         )
-
-
-@lru_cache(maxsize=128)
-def has_own_means(problem: Problem) -> bool:
-    """Whether every target is an arm of its own, and features restrict no arm's mean.
-
-    Then Σ p w = 0 and Σ p w x = x_o − x_a have one solution, w = 1/p_o on o and −1/p_a on a; so
-    has the second alone, where there is no baseline (docs/moving.md).
-    """
-    if problem.drifts:
-        return each_its_own(problem)
-    return each_its_own(problem) and linear_span(problem.source).rank == problem.arms

@@ -18,19 +18,22 @@ before the draw: it is C, or the farthest fall that there was.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from bestarm.checks import positive
+from bestarm.compiling import tiered
 from bestarm.numerics.geometry import Array
-from bestarm.policies.anytime.batches import AnyBatch
-from bestarm.policies.anytime.sampling import Sampling
+from bestarm.numerics.linalg import add_gram, cholesky, cholesky_solve
 from bestarm.records import Summary
+
+Indices = NDArray[np.int64]
+Parts = tuple[Any, ...]  # of a value below; kernels take plain tuples: see `compiling`
 
 # Stakes in units of signal to noise, y·θ over the deviation of z. A contrast at 0.025 takes some
 # 10 000 pulls; within a factor of four on both sides shares hardly fall off, so that easier and
@@ -41,12 +44,38 @@ LOG_PRIOR: Array = np.log(_SHARES / _SHARES.sum()) - 1e-13  # they add up to 1 a
 
 _EXPECTED: Array = np.array([2**-0.5, 1.0, 2**0.5])  # stakes for an expected gap, relative to it
 
-WINDOW = 32  # batches with outcomes outstanding, at the end of each of which the wealth is read
-
-LARGEST = 0.9  # λC: the share of its wealth that a stake may lose in one pull
-RARE = 2e-3  # over √pulls: Φ(−k), how often noise exceeds what C allows for (Lemma 3)
+MAX_LOSS = 0.9  # λC: the share of its wealth that a stake may lose in one pull
+TAIL_RATE = 2e-3  # over √pulls: Φ(−k), how often noise exceeds what C allows for (Lemma 3)
 EPSILON = float(np.finfo(float).eps)
-STEPS = 16  # roundings of a total besides those of adding it up
+ROUNDINGS = 16  # roundings of a total besides those of adding it up
+
+
+@tiered
+def total(values: Array) -> float:
+    """The sum; NumPy's takes long to compile."""
+    result = 0.0
+    for i in range(len(values)):
+        result += values[i]
+    return result
+
+
+@tiered
+def log_average(log_wealth: Array, log_shares: Array) -> float:
+    """log Σ exp(log wealth + log share), an average of stakes (Lemma 4)."""
+    top = -math.inf
+    for s in range(len(log_shares)):
+        top = max(top, log_wealth[s] + log_shares[s])
+    total = 0.0
+    for s in range(len(log_shares)):
+        total += math.exp(log_wealth[s] + log_shares[s] - top)
+    return top + math.log(total)
+
+
+@tiered
+def _log_averages(log_wealth: Array, log_shares: Array, values: Array) -> None:
+    """The log of the e-value of each row; output."""
+    for i in range(len(log_wealth)):
+        values[i] = log_average(log_wealth[i], log_shares)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,10 +106,8 @@ class StakeGrid:
 
     def log_value(self, log_wealth: Array) -> Array:
         """The log of e-values: the wealth of all stakes (columns), averaged by their shares."""
-        from bestarm.policies.anytime.kernels import average  # noqa: PLC0415 - compiles
-
         values = np.empty(len(log_wealth))
-        average(log_wealth, self.log_shares, values)
+        _log_averages(log_wealth, self.log_shares, values)
         return values
 
 
@@ -103,7 +130,7 @@ class Scale:
         """The middle of the range."""
         return (self.low + self.high) / 2
 
-    def less(self, forecasts: tuple[float, float] | None) -> Scale:
+    def minus_forecasts(self, forecasts: tuple[float, float] | None) -> Scale:
         """Where rewards less a forecast lie, if forecasts lie in this interval; else this scale."""
         if forecasts is None:
             return self
@@ -125,14 +152,153 @@ class Scale:
         Args:
             pulls: pulls before the batch; with more of them, the charge must be smaller.
         """
-        rare = RARE / math.sqrt(pulls + 1)
+        rare = TAIL_RATE / math.sqrt(pulls + 1)
         if not self.noise:
             return 0.0, 0.0
         return -self.noise * float(ndtri(rare)), self.noise * math.sqrt(2 * math.pi) * rare
 
 
-class Prior(NamedTuple):
-    """Quantities per arm that are fixed before a batch is drawn, for the kernel.
+# --- Lemma 1: reading a contrast off one pull ----------------------------------------------------
+
+
+@tiered
+def least_variance_readout(
+    coordinates: Array, probabilities: Array, spread: Array, intercept: bool
+) -> Parts:
+    """The arms that can be drawn, and the parts of a `Sampling`: see there.
+
+    Of all weights that read y off a pull, these have the least variance: with M = Σ p φφᵀ/s² on
+    φ = (1, x), w(a) = φ_aᵀ M⁻¹ (0, y) / s_a²; without a baseline, φ = x.
+
+    Returns:
+        The arms, their probabilities, centered coordinates, Σ_cov,p, the read-out, and whether they
+        inform about all contrasts.
+    """
+    rank, count = coordinates.shape[1], 0
+    for a in range(len(probabilities)):
+        count += probabilities[a] > 0
+    arms, weights = np.empty(count, dtype=np.int64), np.empty(count)
+    centered, mean = np.empty((count, rank)), np.zeros(rank)
+    count = 0
+    for a in range(len(probabilities)):
+        if probabilities[a] > 0:
+            arms[count], weights[count] = a, probabilities[a]
+            for j in range(rank):
+                centered[count, j] = coordinates[a, j]
+                mean[j] += probabilities[a] * coordinates[a, j]
+            count += 1
+    mass, level = np.empty(count), np.zeros(rank)
+    for i in range(count):
+        mass[i] = weights[i] / spread[arms[i]]
+        for j in range(rank):
+            centered[i, j] -= mean[j] if intercept else 0.0
+            level[j] += mass[i] * centered[i, j]
+    whole = total(mass)
+    spanning, weighed = np.empty((count, rank)), np.empty((count, rank))
+    readout = np.empty((rank, count))
+    for i in range(count):
+        for j in range(rank):
+            shifted = centered[i, j] - (level[j] / whole if intercept else 0.0)
+            readout[j, i] = shifted / spread[arms[i]]
+            spanning[i, j] = math.sqrt(weights[i]) * centered[i, j]
+            weighed[i, j] = math.sqrt(mass[i]) * shifted
+    covariance, upper = np.zeros((rank, rank)), np.zeros((rank, rank))
+    add_gram(spanning, covariance)
+    add_gram(weighed, upper)
+    for i in range(rank):
+        for j in range(i):
+            covariance[i, j] = covariance[j, i]
+    regular = cholesky(upper)
+    for i in range(count):
+        column = readout[:, i].copy()
+        cholesky_solve(upper, column)
+        for j in range(rank):  # assigning the whole column takes seconds to compile
+            readout[j, i] = column[j]
+    return arms, weights, centered, covariance, readout, regular
+
+
+class Sampling:
+    """How arms are drawn, and how contrasts are read off a pull; kept from batch to batch.
+
+    Attributes:
+        probabilities: the policy p over all source arms.
+
+    Args:
+        coordinates: all source arms, in coordinates of their span.
+        probabilities: p.
+        spread: the expected (r − c(a))² for all of them, up to a common factor.
+        intercept: whether there is a baseline. If not, weights need only Σ p w x = y, and nothing
+            is centered.
+    """
+
+    def __init__(
+        self, coordinates: Array, probabilities: Array, spread: Array, *, intercept: bool = True
+    ) -> None:
+        self.probabilities = probabilities
+        self._made_from = np.ascontiguousarray(coordinates), probabilities, spread.copy(), intercept
+
+    @classmethod
+    def of(cls, parts: Parts) -> Sampling:
+        """From the first parts of a compiled run's stage."""
+        made = cls.__new__(cls)
+        made.probabilities, made.parts = parts[0], parts[:6]
+        return made
+
+    @cached_property
+    def parts(self) -> Parts:
+        """All attributes in order; computed when the first batch is in: plans do not need them."""
+        coordinates, probabilities, spread, intercept = self._made_from
+        # A copy: for arrays that cannot be changed it would be compiled once more.
+        *parts, regular = least_variance_readout(
+            coordinates, probabilities.copy(), spread, intercept
+        )
+        if not regular:
+            raise np.linalg.LinAlgError
+        return self.probabilities, *parts
+
+    @property
+    def arms(self) -> Indices:
+        """The source arms that can be drawn."""
+        return np.asarray(self.parts[1])
+
+    @property
+    def weights(self) -> Array:
+        """Their probabilities."""
+        return np.asarray(self.parts[2])
+
+    @property
+    def centered(self) -> Array:
+        """Their coordinates, less the mean under the policy."""
+        return np.asarray(self.parts[3])
+
+    @property
+    def covariance(self) -> Array:
+        """Σ_cov,p in these coordinates."""
+        return np.asarray(self.parts[4])
+
+    @property
+    def readout(self) -> Array:
+        """w(a) of a contrast y (a row) is y @ readout."""
+        return np.asarray(self.parts[5])
+
+
+@tiered
+def apply_readout(contrasts: Array, readout: Array) -> Array:
+    """w(a), one row per contrast."""
+    w = np.zeros((len(contrasts), readout.shape[1]))
+    for y in range(len(contrasts)):
+        for j in range(len(readout)):
+            step = contrasts[y, j]
+            for a in range(readout.shape[1]):
+                w[y, a] += step * readout[j, a]
+    return w
+
+
+# --- what is fixed before a batch ----------------------------------------------------------------
+
+
+class ArmTerms(NamedTuple):
+    """Quantities per arm that can be drawn, fixed before a batch, for the kernel.
 
     Attributes:
         weights: p.
@@ -140,7 +306,7 @@ class Prior(NamedTuple):
         spread: p times the expected (r − c)².
         below: how far a reward may fall below its guess, short of what is charged for.
         above: how far it may exceed it.
-        likely: how far a reward will fall below or exceed its guess, as foreseen.
+        likely: how far a reward will fall below or exceed its guess, as predicted.
     """
 
     weights: Array
@@ -151,7 +317,102 @@ class Prior(NamedTuple):
     likely: Array
 
 
-class KernelTotals(NamedTuple):
+@tiered
+def arm_terms(drawn: Parts, guesses: Array, spread: Array, range_: Parts, size: float) -> Parts:
+    """The parts of `ArmTerms` but for the first.
+
+    Args:
+        drawn: the arms that can be drawn, and their probabilities.
+        guesses: c(a) for all source arms.
+        spread: the expected (r − c(a))² for all of them.
+        range_: where means lie, and how far beyond noise may reach.
+        size: the number of pulls in the batch, as predicted.
+    """
+    arms, weights = drawn
+    low, high, reach = range_
+    count = len(arms)
+    guess, varied, likely = np.empty(count), np.empty(count), np.empty(count)
+    below, above = np.empty(count), np.empty(count)
+    for i in range(count):
+        a = arms[i]
+        guess[i] = guesses[a]
+        varied[i] = weights[i] * spread[a]
+        expected = size * weights[i]
+        likely[i] = math.sqrt(spread[a] * (min(2 * math.log1p(expected), expected) + 1))
+        below[i] = guess[i] - (low - reach)
+        above[i] = (high + reach) - guess[i]
+    return guess, varied, below, above, likely
+
+
+class Frame:
+    """All that is fixed before a batch is drawn; the bets on any contrast follow from it.
+
+    Attributes:
+        expected: c(a) of all source arms.
+        tail: what is charged for noise beyond what may be, in units of Σ p|w|.
+
+    Args:
+        sampling: how arms are drawn.
+        guess: c(a) for all source arms, inside the range of the scale.
+        spread: the expected (r − c(a))² for all of them.
+        scale: where rewards lie.
+        size: the number of pulls in the batch, as predicted.
+        pulls: the number of pulls before it.
+        grid: the stakes; the wide ones by default.
+        leaders: the targets that look best and second best.
+    """
+
+    def __init__(
+        self,
+        sampling: Sampling,
+        *,
+        guess: Array,
+        spread: Array,
+        scale: Scale,
+        size: int,
+        pulls: int,
+        grid: StakeGrid | None = None,
+        leaders: tuple[int, int] = (0, 1),
+    ) -> None:
+        self.sampling, self.scale, self.leaders = sampling, scale, leaders
+        self.grid = grid or StakeGrid.make()
+        self.expected, self.size, self._pulls = guess, size, pulls
+        reach, self.tail = scale.reach(pulls)
+        self._made_from = guess, spread.copy(), (scale.low, scale.high, reach), size
+
+    @cached_property
+    def terms(self) -> ArmTerms:
+        """The quantities per arm; computed when the batch is in: plans do not need them."""
+        drawn = self.sampling.arms, self.sampling.weights
+        return ArmTerms(self.sampling.weights, *arm_terms(drawn, *self._made_from))
+
+    @property
+    def guess(self) -> Array:
+        """c(a) of each arm that can be drawn."""
+        return self.terms.guess
+
+    def with_guess(self, guess: Array) -> Frame:
+        """The same frame with another guess of all source arms."""
+        return Frame(
+            self.sampling,
+            guess=guess,
+            spread=self._made_from[1],
+            scale=self.scale,
+            size=self.size,
+            pulls=self._pulls,
+            grid=self.grid,
+            leaders=self.leaders,
+        )
+
+    def bets(self, contrasts: Array, *, margin: float = 0.0) -> Bets:
+        """Bets that contrasts (rows, in coordinates) exceed −margin."""
+        return Bets(self, contrasts, margin)
+
+
+# --- what came of it -----------------------------------------------------------------------------
+
+
+class ArmTotals(NamedTuple):
     """Totals per arm of a batch, for the kernel.
 
     Attributes:
@@ -177,151 +438,54 @@ class KernelTotals(NamedTuple):
     third_rounding: Array
 
 
-class Terms(NamedTuple):
-    """Numbers of a bet that hold for all arms.
-
-    Attributes:
-        low: the least reward there can be.
-        high: the largest.
-        margin: what is added to the contrast.
-        tail: what is charged, in units of Σ p|w|.
-        relative: how far off sums over arms may be, relative to the sum of their terms' sizes.
-        largest: the most that λC may be; less than 1.
-        ceiling: the most that a pull without an outcome adds to the log wealth.
-    """
-
-    low: float
-    high: float
-    margin: float
-    tail: float
-    relative: float
-    largest: float
-    ceiling: float
-
-
-class Frame:
-    """All that is fixed before a batch is drawn; the bets on any contrast follow from it.
-
-    Attributes:
-        sampling: how arms are drawn.
-        scale: where rewards lie.
-        grid: the stakes.
-        leaders: the targets that look best and second best.
-        expected: c(a) of all source arms.
-        size: the number of pulls in the batch, as foreseen.
-        tail: what is charged for noise beyond what may be, in units of Σ p|w|.
+@tiered
+def batch_totals(
+    arms: Indices,
+    guess: Array,
+    shift: float,
+    lost: Indices,
+    sums: Parts,
+    extremes: Parts,
+    known: bool,
+    totals: Parts,
+) -> None:
+    """Totals of r − c from totals of rewards, rounded so that evidence is a lower bound.
 
     Args:
-        sampling: how arms are drawn.
-        guess: c(a) for all source arms, inside the range of the scale.
-        spread: the expected (r − c(a))² for all of them.
-        scale: where rewards lie.
-        size: the number of pulls in the batch, as foreseen.
-        pulls: the number of pulls before it.
-        grid: the stakes; the wide ones by default.
-        leaders: the targets that look best and second best.
+        arms: those that can be drawn.
+        guess: c(a) of each.
+        shift: what was subtracted from every reward, beyond what was subtracted from guesses.
+        lost: pulls without an outcome, of all arms.
+        sums: counts, Σx and Σx² of rewards less a center, of all arms.
+        extremes: the least and the largest x, and Σx³, of all arms.
+        known: whether these are known.
+        totals: the parts of `ArmTotals`, output.
     """
-
-    def __init__(
-        self,
-        sampling: Sampling,
-        *,
-        guess: Array,
-        spread: Array,
-        scale: Scale,
-        size: int,
-        pulls: int,
-        grid: StakeGrid | None = None,
-        leaders: tuple[int, int] = (0, 1),
-    ) -> None:
-        self.sampling, self.scale = sampling, scale
-        self.grid = grid or StakeGrid.make()
-        self.leaders = leaders
-        self.expected, self.size, self._pulls = guess, size, pulls
-        reach, self.tail = scale.reach(pulls)
-        self._made_from = guess, spread.copy(), (scale.low, scale.high, reach), size
-
-    @cached_property
-    def prior(self) -> Prior:
-        """The quantities per arm; computed when the batch is in, as compiling takes long."""
-        from bestarm.policies.anytime.allocating import fix  # noqa: PLC0415 - compiles
-
-        sampling = self.sampling
-        drawn = sampling.arms, sampling.weights
-        return Prior(sampling.weights, *fix(drawn, *self._made_from))
-
-    @property
-    def guess(self) -> Array:
-        """c(a) of each arm that can be drawn."""
-        return self.prior.guess
-
-    def with_guess(self, guess: Array) -> Frame:
-        """The same frame with another guess of all source arms."""
-        return Frame(
-            self.sampling,
-            guess=guess,
-            spread=self._made_from[1],
-            scale=self.scale,
-            size=self.size,
-            pulls=self._pulls,
-            grid=self.grid,
-            leaders=self.leaders,
-        )
-
-    def bets(self, contrasts: Array, *, margin: float = 0.0) -> Bets:
-        """Bets that contrasts (rows, in coordinates) exceed −margin."""
-        return Bets(self, contrasts, margin)
-
-
-class Settled(NamedTuple):
-    """Settled bets: one row per contrast, one column per stake.
-
-    Attributes:
-        stakes: λ.
-        growth: by how much the log wealth grew.
-    """
-
-    stakes: Array
-    growth: Array
-
-
-@dataclass(frozen=True, eq=False)
-class Bets:
-    """Bets on contrasts. All of λ, C and ψ follow from the frame, so they are fixed with it.
-
-    Attributes:
-        frame: what they are made from.
-        contrasts: one per row.
-        margin: what is added to each contrast.
-    """
-
-    frame: Frame
-    contrasts: Array
-    margin: float
-
-    @cached_property
-    def w(self) -> Array:
-        """w(a), one row per contrast, one column per arm of the frame."""
-        from bestarm.policies.anytime.allocating import weigh  # noqa: PLC0415 - compiles
-
-        return weigh(self.contrasts, self.frame.sampling.readout)
-
-    def settle(self, batch: BatchOutcome) -> Settled:
-        """Settle the bets on a batch drawn under the frame."""
-        from bestarm.policies.anytime.kernels import settle  # noqa: PLC0415 - compiles
-
-        frame, scale = self.frame, self.frame.scale
-        relative = (len(frame.guess) + STEPS) * EPSILON
-        numbers = scale.low, scale.high, self.margin, frame.tail, relative, LARGEST
-        terms = Terms(*numbers, 0.0 if batch.may_be_lost else math.inf)
-        result = Settled(*np.empty((2, len(self.w), len(frame.grid))))
-        stakes = frame.grid.signals, frame.grid.gaps
-        settle(self.w, tuple(frame.prior), tuple(batch.totals), tuple(terms), stakes, *result)
-        return result
-
-    def log_growth(self, batch: BatchOutcome) -> Array:
-        """By how much the log wealth of every contrast and stake grows with a batch's outcome."""
-        return self.settle(batch).growth
+    counts, first, second = sums
+    least, largest, cubes = extremes
+    for i in range(len(arms)):
+        a = arms[i]
+        n, g, squares = float(counts[a]), guess[i] - shift, second[a]
+        parts = squares + g * g * n  # q of `BatchOutcome`
+        relative = (n + ROUNDINGS) * EPSILON
+        slack = ROUNDINGS * EPSILON * (abs(g) + math.sqrt(squares))
+        totals[0][i] = first[a] - g * n
+        totals[1][i] = squares - g * (2 * first[a] - g * n) + relative * parts
+        totals[2][i] = relative * math.sqrt(n * parts)
+        if known:
+            totals[3][i] = max(g - least[a] + slack, 0.0) if n > 0 else 0.0
+            totals[4][i] = max(largest[a] - g + slack, 0.0) if n > 0 else 0.0
+        else:
+            totals[3][i] = totals[4][i] = math.sqrt(max(totals[1][i], 0.0))
+        totals[5][i] = n
+        totals[6][i] = float(lost[a])
+        totals[7][i] = math.nan
+        totals[8][i] = 0.0
+        if known:
+            # Σ(x − g)³; its terms are at most (max|x| + |g|)(x² + …) ≤ 4 (max|x| + |g|) q in sum.
+            farthest = max(abs(least[a]), abs(largest[a])) + abs(g)
+            totals[7][i] = cubes[a] - g * (3 * second[a] - g * (3 * first[a] - g * n))
+            totals[8][i] = 8 * relative * farthest * parts
 
 
 class BatchOutcome:
@@ -350,15 +514,13 @@ class BatchOutcome:
     """
 
     def __init__(self, frame: Frame, summary: Summary, worst_case: bool = False) -> None:
-        from bestarm.policies.anytime.kernels import add_up  # noqa: PLC0415 - compiles
-
         self.frame, self.summary = frame, summary
         lost = summary.pending + (summary.missing if worst_case else 0)
-        self.totals = KernelTotals(*np.empty((9, len(frame.guess))))
+        self.totals = ArmTotals(*np.empty((9, len(frame.guess))))
         shift = summary.center - frame.scale.center
         arms, totals = frame.sampling.arms, tuple(self.totals)
-        add_up(arms, frame.guess, shift, lost, *summary.totals, totals)
-        self.pending = summary.awaited_pulls > 0
+        batch_totals(arms, frame.guess, shift, lost, *summary.totals, totals)
+        self.pending = summary.pending_pulls > 0
         self.may_be_lost = not worst_case
 
     @property
@@ -368,22 +530,157 @@ class BatchOutcome:
 
     @property
     def exposure(self) -> float:
-        """See `AnyBatch.exposure`: every pull has the margin once."""
+        """See `evidence.AnyBatch.exposure`: every pull has the margin once."""
         return self.pulls - self.capped_exposure
 
     @property
     def capped_exposure(self) -> float:
-        """See `AnyBatch.capped_exposure`."""
-        return self.summary.awaited_pulls if self.may_be_lost else 0
+        """See `evidence.AnyBatch.capped_exposure`."""
+        return self.summary.pending_pulls if self.may_be_lost else 0
 
 
-def folded(past: Sequence[AnyBatch]) -> int:
-    """How many of the first batches to count in every prefix that is looked at.
+# --- Lemmas 2 to 4: what a bet gains from a batch ------------------------------------------------
 
-    Those before the first with outcomes outstanding; but never more than the last few stay out, so
-    that one outcome that nobody ever tells holds nothing up.
+
+@tiered
+def _cost(x: float) -> float:
+    """(−log(1 − x) − x) / x², by its series where that cancels: ψ(F)/λ² at x = λF (Lemma 2)."""
+    if x < 1e-3:
+        return 1 / 2 + x * (1 / 3 + x * (1 / 4 + x / 4))
+    return (-math.log1p(-x) - x) / (x * x) * (1 + 1e-12)  # more than cancellation loses
+
+
+@tiered
+def _fourth_cost(x: float) -> float:
+    """(−log(1 − x) − x − x²/2 − x³/3) / x⁴, by its series where that cancels (Lemma 2)."""
+    if x < 0.02:
+        return 1 / 4 + x * (1 / 5 + x * (1 / 6 + x * (1 / 7 + x * (1 / 8 + x / 8))))
+    cost = (-math.log1p(-x) - x * (1 + x * (1 / 2 + x / 3))) / (x * x * x * x)
+    return cost * (1 + 1e-9)  # more than cancellation loses
+
+
+@tiered
+def _stake(signal: float, deviation: float, fall: float, farthest: float) -> float:
+    """λ = S/s / (1 + min(SF/s, (SM/s)²)): what either form of Lemma 2 wants ("Stakes")."""
+    third_order = signal * min(fall, farthest) / deviation
+    ratio = signal * farthest / deviation
+    return signal / deviation / (1 + min(third_order, ratio * ratio))
+
+
+@tiered
+def settle_bets(
+    w: Array, fixed: Parts, totals: Parts, terms: Parts, grid: Parts, stakes: Array, growth: Array
+) -> None:
+    """λ of every contrast (row of `w`) and stake, and the growth of its log wealth (Lemma 4).
+
+    Args:
+        w: w(a), one row per contrast, one column per arm.
+        fixed: the parts of `ArmTerms`: fixed before the draw, per arm.
+        totals: the parts of `ArmTotals`: the outcome, per arm.
+        terms: the least and the largest reward there can be; the margin that is added to each
+            contrast; the charge for noise, in units of Σ p|w|; how far off sums over arms may be,
+            relative to the sum of their terms' sizes; the most that λC may be; and the most that a
+            pull without an outcome adds to the log wealth.
+        grid: stakes in units of signal to noise, and those for contrasts of known sizes.
+        stakes: λ, output.
+        growth: the growth of the log wealth, output.
     """
-    done = max(len(past) - WINDOW, 0)
-    while done < len(past) and not past[done].pending:
-        done += 1
-    return done
+    weights, guess, spread, below, above, likely = fixed
+    first, second, rounding, under, over, counts, lost, third, third_rounding = totals
+    low, high, margin, tail, relative, largest, ceiling = terms
+    signals, gaps = grid
+    pulls, missing = total(counts), total(lost)
+    for i in range(len(w)):
+        fall = predicted = deepest = variance = expected = 0.0
+        size = gain = slack = variation = guessed = skew = fourth = 0.0
+        for a in range(w.shape[1]):
+            x = w[i, a]
+            square = x * x
+            # C, the farthest that z can fall below zero (Lemma 2; with kα, Lemma 3).
+            fall = max(fall, x * below[a], -x * above[a])
+            # F, the farthest that z did fall below zero (after Lemma 2).
+            deepest = max(deepest, x * under[a], -x * over[a])
+            predicted = max(predicted, abs(x) * likely[a])
+            variance += square * spread[a]
+            expected += x * weights[a] * guess[a]  # Σ p_a w(a) c(a) (Lemma 1)
+            guessed += abs(x) * weights[a] * abs(guess[a])
+            size += abs(x) * weights[a]  # Σ p_a |w(a)|, for κ (Lemma 3)
+            gain += x * first[a]  # Σ z
+            slack += abs(x) * (rounding[a] + relative * abs(first[a]))
+            variation += square * second[a]  # Σ z²
+            cube = square * x
+            skew += cube * third[a]  # Σ z³, and what bounds Σ z⁴ (Lemma 2)
+            skew -= abs(cube) * (third_rounding[a] + relative * abs(third[a]))
+            farthest = max(under[a], over[a])
+            fourth += square * square * farthest * farthest * second[a]
+        # Rounded downwards: evidence is a lower bound after rounding too ("Rounding").
+        offset = expected + margin - tail * size  # Σ p w c + ε − κ (Lemma 4)
+        offset -= relative * (guessed + margin + tail * size)
+        gain += pulls * offset - slack
+        variation *= 1 + relative
+        fourth *= 1 + relative
+        deviation = math.sqrt(variance)
+        cubic = not math.isnan(skew) and (deepest <= fall or tail == 0)  # no z below −C
+        deepest = min(fall, deepest)  # F, the smaller of the two
+        for s in range(stakes.shape[1]):
+            if s < len(signals):
+                signal = signals[s]
+            else:
+                signal = (gaps[s - len(signals)] + margin) / deviation
+            stake = min(_stake(signal, deviation, fall, predicted), largest / fall)  # λC ≤ 0.9
+            stakes[i, s] = stake
+            # λ (Σz + n(Σ p w c + ε − κ)) less what Lemma 2 takes off, in its better form (Lemma 4).
+            taken = stake * stake * _cost(stake * deepest) * variation  # ψ(F) Σz²
+            if cubic:
+                finer = variation / 2 - stake * skew / 3
+                finer += stake * stake * _fourth_cost(stake * deepest) * fourth
+                taken = min(taken, stake * stake * finer)
+            growth[i, s] = stake * gain - taken
+            if missing > 0:
+                for a in range(w.shape[1]):
+                    # The least factor of an outcome in [lo, hi], or of one passed over ("Losses").
+                    z = min(w[i, a] * (low - guess[a]), w[i, a] * (high - guess[a]))
+                    factor = math.log1p(stake * z) + stake * offset
+                    growth[i, s] += lost[a] * min(factor, ceiling)
+
+
+class BetResult(NamedTuple):
+    """λ, and by how much the log wealth grew: one row per contrast, one column per stake."""
+
+    stakes: Array
+    growth: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Bets:
+    """Bets on contrasts. All of λ, C and ψ follow from the frame, so they are fixed with it.
+
+    Attributes:
+        frame: what they are made from.
+        contrasts: one per row.
+        margin: what is added to each contrast.
+    """
+
+    frame: Frame
+    contrasts: Array
+    margin: float
+
+    @cached_property
+    def w(self) -> Array:
+        """w(a), one row per contrast, one column per arm of the frame."""
+        return apply_readout(self.contrasts, self.frame.sampling.readout)
+
+    def settle(self, batch: BatchOutcome) -> BetResult:
+        """Settle the bets on a batch drawn under the frame."""
+        frame, scale = self.frame, self.frame.scale
+        relative = (len(frame.guess) + ROUNDINGS) * EPSILON
+        ceiling = 0.0 if batch.may_be_lost else math.inf
+        terms = scale.low, scale.high, self.margin, frame.tail, relative, MAX_LOSS, ceiling
+        result = BetResult(*np.empty((2, len(self.w), len(frame.grid))))
+        grid = frame.grid.signals, frame.grid.gaps
+        settle_bets(self.w, tuple(frame.terms), tuple(batch.totals), terms, grid, *result)
+        return result
+
+    def log_growth(self, batch: BatchOutcome) -> Array:
+        """By how much the log wealth of every contrast and stake grows with a batch's outcome."""
+        return self.settle(batch).growth

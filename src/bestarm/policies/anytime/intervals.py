@@ -1,4 +1,4 @@
-"""Intervals for contrasts, valid at every moment at once: e-processes, inverted."""
+"""Intervals that are valid at every moment at once: of contrasts, effects and average rates."""
 
 from __future__ import annotations
 
@@ -8,12 +8,28 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bestarm.bounds import pairs_delta
+from bestarm.bounds import control_shares, pairs_delta, rates_delta
+from bestarm.checks import suggestion
+from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
-from bestarm.policies.anytime.batches import AnyBatch, AnyFrame
-from bestarm.policies.anytime.bets import StakeGrid, folded
+from bestarm.policies.anytime.bets import (
+    EPSILON,
+    MAX_LOSS,
+    ROUNDINGS,
+    BatchOutcome,
+    Frame,
+    Scale,
+    StakeGrid,
+)
+from bestarm.policies.anytime.evidence import AnyBatch, AnyFrame, finalized
+from bestarm.policies.policy import Rates
+from bestarm.problem import Problem
+from bestarm.recommendation import Effect
 
 _HALVINGS = 60
+# Stakes relative to the width of the range: pulls from a few to 10¹², variances 10⁶ apart.
+_RATE_STAKES: Array = 0.5 ** np.arange(26.0)
+_RUINED = -1e300  # the log wealth of a stake that has ended
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +51,7 @@ class Intervals:
     delta: float
 
 
-def leads(
+def lead_intervals(
     targets: Array,
     leader: int,
     slope: Array,
@@ -95,7 +111,7 @@ def lower_ends(
     count = 1 if callable(contrasts) else len(contrasts)
     wealth, exposure, capped = np.zeros((3, count, len(grid)))
     ends: Array = np.full(count, -np.inf)
-    prefixes = {folded(past), len(past)}  # both hold: the better one counts
+    prefixes = {finalized(past), len(past)}  # both hold: the better one counts
     for done, batch in enumerate(past, start=1):
         rows = contrasts(batch.frame) if callable(contrasts) else contrasts
         stakes, growth = batch.frame.bets(rows).settle(batch)
@@ -103,11 +119,13 @@ def lower_ends(
         exposure += batch.exposure * stakes
         capped += batch.capped_exposure * stakes
         if done in prefixes and exposure.any():
-            ends = np.maximum(ends, inverted(wealth, exposure, capped, level, grid))
+            ends = np.maximum(ends, invert_wealth(wealth, exposure, capped, level, grid))
     return ends
 
 
-def inverted(wealth: Array, exposure: Array, capped: Array, level: float, grid: StakeGrid) -> Array:
+def invert_wealth(
+    wealth: Array, exposure: Array, capped: Array, level: float, grid: StakeGrid
+) -> Array:
     """The largest v at which the wealth less v · exposure and max(v, 0) · capped has the level."""
     # One stake alone reaches the level at `low`; at `high` not even all together do.
     beyond = wealth + grid.log_shares - level
@@ -120,3 +138,243 @@ def inverted(wealth: Array, exposure: Array, capped: Array, level: float, grid: 
         reached = grid.log_value(wealth - v * exposure - np.maximum(v, 0.0) * capped) >= level
         low, high = np.where(reached, middle, low), np.where(reached, high, middle)
     return np.asarray(low)
+
+
+# --- effects against a control -------------------------------------------------------------------
+
+
+def complete_batches(past: Sequence[AnyBatch]) -> Sequence[AnyBatch]:
+    """The batches that averages are about: those whose outcomes are in, or all before there are."""
+    return past[: finalized(past)] or past
+
+
+def mean_level(past: Sequence[AnyBatch], arms: Array, slope: Array) -> float:
+    """The estimated reward at the origin of the coordinates, averaged over all outcomes so far."""
+    total = sum(float(each.summary.rewards.sum()) + each.summary.forecast_sum for each in past)
+    counts = np.sum([each.summary.counts for each in past], axis=0)
+    pulls = float(counts.sum())
+    return total / pulls - float((counts @ arms / pulls) @ slope) if pulls else math.nan
+
+
+def find_control(problem: Problem, control: object, *, names: int) -> int:
+    """The index of the target with this name, if the policy names one target."""
+    labels = problem.target_labels
+    if names > 1:
+        raise InvalidInputError(
+            "Effects against a control are of one named option, not of several.",
+            field="control",
+            value=control,
+            remedy="Leave `top` or `control` out.",
+        )
+    if str(control) not in labels:
+        raise InvalidInputError(
+            f"There is no option {control!r}.",
+            field="control",
+            value=control,
+            remedy=suggestion(str(control), labels) or f"The options are {', '.join(labels)}.",
+        )
+    return labels.index(str(control))
+
+
+class ControlEffect:
+    """Bounds on the lead of targets over the control, at every moment at once.
+
+    Attributes:
+        control: the index of the control.
+        shares: what of δ is spent on what.
+
+    Args:
+        problem: the problem.
+        control: the index of the control.
+        arms: the source arms, in coordinates of their span.
+        targets: the targets, in the same coordinates up to a shift.
+        grid: the stakes.
+    """
+
+    def __init__(
+        self, problem: Problem, control: int, arms: Array, targets: Array, grid: StakeGrid
+    ) -> None:
+        self.control = control
+        self.shares = control_shares(problem.delta, targets=problem.targets)
+        self._problem, self._arms, self._targets = problem, arms, targets
+        self._grid = grid
+
+    def effect(
+        self,
+        target: int,
+        slope: Array,
+        past: Sequence[AnyBatch],
+        *,
+        learned: int,
+        margin: float | None,
+    ) -> Effect:
+        """The lead of a target over the control.
+
+        Args:
+            target: the target.
+            slope: θ̂.
+            past: the batches so far.
+            learned: how many of the first batches θ̂ rests on; they have at least one outcome.
+            margin: how much worse than the best the target may be, by the decision; None if it is
+                not decided.
+        """
+        label = self._problem.target_labels[self.control]
+        if target == self.control:
+            return Effect(self.control, label, 0.0, 0.0, 0.0)
+        contrast = self._targets[target] - self._targets[self.control]
+        level = -math.log(self.shares.pair)
+        low, high = lower_ends(np.stack([contrast, -contrast]), past, level=level, grid=self._grid)
+        lower, upper = float(low), -float(high)
+        if margin is not None:
+            # By the decision, the target is at most `margin` worse than the best.
+            lower = max(lower, max(self.behind(past), 0.0) - margin)
+        upper = max(upper, lower)
+        estimate = min(max(float(contrast @ slope), lower), upper)
+        mean = self._mean_reward(slope, past[:learned])
+        relative = estimate / mean if mean is not None and mean > 0 else None
+        return Effect(self.control, label, estimate, lower, upper, relative)
+
+    def behind(self, past: Sequence[AnyBatch]) -> float:
+        """A lower bound on how far the control is behind the best target.
+
+        While max over o of (o − c)·θ ≤ m, bets against (o − c)·θ ≤ m are fair or worse whoever
+        the opponents are, so no union over targets is needed. −∞ if there is no evidence yet.
+        """
+        level = -math.log(self.shares.behind)
+        return float(lower_ends(self._against_leader, past, level=level, grid=self._grid)[0])
+
+    def _against_leader(self, frame: AnyFrame) -> Array:
+        """The contrast of the leader of the time to the control; of the runner-up to itself."""
+        leader, second = frame.leaders
+        opponent = second if leader == self.control else leader
+        return np.asarray(self._targets[[opponent]] - self._targets[self.control])
+
+    def _mean_reward(self, slope: Array, past: Sequence[AnyBatch]) -> float | None:
+        """The estimated mean reward of the control over these batches, if it can be pulled."""
+        features = self._problem.target[self.control]
+        same = np.flatnonzero((self._problem.source == features).all(axis=1))
+        if not len(same):
+            return None
+        level = mean_level(complete_batches(past), self._arms, slope)
+        return level + float(self._arms[same[0]] @ slope)
+
+
+# --- average rates -------------------------------------------------------------------------------
+
+
+def targets_are_arms(problem: Problem) -> bool:
+    """Whether every target is an arm: what others pay need not lie within the bounds of rewards."""
+    arms = {row.tobytes() for row in problem.source + 0.0}  # −0.0 is 0.0
+    return all(row.tobytes() in arms for row in problem.target + 0.0)
+
+
+def average_rates(
+    problem: Problem,
+    past: Sequence[BatchOutcome],
+    *,
+    arms: Array,
+    targets: Array,
+    slope: Array,
+    scale: Scale,
+) -> Rates:
+    """What each target would have paid on average, had it been pulled in every round.
+
+    Before the arm of a round is drawn, let μ_k be what option k would pay in it, noise apart. One
+    round estimates it without bias: with weights w(a), Σ p_a w(a) = 1 and Σ p_a w(a) x_a = x_k,
+
+        E[ w(a) (r − c(a)) | past ] + Σ p_a w(a) c(a) = x_k·θ + ν = μ_k
+
+    Every target is an arm here, so that μ_k lies where rewards do. For options that are plain names
+    w(a) is 1/p_k for a = k and 0 otherwise: nothing is assumed of how μ_k moves, or that all
+    options move alike. Stakes λ are the same in all rounds: then
+
+        Π (1 + λz) exp(−λ(μ_k − Σ p_a w(a) c(a)))          (Lemma 4, with −μ_k for ε)
+
+    is a supermartingale whose exponent holds the plain average of μ_k over the rounds, which is
+    what the interval is about. A stake ends, and counts as nothing, before a batch that could ruin
+    it.
+
+    Args:
+        problem: the problem.
+        past: the batches so far.
+        arms: the source arms, in coordinates of their span.
+        targets: the targets, in the same coordinates, not shifted.
+        slope: θ̂.
+        scale: where rewards lie.
+    """
+    done = past[: len(complete_batches(past))]
+    ends = _rate_lower_ends(done, problem, arms, targets, scale)
+    lowest, highest = scale.low + scale.center, scale.high + scale.center
+    low = np.clip(ends[: len(targets)], lowest, highest)
+    high = np.maximum(np.clip(-ends[len(targets) :], lowest, highest), low)
+    level = mean_level(done, arms, slope)
+    estimate = np.clip(level + targets @ slope, low, high)
+    rounds = sum(each.summary.pulls for each in done)
+    return Rates(estimate, low, high, rounds, problem.delta)
+
+
+def _rate_weights(frame: Frame, arms: Array, targets: Array, *, drifts: bool) -> Array:
+    """w(a), one row per target, one column per arm that can be drawn."""
+    sampling = frame.sampling
+    if not drifts:
+        return np.asarray(targets @ sampling.readout)
+    mean = sampling.weights @ arms[sampling.arms]
+    return np.asarray(1.0 + (targets - mean) @ sampling.readout)
+
+
+def _rate_lower_ends(
+    past: Sequence[BatchOutcome], problem: Problem, arms: Array, targets: Array, scale: Scale
+) -> Array:
+    """Lower ends for the average of each target, then for the negative of each."""
+    level = -math.log(rates_delta(problem.delta, targets=problem.targets))
+    stakes = _RATE_STAKES / (scale.high - scale.low + scale.noise)
+    grid = StakeGrid(stakes, np.zeros(0), np.full(len(stakes), -math.log(len(stakes)) - 1e-12))
+    count = 2 * len(targets)
+    wealth, exposure = np.zeros((2, count, len(stakes)))
+    for batch in past:
+        w = _rate_weights(batch.frame, arms, targets, drifts=problem.drifts)
+        wealth += _rate_growth(np.concatenate([w, -w]), batch, stakes)
+        wealth += stakes * _subtracted(batch, len(targets))[:, None]
+        exposure += batch.summary.pulls * stakes
+    if not exposure.any():
+        return np.full(count, -np.inf)
+    wealth = np.maximum(wealth, _RUINED)
+    return invert_wealth(wealth, exposure, np.zeros_like(exposure), level, grid)
+
+
+def _subtracted(batch: BatchOutcome, targets: int) -> Array:
+    """What was subtracted from rewards, at least; then its negative, at least."""
+    known = batch.summary.forecast_sum + batch.frame.scale.center * batch.summary.pulls
+    ends = np.array([known, -known])
+    return np.repeat(ends - EPSILON * ROUNDINGS * np.abs(ends), targets)
+
+
+def _rate_growth(w: Array, batch: BatchOutcome, stakes: Array) -> Array:
+    """By how much the log wealth of every row and stake grows: see `bets.settle_bets`."""
+    totals, fixed, scale = batch.totals, batch.frame.terms, batch.frame.scale
+    size = np.abs(w)
+    relative = (w.shape[1] + ROUNDINGS) * EPSILON
+    fall = np.maximum(w * fixed.below, -w * fixed.above).max(axis=1)  # C
+    deepest = np.maximum(w * totals.under, -w * totals.over).max(axis=1)  # F
+    gain = w @ totals.first - size @ (totals.rounding + relative * np.abs(totals.first))
+    variation = (w * w) @ totals.second * (1 + relative)
+    charge = batch.frame.tail * (size @ fixed.weights)  # κ
+    guessed = size @ (fixed.weights * np.abs(fixed.guess))
+    offset = w @ (fixed.weights * fixed.guess) - charge - relative * (guessed + charge)
+    gain += totals.counts.sum() * offset
+    reach = stakes * np.minimum(fall, deepest)[:, None]
+    alive = stakes * fall[:, None] <= MAX_LOSS
+    # ψ(F)/λ² (Lemma 2); near 0, where it would cancel, a little more than it is.
+    safe = np.where(alive, np.maximum(reach, 1e-3), 0.5)
+    cost = (-np.log1p(-safe) - safe) / (safe * safe) * (1 + 1e-9)
+    growth = stakes * gain[:, None] - stakes * stakes * cost * variation[:, None]
+    if totals.lost.any():
+        # Not in the average. Neither the mean nor the offset exceeds the largest Σ p w r, so that
+        # the factor is at most 1, and it holds whether the outcome comes or is lost.
+        most = np.maximum(w * scale.low, w * scale.high) @ fixed.weights
+        most += relative * max(abs(scale.low), abs(scale.high)) * (size @ fixed.weights)
+        worst = np.minimum(w * (scale.low - fixed.guess), w * (scale.high - fixed.guess))
+        for arm in np.flatnonzero(totals.lost):
+            factor = np.where(alive, 1 + stakes * worst[:, [arm]], 0.5)
+            growth += totals.lost[arm] * (np.log(factor) + stakes * (offset - most)[:, None])
+    return np.where(alive, growth, 2 * _RUINED)

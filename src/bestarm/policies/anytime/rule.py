@@ -4,37 +4,42 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
+from bestarm import bounds as thresholds
 from bestarm.checks import interval, not_negative, positive, whole
 from bestarm.errors import ProtocolError
 from bestarm.numerics.geometry import Array
-from bestarm.policies.anytime.assumptions import (
-    Assumptions,
-    Question,
-    check_options,
-    check_precision,
-)
+from bestarm.policies.anytime.assumptions import Assumptions, Question, check_options
 from bestarm.policies.anytime.bets import StakeGrid
-from bestarm.policies.anytime.block_drawing import InBlocks
-from bestarm.policies.anytime.block_options import check_blocks
-from bestarm.policies.anytime.contests import Measuring
-from bestarm.policies.anytime.drawing import Course, Setting
-from bestarm.policies.anytime.effects import ControlEffect, find_control
-from bestarm.policies.anytime.following import Follower
-from bestarm.policies.anytime.intervals import Intervals, leads
-from bestarm.policies.anytime.parts import (
-    SLACK,
-    OpenPlan,
+from bestarm.policies.anytime.blocks import BlockSampler
+from bestarm.policies.anytime.compiled_run import CompiledRun
+from bestarm.policies.anytime.evidence import (
+    BestTargetEvidence,
+    EffectMeasurement,
+    Evidence,
+    PlacedBets,
+    TopTargetsEvidence,
+)
+from bestarm.policies.anytime.intervals import (
+    ControlEffect,
+    Intervals,
+    average_rates,
+    find_control,
+    lead_intervals,
+    targets_are_arms,
+)
+from bestarm.policies.anytime.sampler import (
+    Config,
+    IndependentSampler,
+    RunState,
+    Sampler,
+    Stage,
     coordinates,
-    drop_level,
-    make_parts,
     target_coordinates,
 )
-from bestarm.policies.anytime.rates import are_arms, average_rates
-from bestarm.policies.anytime.statements import statement
 from bestarm.policies.policy import (
     Look,
     Policy,
@@ -50,8 +55,18 @@ from bestarm.recommendation import FINAL, Effect, Recommendation
 from bestarm.records import Counts, Plan, Summary
 from bestarm.units import Unit
 
-_LATE = 1 / 20  # of the outcomes of a batch may be outstanding when it is learned from, …
-_FORGOTTEN = 1 / 4  # … and once as many pulls again were drawn
+_LATE_SHARE = 1 / 20  # of the outcomes of a batch may be outstanding when it is learned from, …
+_OLD_LATE_SHARE = 1 / 4  # … and once as many pulls again were drawn
+_SLACK = 1e-9  # nats: what adding up the logs of many batches may round
+
+
+class OpenPlan(NamedTuple):
+    """A plan given out, with what was fixed before it was drawn."""
+
+    plan: Plan
+    frame: Any  # a `Frame`, or a `BlockFrame`
+    bets: PlacedBets | None
+    stage: Stage
 
 
 class AnytimeBAI(Policy):
@@ -60,7 +75,7 @@ class AnytimeBAI(Policy):
     Every target's wealth bets, batch by batch, that it is not the best; a target whose wealth
     reaches 1/δ is dropped, and the last one left is named. The probability that this is ever wrong
     is at most δ, at any number of looks, under every baseline that is fixed before the arm is
-    drawn. Guesses of θ, of the baseline and of the noise only make it quick. Plans are open.
+    drawn. Estimates of θ, of the baseline and of the noise only make it quick. Plans are open.
 
     With `block=k` every round pulls k different arms under one baseline, which cancels: it may be
     unbounded, and even react to the block. Plans are then `BlockPlan`s, and outcomes `Rounds`.
@@ -77,7 +92,7 @@ class AnytimeBAI(Policy):
         mean_bound: without `bounds`: a bound on |x_a·θ|; the problem's scale by default.
         top: how many targets to name: the set of the m best.
         tolerance: how much worse than the m-th best a named target may be, in reward units.
-        seed: simulations that follow a run draw its arms from it; nothing else is drawn.
+        seed: compiled runs of simulations draw arms from it; nothing else is drawn.
         max_pulls: stop at this many pulls; such a stop is final only if all was shown by then. A
             live experiment that keeps many out may exceed it, by less than the last plan asks for.
         missing: what an outcome that never comes means: `"ignorable"` if losing it depends neither
@@ -137,13 +152,16 @@ class AnytimeBAI(Policy):
         self._mean_bound = mean_bound
         self._block = whole(block, "block", least=1, below=problem.arms + 1)
         self._precision = None if precision is None else positive(precision, "precision")
-        check_options(problem, missing=missing, bounds=bounds, forecasts=forecasts)
-        check_precision(precision, control=control, items=items)
         self._items = None if items is None else whole(items, "items", least=1)
-        check_blocks(
-            *(problem, self._block, self._items),
+        check_options(
+            problem,
             bounds=bounds,
+            missing=missing,
             forecasts=forecasts,
+            control=control,
+            precision=precision,
+            block=self._block,
+            items=items,
             max_pulls=max_pulls,
         )
         self._assumptions = Assumptions.make(
@@ -160,34 +178,48 @@ class AnytimeBAI(Policy):
         self._missing = 0
         self._arms, features, self._targets = coordinates(problem)
         self._grid = StakeGrid.make(expected_gap)
-        self._effects = None
+        self._effects, index = None, None
         if control is not None:
             index = find_control(problem, control, names=self._top)
             self._effects = ControlEffect(problem, index, self._arms, self._targets, self._grid)
-        spent = problem.delta if self._effects is None else self._effects.shares.decision
-        self._level = drop_level(problem, spent, top=self._top, tolerance=self._tolerance)
-        setting = Setting(
+        config = Config(
             self.problem,
             self._assumptions,
             *(self._arms, features, self._targets, self._grid, self._tolerance, self._worst_case),
         )
-        self._contest, self._way = make_parts(
-            setting,
-            top=self._top,
-            level=self._level + SLACK,
-            control=None if self._effects is None else self._effects.control,
-            block=self._block,
-            items=self._items,
-            forecasts=forecasts,
+        best = self._top == 1 and not self._tolerance
+        spent = problem.delta if self._effects is None else self._effects.shares.decision
+        if not best:
+            spent = thresholds.set_delta(spent, targets=problem.targets, top=self._top)
+        self._level = -math.log(spent)  # the log of the e-value that drops a target
+        level = self._level + _SLACK
+        self._evidence: Evidence = (
+            BestTargetEvidence(self._targets, level=level, grid=self._grid)
+            if best
+            else TopTargetsEvidence(
+                self._targets,
+                level=level,
+                top=self._top,
+                tolerance=self._tolerance,
+                grid=self._grid,
+                control=index,
+            )
+        )
+        self._sampler: Sampler = (
+            IndependentSampler(config, forecasts=forecasts)
+            if self._block == 1
+            else BlockSampler(
+                config, block=self._block, control=index, drops=best, items=self._items
+            )
         )
         plain = self._effects is None and not forecasts
-        self._follower = Follower.of(setting, self._contest, self._way) if plain else None
-        self._guesses: Any = self._way.guesses
-        self._past: list[Any] = []  # batches, as the way of drawing makes them
+        self._compiled = CompiledRun.of(config, self._evidence, self._sampler) if plain else None
+        self._estimates: Any = self._sampler.estimates
+        self._past: list[Any] = []  # batches, as the sampler makes them
         self._plans = 0
         self._pulls = self._rounds = 0  # drawn
         self._outcomes = self._pending = 0
-        self._learned = self._learned_pulls = 0  # the first batches, that guesses rest on
+        self._learned = self._learned_pulls = 0  # the first batches, that estimates rest on
         self._open: OpenPlan | None = None
         self._before: OpenPlan | None = None  # the plan before: pulls under it may still come in
         self._outstanding: dict[int, OpenPlan] = {}  # plans with pulls that are pending
@@ -198,10 +230,10 @@ class AnytimeBAI(Policy):
         self._tied: tuple[int, ...] = ()
 
     @property
-    def _course(self) -> Course:
+    def _run_state(self) -> RunState:
         most = None if self._max_pulls is None else self._max_pulls - self._pulls
         before = None if self._before is None else self._before.plan
-        return Course(self._plans + 1, self._pulls, self._rounds, most, before)
+        return RunState(self._plans + 1, self._pulls, self._rounds, most, before)
 
     @property
     def traits(self) -> Traits:
@@ -216,7 +248,7 @@ class AnytimeBAI(Policy):
             evidence_needed=self._level,
             precision=self._precision,
             max_pulls=self._max_pulls,
-            follows=self._follower is not None,
+            follows=self._compiled is not None,
         )
 
     def has_stopped(self) -> bool:
@@ -228,21 +260,21 @@ class AnytimeBAI(Policy):
         if self._stopped is not None:
             return None
         if self._open is None:
-            self._open = self._prepare(self._way.plan(self._contest, self._course))
+            self._open = self._prepare(self._sampler.plan(self._evidence, self._run_state))
         return self._open.plan
 
     def adopt(self, plan: Plan) -> None:
         """Make a recorded plan the current one: bets use its probabilities, to the last bit."""
         phase = None if self._stopped is not None else self._plans + 1
         check_adoptable(plan, self.problem, phase=phase, kind="randomised")
-        self._way.check(plan)
+        self._sampler.check(plan)
         if self._open is None or not same_plan(self._open.plan, plan):
             self._open = self._prepare(plan)
 
     def _prepare(self, plan: Plan) -> OpenPlan:
         """Fix all that bets on a plan rest on, from the past and the plan alone."""
-        frame, stage = self._way.prepare(plan, self._contest, self._course)
-        return OpenPlan(plan, frame, self._contest.stake(frame), stage)
+        frame, stage = self._sampler.prepare(plan, self._evidence, self._run_state)
+        return OpenPlan(plan, frame, self._evidence.place_bets(frame), stage)
 
     def update(self, summary: Summary) -> None:
         """Take the outcome of the current plan: bet, drop, decide whether to continue.
@@ -254,11 +286,11 @@ class AnytimeBAI(Policy):
             raise has_stopped()
         drawn = self._open
         drawn.plan.check(summary)
-        self._enter(drawn, summary)
+        self._take_in(drawn, summary)
         self._plans += 1
-        self._way.keep(drawn.stage)
+        self._sampler.keep(drawn.stage)
         self._before, self._open = drawn, None
-        if summary.awaited_pulls:
+        if summary.pending_pulls:
             self._outstanding[drawn.plan.phase] = drawn
         self._decide()
 
@@ -285,19 +317,19 @@ class AnytimeBAI(Policy):
             )
         drawn.plan.check(summary, beyond=True)
         if self._bounds is None:
-            self._enter(drawn, summary)
+            self._take_in(drawn, summary)
         else:
             place = phase - 1  # one batch per phase
             before = self._past[place]
-            after = self._way.amended(before, summary)
-            self._contradicted |= self._way.contradicted_by(drawn.frame, summary)
+            after = self._sampler.amended(before, summary)
+            self._contradicted |= self._sampler.contradicted_by(drawn.frame, summary)
             self._past[place] = after
             if not after.pending:
                 del self._outstanding[phase]
-            self._contest.amend(place, before, after)
-            self._way.note(before, after)
+            self._evidence.amend(place, before, after)
+            self._sampler.record(before, after)
             if place < self._learned:
-                self._way.relearn(place, before, after, summary)
+                self._sampler.relearn(place, before, after, summary)
             else:
                 self._learn()
             self._count(after.summary, 1)
@@ -309,10 +341,11 @@ class AnytimeBAI(Policy):
 
         The batches are not kept, so that there are no `intervals` afterwards.
         """
-        if self._stopped is not None or self._follower is None:
+        if self._stopped is not None or self._compiled is None:
             return 0, 0
-        done = self._follower.follow(presampled, self._pulls, most=self._max_pulls, seed=self._seed)
-        self._contradicted |= self._assumptions.judge(done.odd, self.problem.source_labels)
+        most, seed = self._max_pulls, self._seed
+        done = self._compiled.advance(presampled, self._pulls, most=most, seed=seed)
+        self._contradicted |= self._assumptions.judge(done.violation, self.problem.source_labels)
         if done.plans:
             self._plans += done.plans
             self._pulls += done.pulls
@@ -326,25 +359,25 @@ class AnytimeBAI(Policy):
     def _count(self, summary: Summary, sign: int) -> None:
         self._binary = self._binary and summary.is_binary
         self._outcomes += sign * summary.pulls
-        self._missing += sign * summary.lost_pulls
-        self._pending += sign * summary.awaited_pulls
+        self._missing += sign * summary.missing_pulls
+        self._pending += sign * summary.pending_pulls
 
-    def _enter(self, drawn: OpenPlan, summary: Summary) -> None:
+    def _take_in(self, drawn: OpenPlan, summary: Summary) -> None:
         """Take in a summary; raise, or withdraw the claim, if it contradicts itself or A3."""
-        self._contradicted |= self._way.contradicted_by(drawn.frame, summary)
-        batch = self._way.outcome(drawn.frame, summary)
-        self._contest.settle(drawn.stakes, batch)
+        self._contradicted |= self._sampler.contradicted_by(drawn.frame, summary)
+        batch = self._sampler.outcome(drawn.frame, summary)
+        self._evidence.settle(drawn.bets, batch)
         self._past.append(batch)
-        self._pulls += summary.pulls + summary.lost_pulls + summary.awaited_pulls
+        self._pulls += summary.pulls + summary.missing_pulls + summary.pending_pulls
         self._rounds += summary.rounds
-        self._way.note(None, batch)
+        self._sampler.record(None, batch)
         self._learn()
         self._count(summary, 1)
 
     def _learn(self) -> None:
         """Learn from all batches up to the last one of which nearly all outcomes are in.
 
-        What comes early may be selected by its reward: guesses made from it would lose bets. Of
+        What comes early may be selected by its reward: estimates from it would lose bets. Of
         the batches before that one, too, nearly all must be in, so that a short one cannot be
         complete by chance.
         """
@@ -352,69 +385,71 @@ class AnytimeBAI(Policy):
         settled, waiting, ready = 0, 0, self._learned
         for place, batch in enumerate(self._past[self._learned :], start=self._learned):
             summary = batch.summary
-            pending, pulls = summary.awaited_pulls, summary.pulls + summary.lost_pulls
+            pending, pulls = summary.pending_pulls, summary.pulls + summary.missing_pulls
             settled, waiting, drawn = settled + pulls, waiting + pending, drawn + pulls + pending
-            allowed = _LATE if 2 * drawn > self._pulls else _FORGOTTEN
+            allowed = _LATE_SHARE if 2 * drawn > self._pulls else _OLD_LATE_SHARE
             if pending <= allowed * (pulls + pending) and waiting <= allowed * (settled + waiting):
                 ready, self._learned_pulls = place + 1, drawn
         for place in range(self._learned, ready):
-            self._way.learn(place, self._past[place], self._pulls)
+            self._sampler.learn(place, self._past[place], self._pulls)
         self._learned = ready
 
     def _decide(self) -> None:
         """Order the targets anew, and stop if there is nothing more to do."""
-        self._contest.rank(self._guesses.slope, self._past)
+        self._evidence.rank(self._estimates.slope, self._past)
         if self._measuring:
-            self._stopped = None if self._imprecise() else "identified"
+            self._stopped = None if self._is_imprecise() else "identified"
         elif self._effects is not None and self._tolerance:
             # Two verdicts: the control is good enough, or another is shown to be better.
-            if self._contest.settles_for(self._effects.control):
+            if self._evidence.is_shown_best(self._effects.control):
                 self._stopped = "equivalent"
-            elif self._contest.decided:
-                effect = self._effect(int(self._contest.chosen[0]), final=True)
+            elif self._evidence.decided:
+                effect = self._effect(int(self._evidence.chosen[0]), final=True)
                 if effect is not None and effect.lower > 0:
                     self._stopped = "identified"
-        elif self._contest.decided:
+        elif self._evidence.decided:
             self._stopped = "identified"
-        if self._stopped == "identified" and self._effects is not None and self._imprecise():
-            target = int(self._contest.chosen[0])
-            self._contest = Measuring(self._contest, target, self._effects.control, self._targets)
+        if self._stopped == "identified" and self._effects is not None and self._is_imprecise():
+            target = int(self._evidence.chosen[0])
+            self._evidence = EffectMeasurement(
+                self._evidence, target, self._effects.control, self._targets
+            )
             self._stopped, self._measuring = None, True
         if self._stopped is None and not self._pending:
-            self._end_of_items()
+            self._stop_at_the_last_item()
         left = math.inf if self._max_pulls is None else self._max_pulls - self._pulls
-        spent = self._stopped is None and left < self._way.smallest(self._contest)
+        spent = self._stopped is None and left < self._sampler.smallest(self._evidence)
         if spent and not self._pending:
             self._stopped = "identified" if self._measuring else "max_pulls"
 
-    def _imprecise(self) -> bool:
+    def _is_imprecise(self) -> bool:
         """Whether the interval of the effect is still wider than was asked for."""
         if self._precision is None:
             return False
-        effect = self._effect(int(self._contest.chosen[0]), final=True)
+        effect = self._effect(int(self._evidence.chosen[0]), final=True)
         return effect is not None and effect.upper - effect.lower > 2 * self._precision
 
     @property
     def _reason(self) -> str:
         return self._stopped or ("measuring" if self._measuring else "running")
 
-    def _end_of_items(self) -> None:
+    def _stop_at_the_last_item(self) -> None:
         """Stop if all items of a finite population are judged."""
-        known = self._way.population if isinstance(self._way, InBlocks) else None
+        known = self._sampler.population if isinstance(self._sampler, BlockSampler) else None
         if known is None or known.seen < known.items:
             return
-        left = self._judged
+        left = self._judged_targets
         self._exact, self._tied = known.best(left, top=self._top, tolerance=self._tolerance)
         self._stopped = "exhausted" if self._exact is None else "exact"
 
     @property
-    def _judged(self) -> Counts:
+    def _judged_targets(self) -> Counts:
         """Of a finite population, the targets that every item drawn so far was judged for.
 
         With a tolerance, or to name several, no target ever leaves the blocks.
         """
         drops = self._top == 1 and not self._tolerance
-        return np.sort(self._contest.active) if drops else np.arange(self.problem.targets)
+        return np.sort(self._evidence.active) if drops else np.arange(self.problem.targets)
 
     def evidence(self) -> Array:
         """The evidence against each target; it is dropped at `exp(traits.evidence_needed)`.
@@ -426,7 +461,7 @@ class AnytimeBAI(Policy):
         the largest wealth that the pair has had so far. That is **not** an e-value: compare it with
         what is needed, but do not average or multiply it.
         """
-        return np.exp(np.minimum(self._contest.log_evidence(), 700.0))
+        return np.exp(np.minimum(self._evidence.log_evidence(), 700.0))
 
     def intervals(self) -> Intervals:
         """How far the leader is ahead of every target, with ends that hold at every moment at once.
@@ -443,10 +478,10 @@ class AnytimeBAI(Policy):
                 field="follow",
                 remedy="Carry out its plans one by one, as `run_once` does for an observer.",
             )
-        return leads(
+        return lead_intervals(
             self._targets,
-            self._named[0],
-            self._guesses.slope,
+            self._named_targets[0],
+            self._estimates.slope,
             self._past,
             grid=self._grid,
             delta=self.problem.delta,
@@ -456,7 +491,7 @@ class AnytimeBAI(Policy):
     def look(self) -> Look:
         """The leader, contrasts, intervals and evidence of every target now."""
         found = self.intervals()
-        evidence = self._contest.log_evidence().copy()  # it is kept, and updated in place
+        evidence = self._evidence.log_evidence().copy()  # it is kept, and updated in place
         return Look(found.leader, found.estimate, found.low, found.high, evidence)
 
     def rates(self) -> Rates | None:
@@ -468,30 +503,30 @@ class AnytimeBAI(Policy):
         """
         if self._followed or not self._outcomes or self._block > 1 or self._contradicted:
             return None
-        if not are_arms(self.problem):
+        if not targets_are_arms(self.problem):
             return None
         rates = average_rates(
             self.problem,
             self._past,
             arms=self._arms,
             targets=target_coordinates(self.problem),
-            slope=self._guesses.slope,
+            slope=self._estimates.slope,
             scale=self._scale,
         )
         return replace(rates, binary=self._binary)
 
     @property
-    def _named(self) -> tuple[int, ...]:
+    def _named_targets(self) -> tuple[int, ...]:
         """The targets that it names, or would name now."""
         if self._exact is not None:
             return self._exact
         if self._stopped == "equivalent" and self._effects is not None:
             return (self._effects.control,)
-        return tuple(self._contest.chosen.tolist())
+        return tuple(self._evidence.chosen.tolist())
 
     def recommend(self) -> Recommendation:
         """The leader, or the leading set; final once it is shown to be right."""
-        chosen, final = self._named, self._reason in FINAL
+        chosen, final = self._named_targets, self._reason in FINAL
         recommendation = Recommendation(
             target=chosen[0],
             label=self.problem.target_labels[chosen[0]],
@@ -499,7 +534,7 @@ class AnytimeBAI(Policy):
             reason=self._reason,
             pulls=self._pulls,
             error_bound=self.problem.delta if final and not self._contradicted else None,
-            active=chosen if final else tuple(self._contest.active.tolist()),
+            active=chosen if final else tuple(self._evidence.active.tolist()),
             chosen=chosen,
             assumptions=self._assumptions.with_losses(0 if self._worst_case else self._missing),
             claims=self.problem.delta,
@@ -507,25 +542,122 @@ class AnytimeBAI(Policy):
             effect=self._effect(chosen[0], final),
             rounds=self._rounds if self._block > 1 else None,
             tied=self._tied,
-            leads=self._leads,
+            leads=self._has_estimates,
         )
-        out = self.problem.targets - len(self._judged)
+        out = self.problem.targets - len(self._judged_targets)
         unit = Unit(percent=self._binary)
         known = self._outcomes, self._tolerance, self._items, out, unit
-        return replace(recommendation, statement=statement(recommendation, self.problem, *known))
+        return replace(recommendation, statement=_statement(recommendation, self.problem, *known))
 
     @property
-    def _leads(self) -> bool:
-        """Whether guesses rest on an outcome."""
+    def _has_estimates(self) -> bool:
+        """Whether estimates rest on an outcome."""
         return self._followed or any(batch.summary.pulls for batch in self._past[: self._learned])
 
     def _effect(self, target: int, final: bool) -> Effect | None:
-        if self._effects is None or not self._leads or self._contradicted:
+        if self._effects is None or not self._has_estimates or self._contradicted:
             return None
         return self._effects.effect(
             target,
-            self._guesses.slope,
+            self._estimates.slope,
             self._past,
             learned=self._learned,
             margin=self._tolerance if final else None,
         )
+
+
+# --- the conclusion in words ---------------------------------------------------------------------
+
+
+def _statement(
+    recommendation: Recommendation,
+    problem: Problem,
+    outcomes: int,
+    tolerance: float,
+    items: int | None,
+    out: int,
+    unit: Unit,
+) -> str:
+    """The conclusion so far.
+
+    Args:
+        recommendation: what is recommended.
+        problem: the problem.
+        outcomes: how many outcomes are in.
+        tolerance: how much worse than the best a named target may be.
+        items: the number of items there are, if they are finite.
+        out: the number of options that are ruled out.
+        unit: how rewards are written.
+    """
+    if recommendation.contradicted:
+        return (
+            "Rewards contradict the declared scales, so nothing is proven. Declare a larger "
+            "`noise`, `baseline` or `mean_bound`."
+        )
+    targets, count = problem.targets, len(recommendation.chosen)
+    names = ", ".join(repr(problem.target_labels[i]) for i in recommendation.chosen)
+    if recommendation.reason not in FINAL:
+        return f"Not decided{_undecided(recommendation, names, outcomes, targets)}"
+    within = unit.declared(tolerance)
+    if recommendation.reason == "equivalent":
+        claim = f"No option is better than {names}, the control, by more than {within}"
+    elif tolerance:
+        who = f"Each of {names}" if count > 1 else names
+        whom = f"{_ordinal(count)} best" if count > 1 else "best"
+        claim = f"{who} is at most {within} worse than the {whom} of {targets} options"
+    elif recommendation.tied:
+        claim = _tie(recommendation, problem)
+    elif count > 1:
+        claim = f"{names} are the {count} best of {targets} options"
+    else:
+        claim = f"{names} is the best of {targets} options"
+    if recommendation.reason == "exact":
+        claim += f" over all {items} items"
+    effect = recommendation.effect
+    if effect is not None and effect.control != recommendation.target:
+        lead = unit.lead(effect.estimate, effect.lower, effect.upper, effect.relative)
+        claim += f"; its lead over {effect.label!r}, the control, is {lead}"
+    if recommendation.reason == "exact":
+        claim += f". {_ruled_out(out)} before all of them were judged"
+        if not out and effect is None:
+            return f"{claim}, so this is exact."
+    return (
+        f"{claim}. The probability that this rule ever says so wrongly, at any of its looks, is at "
+        f"most {problem.delta:g}."
+    )
+
+
+def _undecided(recommendation: Recommendation, names: str, outcomes: int, targets: int) -> str:
+    if not outcomes:
+        return f": no outcome of the {targets} options is in yet."
+    leads = f"{names} {'lead' if len(recommendation.chosen) > 1 else 'leads'}"
+    if not recommendation.leads:
+        leads = "too many others are outstanding to say which option leads"
+    left = f"{len(recommendation.active)} of {targets} options are left"
+    return f" after {outcomes} outcomes: {leads}, {left}."
+
+
+def _ruled_out(options: int) -> str:
+    if not options:
+        return "No option was ruled out"
+    return "1 option was ruled out" if options == 1 else f"{options} options were ruled out"
+
+
+def _tie(recommendation: Recommendation, problem: Problem) -> str:
+    *others, last = (repr(problem.target_labels[i]) for i in recommendation.tied)
+    tie = f"{', '.join(others)} and {last} tie"
+    count, above = (
+        len(recommendation.chosen),
+        [i for i in recommendation.chosen if i not in recommendation.tied],
+    )
+    if count == 1:
+        return f"{tie} as the best of {problem.targets} options"
+    if not above:
+        return f"{tie} as the {count} best of {problem.targets} options"
+    names = ", ".join(repr(problem.target_labels[i]) for i in above)
+    return f"{names} lead{'s' if len(above) == 1 else ''} {problem.targets} options and {tie} next"
+
+
+def _ordinal(number: int) -> str:
+    teen = number % 100 in (11, 12, 13)
+    return f"{number}{'th' if teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"

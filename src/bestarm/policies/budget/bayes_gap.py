@@ -15,12 +15,12 @@ from bestarm.policies.stepwise import require_pullable_targets
 from bestarm.presampled import Parts, PresampledRewards, reward_at
 from bestarm.problem import Problem
 
-_WIDE = 3.0  # standard deviations of the bounds on gaps
+_BOUND_DEVIATIONS = 3.0  # standard deviations of the bounds on gaps
 _TIED = 1 - 1e-9  # deviations that are equal on paper differ by rounding: J is pulled then
-# Rows of `work`, one column per arm: μ, s, μ + 3 s, what the pulled arm shares with each, 4/gap².
+# Rows of `work`, one column per arm: μ, s, μ + 3 s, the covariance with the pulled arm, 4/gap².
 # They are rows of one array because Numba counts references to every array at every call. They are
 # filled one by one: an assignment of a whole row takes more than a second to compile.
-_MEAN, _DEVIATION, _UPPER, _LEAN, _PART = range(5)
+_MEAN, _DEVIATION, _UPPER, _COVARIANCE, _INVERSE_SQUARE = range(5)
 
 
 class BayesGap(PullByPull):
@@ -88,9 +88,9 @@ class BayesGap(PullByPull):
         self._least = np.array([np.inf])  # the smallest B_J so far
 
     def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
-        self._due, self._leader = advance(
+        self._next_arm, self._leader = advance(
             presampled.parts,
-            (self._due, self._leader),
+            (self._next_arm, self._leader),
             (self._counts, self._sums),
             (self._covariance, self._means, self._variances, self._least),
             self._features,
@@ -115,7 +115,7 @@ def advance(
     `posterior` has Σ, or without features the covariance of the arms' means, XΣXᵀ. Returns the arm
     of the next pull, and the arm that it would name.
     """
-    due, leader = names
+    arm, leader = names
     counts, sums = totals
     covariance, means, variances, least = posterior
     noise, precision = scales
@@ -126,53 +126,53 @@ def advance(
         work[_MEAN, a] = means[a]
         left += counts[a] == 0
     for i in range(most):
-        reward = reward_at(presampled, i, due)
-        left -= counts[due] == 0
-        counts[due] += 1
-        sums[due] += reward
+        reward = reward_at(presampled, i, arm)
+        left -= counts[arm] == 0
+        counts[arm] += 1
+        sums[arm] += reward
         # Of θ ~ N(θ̂, Σ) given r = x·θ + noise: θ̂ += Σx (r − x·θ̂)/v, Σ −= Σx xᵀΣ/v, v = σ² + xᵀΣx.
-        scale = 1.0 / (noise + variances[due])
+        scale = 1.0 / (noise + variances[arm])
         if len(features):
-            _reduce(covariance, features, due, scale, work)
+            _reduce(covariance, features, arm, scale, work)
         else:
             for a in range(arms):
-                work[_LEAN, a] = covariance[due, a]
+                work[_COVARIANCE, a] = covariance[arm, a]
             for a in range(arms):
-                step = work[_LEAN, a] * scale
+                step = work[_COVARIANCE, a] * scale
                 for b in range(arms):
-                    covariance[a, b] -= step * work[_LEAN, b]
-        step = (reward - work[_MEAN, due]) * scale
+                    covariance[a, b] -= step * work[_COVARIANCE, b]
+        step = (reward - work[_MEAN, arm]) * scale
         for a in range(arms):
-            lean = work[_LEAN, a]
-            work[_MEAN, a] += lean * step
-            variances[a] = max(variances[a] - lean * lean * scale, 0.0)
+            cov = work[_COVARIANCE, a]
+            work[_MEAN, a] += cov * step
+            variances[a] = max(variances[a] - cov * cov * scale, 0.0)
             work[_DEVIATION, a] = math.sqrt(variances[a])
         if left:
-            due = 0
-            while counts[due]:
-                due += 1
+            arm = 0
+            while counts[arm]:
+                arm += 1
             continue
-        due, best, bound = _rivals(work, precision)
+        arm, best, bound = _rivals(work, precision)
         if bound < least[0]:
             least[0], leader = bound, best
     for a in range(arms):
         means[a] = work[_MEAN, a]
-    return due, leader
+    return arm, leader
 
 
 @compiled
-def _reduce(covariance: Array, features: Array, due: int, scale: float, work: Array) -> None:
+def _reduce(covariance: Array, features: Array, arm: int, scale: float, work: Array) -> None:
     """Σ after a pull, and before it the covariances of the arm with all arms."""
     dimension, arms = features.shape  # one column per arm: the inner loops run along rows
     gain = np.zeros(dimension)
     for j in range(dimension):
         for k in range(dimension):
-            gain[k] += covariance[j, k] * features[j, due]
+            gain[k] += covariance[j, k] * features[j, arm]
     for a in range(arms):
-        work[_LEAN, a] = 0.0
+        work[_COVARIANCE, a] = 0.0
     for j in range(dimension):
         for a in range(arms):
-            work[_LEAN, a] += features[j, a] * gain[j]
+            work[_COVARIANCE, a] += features[j, a] * gain[j]
         step = gain[j] * scale
         for k in range(dimension):
             covariance[j, k] -= step * gain[k]
@@ -184,17 +184,17 @@ def _rivals(work: Array, precision: float) -> tuple[int, int, float]:
     arms = work.shape[1]
     high = second = -math.inf  # the two largest upper bounds
     for a in range(arms):
-        work[_UPPER, a] = work[_MEAN, a] + _WIDE * work[_DEVIATION, a]
+        work[_UPPER, a] = work[_MEAN, a] + _BOUND_DEVIATIONS * work[_DEVIATION, a]
         second = max(second, min(work[_UPPER, a], high))
         high = max(work[_UPPER, a], high)
     for a in range(arms):
         rival = second if work[_UPPER, a] == high else high
         # At least Δ_a, but for three deviations.
-        gap = rival - (work[_MEAN, a] - _WIDE * work[_DEVIATION, a])
-        work[_PART, a] = 4.0 / max(gap * gap, 1e-300)
+        gap = rival - (work[_MEAN, a] - _BOUND_DEVIATIONS * work[_DEVIATION, a])
+        work[_INVERSE_SQUARE, a] = 4.0 / max(gap * gap, 1e-300)
     difficulty = 0.0
     for a in range(arms):
-        difficulty += work[_PART, a]
+        difficulty += work[_INVERSE_SQUARE, a]
     beta = math.sqrt(precision / difficulty)
     top, next_arm, high, second = 0, -1, -math.inf, -math.inf
     for a in range(arms):

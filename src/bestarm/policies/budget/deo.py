@@ -13,7 +13,7 @@ from bestarm.design import centered_xy, check_tolerance, deo
 from bestarm.estimation import orthogonalized
 from bestarm.numerics.geometry import Array
 from bestarm.policies.budget.one_shot import OneShot
-from bestarm.policies.designs import shared
+from bestarm.policies.designs import cached_design
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
@@ -77,15 +77,15 @@ class DEO(OneShot):
 @lru_cache(maxsize=128)
 def anchored_weights(problem: Problem, anchor: int, tol: float) -> Array:
     """DEO's design, computed once for the runs of a simulation; read-only."""
-    return _kept(shared(deo, problem.source, anchor=anchor, tol=tol).weights)
+    return _read_only(cached_design(deo, problem.source, anchor=anchor, tol=tol).weights)
 
 
 @lru_cache(maxsize=128)
 def _centered_weights(problem: Problem, tol: float) -> Array:
-    return _kept(shared(centered_xy, problem.source, problem.target, tol=tol).weights)
+    return _read_only(cached_design(centered_xy, problem.source, problem.target, tol=tol).weights)
 
 
-def _kept(weights: Array) -> Array:
+def _read_only(weights: Array) -> Array:
     weights.flags.writeable = False
     return weights
 

@@ -54,7 +54,7 @@ class GOpt(OneShot):
         tol: float = 1e-3,
     ) -> None:
         as_problem(problem)
-        pulls = wanted = bounds.sbe_phase_length(
+        pulls = sufficient = bounds.sbe_phase_length(
             problem.dimension,
             epsilon=positive(gap, "gap") / problem.scale,
             delta=problem.delta,
@@ -65,7 +65,7 @@ class GOpt(OneShot):
             pulls = min(pulls, whole(max_pulls, "max_pulls", least=1))
         check_tolerance(tol)
         self._length, self._tol = pulls, tol
-        super().__init__(problem, wanted=wanted)
+        super().__init__(problem, sufficient=sufficient)
 
     def _make_plan(self) -> Plan:
         weights = anchored_weights(self.problem, 0, self._tol)

@@ -112,7 +112,7 @@ def _coordinates(problem: Problem) -> tuple[Array, Array]:
 
 
 @lru_cache(maxsize=4096)
-def _reading(problem: Problem, weights: bytes) -> Array:
+def _inverse_features(problem: Problem, weights: bytes) -> Array:
     """Σ⁻¹ x_a for each arm, in features: what one unit of reward of an arm adds to Σ θ̂_t."""
     arms, dual = _coordinates(problem)
     gram = arms.T @ (np.frombuffer(weights)[:, None] * arms)
@@ -124,4 +124,4 @@ def weighted_sum(problem: Problem, weights: Array, summary: Summary) -> Array:
 
     Nothing is assumed about how θ_t moves, as long as it does not depend on the draws to come.
     """
-    return np.asarray(_reading(problem, weights.tobytes()) @ summary.sums)
+    return np.asarray(_inverse_features(problem, weights.tobytes()) @ summary.sums)

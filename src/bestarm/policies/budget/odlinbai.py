@@ -48,7 +48,7 @@ class ODLinBAI(LinearShrinking):
         rank = linear_rank(problem)
         phases = max(1, math.ceil(math.log2(rank)))
         self._keep = [math.ceil(rank / 2**phase) for phase in range(1, phases + 1)]
-        spare = most_support(problem) + sum(self._keep[:-1])
+        spare = largest_support(problem) + sum(self._keep[:-1])
         if whole(budget, "budget") <= spare:
             raise InvalidInputError(
                 f"{budget} pulls are too few for {problem.arms} arms in dimension {rank}.",
@@ -65,7 +65,7 @@ class ODLinBAI(LinearShrinking):
         return Plan.fixed(counts.astype(np.int64), phase=self._plans + 1)
 
 
-def most_support(problem: Problem) -> int:
+def largest_support(problem: Problem) -> int:
     """How many arms a G-optimal design needs at most."""
     rank = linear_rank(problem)
     return min(problem.arms, rank * (rank + 1) // 2)
@@ -73,10 +73,10 @@ def most_support(problem: Problem) -> int:
 
 @lru_cache(maxsize=4096)
 def _weights(problem: Problem, active: bytes) -> Array:
-    return few_weights(problem.source, g_weights(problem, active))
+    return sparse_weights(problem.source, g_weights(problem, active))
 
 
-def few_weights(source: Array, weights: Array) -> Array:
+def sparse_weights(source: Array, weights: Array) -> Array:
     """A design with the same matrix Σ p x xᵀ, up to scale, on at most d(d + 1)/2 arms.
 
     More matrices x xᵀ than the dimension of their space have a combination that vanishes; along it

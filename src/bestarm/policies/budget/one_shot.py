@@ -19,25 +19,25 @@ class OneShot(StepwisePolicy):
 
     Args:
         problem: the problem.
-        wanted: how many pulls identify the best target; None for a ranking at whatever budget
+        sufficient: how many pulls identify the best target; None for a ranking at whatever budget
             there is, which never calls its answer final.
     """
 
-    def __init__(self, problem: Problem, *, wanted: int | None = None) -> None:
+    def __init__(self, problem: Problem, *, sufficient: int | None = None) -> None:
         super().__init__(problem)
-        self._wanted = wanted
+        self._sufficient = sufficient
         self._ranking: Array | None = None
 
     @property
     def traits(self) -> Traits:
         """One plan; unless told how many pulls suffice, it stops when they are spent."""
-        return replace(super().traits, budgeted=self._wanted is None)
+        return replace(super().traits, budgeted=self._sufficient is None)
 
-    def _take(self, plan: Plan, summary: Summary) -> str | None:
+    def _observe(self, plan: Plan, summary: Summary) -> str | None:
         """Score the targets."""
         self._ranking = self._scores(plan, summary)
         self._leader = first_largest(self._ranking, size=summary.largest_mean)
-        if self._wanted is None or plan.pulls < self._wanted:
+        if self._sufficient is None or plan.pulls < self._sufficient:
             return "budget"
         self._active = np.array([self._leader])
         return "identified"

@@ -32,7 +32,7 @@ class P1(PullByPull):
     Example:
         >>> from bestarm import Problem
         >>> from bestarm.policies.budget.p1 import P1
-        >>> P1(Problem.named(["a", "b", "c"]), budget=100).chances.round(3).tolist()
+        >>> P1(Problem.named(["a", "b", "c"]), budget=100).probabilities.round(3).tolist()
         [0.545, 0.273, 0.182]
 
     Reference: Abbasi-Yadkori, Bartlett, Gabillon, Malek and Valko (2018), algorithm 1.
@@ -43,24 +43,25 @@ class P1(PullByPull):
     def __init__(self, problem: Problem, *, budget: int, seed: int = 0) -> None:
         require_pullable_targets(problem, "P1")
         super().__init__(problem, budget=budget)
-        self.chances = 1.0 / np.arange(1, problem.arms + 1)  # of the ranks
-        self.chances /= self.chances.sum()
-        self._limits = np.cumsum(self.chances)
+        self.probabilities = 1.0 / np.arange(1, problem.arms + 1)  # of the ranks
+        self.probabilities /= self.probabilities.sum()
+        self._limits = np.cumsum(self.probabilities)
         self._limits[-1] = np.inf
         self._rng = np.random.default_rng(seed)
         self._order = self._rng.permutation(problem.arms)  # arms by rank; at first all tie
         self._ranks = np.argsort(self._order)
         self._gains = np.zeros(problem.arms)
         self._leader = int(self._order[0])
-        self._due = int(self._order[np.searchsorted(self._limits, self._rng.random(), "right")])
+        rank = np.searchsorted(self._limits, self._rng.random(), "right")
+        self._next_arm = int(self._order[rank])
 
     def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
-        self._due = advance(
+        self._next_arm = advance(
             presampled.parts,
-            self._due,
+            self._next_arm,
             (self._counts, self._sums, self._gains),
             (self._order, self._ranks),
-            (self.chances, self._limits),
+            (self.probabilities, self._limits),
             self._rng.random(most),
         )
         self._leader = int(self._order[0])
@@ -70,10 +71,10 @@ class P1(PullByPull):
 @compiled
 def advance(
     presampled: Parts,
-    due: int,
+    arm: int,
     totals: Parts,
     ranking: Parts,
-    chances: Parts,
+    distribution: Parts,
     draws: Array,
 ) -> int:
     """P1 for a pull per draw from (0, 1); everything is updated in place.
@@ -82,14 +83,14 @@ def advance(
     """
     counts, sums, gains = totals
     order, ranks = ranking
-    shares, limits = chances
+    probabilities, limits = distribution
     for i in range(len(draws)):
-        reward = reward_at(presampled, i, due)
-        counts[due] += 1
-        sums[due] += reward
-        rank = ranks[due]
-        gains[due] += reward / shares[rank]  # unbiased: it is drawn with this probability
-        gain = gains[due]
+        reward = reward_at(presampled, i, arm)
+        counts[arm] += 1
+        sums[arm] += reward
+        rank = ranks[arm]
+        gains[arm] += reward / probabilities[rank]  # unbiased: inverse probabilities
+        gain = gains[arm]
         while rank > 0 and gains[order[rank - 1]] < gain:
             order[rank] = order[rank - 1]
             ranks[order[rank]] = rank
@@ -98,9 +99,9 @@ def advance(
             order[rank] = order[rank + 1]
             ranks[order[rank]] = rank
             rank += 1
-        order[rank], ranks[due] = due, rank
-        place = 0
-        while draws[i] >= limits[place]:
-            place += 1
-        due = order[place]
-    return due
+        order[rank], ranks[arm] = arm, rank
+        rank_drawn = 0
+        while draws[i] >= limits[rank_drawn]:
+            rank_drawn += 1
+        arm = order[rank_drawn]
+    return arm

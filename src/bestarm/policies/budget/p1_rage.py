@@ -78,7 +78,7 @@ class P1RAGE(StepwisePolicy):
         pulls = min(self._length, self._budget - self._pulls)
         return Plan.randomised(mixed / mixed.sum(), pulls, phase=self._plans + 1)
 
-    def _take(self, plan: Plan, summary: Summary) -> str | None:
+    def _observe(self, plan: Plan, summary: Summary) -> str | None:
         assert plan.weights is not None
         self._sum = self._sum + weighted_sum(self.problem, plan.weights, summary)
         options = self.problem.target

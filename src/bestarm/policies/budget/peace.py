@@ -17,10 +17,10 @@ from bestarm.policies.stepwise import Indices
 from bestarm.problem import Problem
 from bestarm.records import Plan
 
-_DUST = 1e-3  # times the mean weight: not worth a pull
+_NEGLIGIBLE = 1e-3  # times the mean weight: not worth a pull
 
 
-class _Sized(NamedTuple):
+class _SizedDesign(NamedTuple):
     """The design for a set of targets, and their size under it."""
 
     weights: Array
@@ -74,7 +74,7 @@ class PeaceBudget(LinearShrinking):
         phases = max(1, math.ceil(math.log2(max(size, 1.0)) - 1e-9))
         self._phases = min(phases, self._budget)
 
-    def _solve(self, active: Indices) -> _Sized:
+    def _solve(self, active: Indices) -> _SizedDesign:
         return _solve(self.problem, np.sort(active).tobytes(), self._criterion)
 
     def _make_plan(self) -> Plan:
@@ -99,14 +99,14 @@ class PeaceBudget(LinearShrinking):
 
 
 @lru_cache(maxsize=65536)
-def _solve(problem: Problem, active: bytes, criterion: str) -> _Sized:
+def _solve(problem: Problem, active: bytes, criterion: str) -> _SizedDesign:
     """A pure function of these, so runs of one simulation share the work."""
     if criterion == "width":
         targets = problem.target[np.frombuffer(active, dtype=np.int64)]
         wide = width_design(problem.source, targets)
-        return _Sized(wide.weights, wide.width, wide.gap)
+        return _SizedDesign(wide.weights, wide.width, wide.gap)
     design = xy_design(problem, active)
-    weights = np.where(design.weights > _DUST / problem.arms, design.weights, 0.0)
+    weights = np.where(design.weights > _NEGLIGIBLE / problem.arms, design.weights, 0.0)
     weights /= weights.sum()
     weights.flags.writeable = False
-    return _Sized(weights, design.value, design.gap)
+    return _SizedDesign(weights, design.value, design.gap)

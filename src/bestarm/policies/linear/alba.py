@@ -78,14 +78,14 @@ class ALBA(StepwisePolicy):
         self._arms = points_of(problem).arms
         self._round, self._step = 0, 1
         self._members = self._active  # that were left when the round began
-        self._begin()
+        self._begin_round()
 
     @property
     def traits(self) -> Traits:
         """It ignores the baseline, and rests on a bound on means."""
         return replace(super().traits, mean_bound=self._bound)
 
-    def _begin(self) -> None:
+    def _begin_round(self) -> None:
         """Begin the first round that has arms to drop, with nothing pulled."""
         rank = self._arms.shape[1]
         while len(self._active) <= max(1, rank >> self._round) and len(self._active) > 1:
@@ -93,7 +93,7 @@ class ALBA(StepwisePolicy):
         self._members, self._step, self._total = self._active, 1, 0
         self._information, self._moment = np.zeros((rank, rank)), np.zeros(rank)
 
-    def _shape(self) -> bounds.AlbaStep:
+    def _current_step(self) -> bounds.AlbaStep:
         pool = _pool(self.problem, self._members.tobytes())
         return bounds.alba_step(
             sigma=self._sigma,
@@ -106,15 +106,15 @@ class ALBA(StepwisePolicy):
 
     def _make_plan(self) -> Plan:
         pool = _pool(self.problem, self._members.tobytes())
-        wanted = max(1, self._shape().pulls - self._total)
+        wanted = max(1, self._current_step().pulls - self._total)
         left = self._left()
         pulls = wanted if left is None else min(wanted, left)
         return Plan.randomised(pool.weights, pulls, phase=self._plans + 1)
 
-    def _take(self, plan: Plan, summary: Summary) -> str | None:
+    def _observe(self, plan: Plan, summary: Summary) -> str | None:
         """Estimate, drop, and begin the next round if enough arms are gone."""
         assert plan.weights is not None
-        arms, step = self._arms, self._shape()
+        arms, step = self._arms, self._current_step()
         self._information = self._information + plan.pulls * (arms.T * plan.weights) @ arms
         self._moment = self._moment + arms.T @ summary.sums
         self._total += plan.pulls
@@ -151,7 +151,7 @@ class ALBA(StepwisePolicy):
             return "identified"
         self._step += 1
         if len(self._active) <= max(1, arms.shape[1] >> self._round):
-            self._begin()
+            self._begin_round()
         return "max_pulls" if self._left() == plan.pulls else None
 
 
@@ -162,7 +162,7 @@ def _pool(problem: Problem, members: bytes) -> _Pool:
     inside = span.contains(problem.source)
     weights = np.zeros(problem.arms)
     weights[inside] = linear_g(problem.source[inside]).weights
-    weights[weights < 1e-6] = 0.0  # dust of the solver
+    weights[weights < 1e-6] = 0.0  # left over by the solver
     weights /= weights.sum()
     weights.flags.writeable = False
     return _Pool(weights, span.rank)

@@ -92,13 +92,13 @@ class FrankWolfeSampling(LinearRule):
         self._allocation = (np.ones(problem.arms), np.zeros((rank, rank)), np.array([-np.inf]))
 
     def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
-        pulls, self._due, stopped = advance(
+        pulls, self._next_arm, stopped = advance(
             presampled.parts,
             self._model,
             self._state,
             self._rule,
             self._allocation,
-            self._due,
+            self._next_arm,
             most,
         )
         self._leader = int(self._state[8][LEADER])
@@ -121,13 +121,13 @@ def advance(
         if following < 0:
             if identified(model, state, rule):
                 return i + 1, arm, True
-            following = _step(model, state, allocation)
+            following = _next_arm(model, state, allocation)
         arm = following
     return most, arm, False
 
 
 @inlined
-def _step(model: Model, state: State, allocation: Allocation) -> int:
+def _next_arm(model: Model, state: State, allocation: Allocation) -> int:
     """One step of Frank–Wolfe; the next arm has the largest x_a(t) / ω_a (Algorithm 1)."""
     counts, pulls = state[0], state[8][PULLS]
     total, inverse, exact = allocation
@@ -141,7 +141,7 @@ def _step(model: Model, state: State, allocation: Allocation) -> int:
         if pulls - exact[0] >= REFRESH:
             invert(information(model[0], total, 0.0), inverse)
             exact[0] = pulls
-        _ascend(model, state, allocation)
+        _frank_wolfe_step(model, state, allocation)
     best = 0
     for a in range(arms):
         if total[a] * counts[best] > TIE * total[best] * counts[a]:
@@ -180,7 +180,7 @@ def _alternatives(
 
 
 @inlined
-def _ascend(model: Model, state: State, allocation: Allocation) -> None:
+def _frank_wolfe_step(model: Model, state: State, allocation: Allocation) -> None:
     """Move towards the arms that help most against all alternatives within r of the closest.
 
     With y = z_leader − z, f_z(x) = (y·θ̂)² / (2 ‖y‖² under V(x)⁻¹) and, by Proposition 1, its
@@ -247,8 +247,8 @@ def solve_game(payoffs: Array) -> Array:
                 enter = j
         if enter < 0:
             break
-        leave = _leaving(table, inside, enter)
-        _exchange(table, leave, enter)
+        leave = _leaving_row(table, inside, enter)
+        _pivot(table, leave, enter)
         inside[leave], outside[enter] = outside[enter], inside[leave]
     weights, total = np.zeros(rows), 0.0
     for j in range(columns):
@@ -261,7 +261,7 @@ def solve_game(payoffs: Array) -> Array:
 
 
 @inlined
-def _leaving(table: Array, inside: Indices, enter: int) -> int:
+def _leaving_row(table: Array, inside: Indices, enter: int) -> int:
     """The row that limits the entering column first; of equals, the one that holds the first."""
     rows, columns = table.shape[0] - 1, table.shape[1] - 1
     leave = -1
@@ -279,7 +279,7 @@ def _leaving(table: Array, inside: Indices, enter: int) -> int:
 
 
 @inlined
-def _exchange(table: Array, row: int, column: int) -> None:
+def _pivot(table: Array, row: int, column: int) -> None:
     """Exchange a variable inside with one outside, in the condensed table."""
     pivot = table[row, column]
     for i in range(table.shape[0]):

@@ -102,20 +102,20 @@ class LazyTrackAndStop(LinearRule):
     def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
         made = 0
         while True:
-            pulls, self._due, end = advance(
+            pulls, self._next_arm, end = advance(
                 presampled.parts,
                 self._model,
                 self._state,
                 self._rule,
                 self._allocation,
-                (self._due, made, most),
+                (self._next_arm, made, most),
             )
             made += pulls
             self._leader = int(self._state[8][LEADER])
             if end != _ALLOCATING:
                 return made, end == _STOPPED
             self._allocate()
-            self._due = _next_arm(self._model, self._state, self._allocation)
+            self._next_arm = _next_arm(self._model, self._state, self._allocation)
             if made == most:
                 return made, False
 

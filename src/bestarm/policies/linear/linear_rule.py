@@ -89,7 +89,7 @@ class LinearRule(PullByPull):
         opening = np.arange(arms) if opening is None else opening
         ridge = 0.0 if threshold == "certified" else ridge
         self._model: Model = (source, target, opening, ridge, self._sigma)
-        self._due = int(opening[0])
+        self._next_arm = int(opening[0])
         self._state: State = (
             self._counts,
             self._sums,

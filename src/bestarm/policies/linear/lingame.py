@@ -108,8 +108,8 @@ class LinGame(LinearRule):
         )
 
     def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
-        pulls, self._due, stopped = advance(
-            presampled.parts, self._model, self._state, self._rule, self._game, self._due, most
+        pulls, self._next_arm, stopped = advance(
+            presampled.parts, self._model, self._state, self._rule, self._game, self._next_arm, most
         )
         self._leader = int(self._state[8][LEADER])
         return pulls, stopped
@@ -165,11 +165,11 @@ def _play(model: Model, state: State, game: Game) -> int:
     """One round of LinGame (Algorithm 2), with one learner per answer; gives the arm to pull."""
     losses, gaps, total, _ = game
     counts, leader = state[0], state[8][LEADER]
-    weights = _act(losses[leader], gaps[leader])
-    gains = _respond(model, state, weights, 0)
+    weights = _hedge_weights(losses[leader], gaps[leader])
+    gains = _best_response(model, state, weights, 0)
     for a in range(len(weights)):
-        gains[a] = _optimistic(state, a, gains[a])
-    gaps[leader] += _suffer(losses[leader], gaps[leader], weights, gains)
+        gains[a] = _optimistic_gain(state, a, gains[a])
+    gaps[leader] += _update_losses(losses[leader], gaps[leader], weights, gains)
     best = 0
     for a in range(len(weights)):  # C-tracking
         total[a] += weights[a]
@@ -186,15 +186,15 @@ def _play_pairs(model: Model, state: State, game: Game) -> int:
     """
     losses, gaps, total, counts = game
     arms, leader = len(state[0]), state[8][LEADER]
-    weights = _act(losses[0], gaps[0])
-    values = _respond(model, state, weights, leader * arms)
+    weights = _hedge_weights(losses[0], gaps[0])
+    values = _best_response(model, state, weights, leader * arms)
     gains = np.zeros(len(weights))
     for a in range(arms):
-        apart = _optimistic(state, a, 0.0)
+        apart = _optimistic_gain(state, a, 0.0)
         for pair in range(a, len(weights), arms):
             gains[pair] = apart
-        gains[leader * arms + a] = _optimistic(state, a, values[a])
-    gaps[0] += _suffer(losses[0], gaps[0], weights, gains)
+        gains[leader * arms + a] = _optimistic_gain(state, a, values[a])
+    gaps[0] += _update_losses(losses[0], gaps[0], weights, gains)
     best = 0
     for pair in range(len(weights)):  # C-tracking
         total[pair] += weights[pair]
@@ -205,7 +205,7 @@ def _play_pairs(model: Model, state: State, game: Game) -> int:
 
 
 @compiled
-def _act(losses: Array, gap: float) -> Array:
+def _hedge_weights(losses: Array, gap: float) -> Array:
     """AdaHedge's weights, in proportion to exp(−η L) with η = log(actions)/Δ."""
     rate, least, total = math.log(len(losses)) / gap, math.inf, 0.0
     for k in range(len(losses)):  # NumPy's minimum takes long to compile
@@ -220,7 +220,7 @@ def _act(losses: Array, gap: float) -> Array:
 
 
 @compiled
-def _suffer(losses: Array, gap: float, weights: Array, gains: Array) -> float:
+def _update_losses(losses: Array, gap: float, weights: Array, gains: Array) -> float:
     """Take the losses −gains; what Δ grows by: the expected loss less the mix loss."""
     rate, most = math.log(len(losses)) / gap, -math.inf
     for k in range(len(gains)):
@@ -235,7 +235,7 @@ def _suffer(losses: Array, gap: float, weights: Array, gains: Array) -> float:
 
 
 @compiled
-def _respond(model: Model, state: State, weights: Array, start: int) -> Array:
+def _best_response(model: Model, state: State, weights: Array, start: int) -> Array:
     """x·(θ̂ − λ) of every arm x, for the alternative λ that is closest under weights from `start`.
 
     With V = Σ w x xᵀ and y = z_leader − z, the closest λ at which z is as good as the leader has
@@ -267,7 +267,7 @@ def _respond(model: Model, state: State, weights: Array, start: int) -> Array:
 
 
 @compiled
-def _optimistic(state: State, arm: int, value: float) -> float:
+def _optimistic_gain(state: State, arm: int, value: float) -> float:
     """½ (|x·(θ̂ − λ)| + √(2 log t ‖x‖² under A⁻¹))², at most log t: the largest plausible gain."""
     width = math.log(state[8][PULLS])
     largest = abs(value) + math.sqrt(2 * width * state[6][arm])

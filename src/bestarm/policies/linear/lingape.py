@@ -90,8 +90,8 @@ class LinGapE(LinearRule):
         )
 
     def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
-        pulls, self._due, stopped = advance(
-            presampled.parts, self._model, self._state, self._rule, self._due, most
+        pulls, self._next_arm, stopped = advance(
+            presampled.parts, self._model, self._state, self._rule, self._next_arm, most
         )
         self._leader = int(self._state[8][LEADER])
         return pulls, stopped

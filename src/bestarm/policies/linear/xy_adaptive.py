@@ -10,7 +10,7 @@ import numpy as np
 from bestarm import bounds
 from bestarm.checks import choice, positive
 from bestarm.estimation import ordinary
-from bestarm.numerics.geometry import Array, first_largest, linear_span
+from bestarm.numerics.geometry import Array, first_largest, linear_norms
 from bestarm.policies.linear.linear_rule import linear_assumptions
 from bestarm.policies.linear.xy_allocation import REFRESH, all_pairs, extend_greedily, points_of
 from bestarm.policies.phased.shrinking import shares
@@ -74,7 +74,7 @@ class XYAdaptive(StepwisePolicy):
         counts = _allocate(self.problem, self._active.tobytes(), self._level, self._left() or 2**62)
         return Plan.fixed(counts, phase=self._plans + 1)
 
-    def _take(self, plan: Plan, summary: Summary) -> str | None:
+    def _observe(self, plan: Plan, summary: Summary) -> str | None:
         """Drop what is shown to be worse; keep the trace."""
         assert plan.counts is not None
         targets = self.problem.target[self._active]
@@ -137,13 +137,7 @@ def _allocate(problem: Problem, active: bytes, level: float, most: int) -> Indic
 @lru_cache(maxsize=4096)
 def _widths(problem: Problem, active: bytes, counts: bytes) -> Array:
     """‖z − z′‖² under A⁻¹ for every two of these targets; +∞ where the pulls say nothing."""
-    pulls = np.frombuffer(counts, dtype=np.int64)
-    source, targets = problem.source[pulls > 0], problem.target[np.frombuffer(active, np.int64)]
-    span = linear_span(source)
-    regressors = span.coordinates(source) * np.sqrt(pulls[pulls > 0])[:, None]
-    values, vectors = np.linalg.eigh(regressors.T @ regressors)
-    factor = vectors / np.sqrt(np.maximum(values, np.finfo(float).tiny))
-    differences = targets[:, None] - targets
-    flat = differences.reshape(-1, targets.shape[1])
-    widths = np.sum((span.contrast_coordinates(flat) @ factor) ** 2, axis=1)
-    return np.where(span.contains(flat), widths, np.inf).reshape(len(targets), len(targets))
+    targets = problem.target[np.frombuffer(active, dtype=np.int64)]
+    differences = (targets[:, None] - targets).reshape(-1, targets.shape[1])
+    norms = linear_norms(problem.source, np.frombuffer(counts, dtype=np.int64), differences)
+    return norms.reshape(len(targets), len(targets))

@@ -86,7 +86,7 @@ class XYStatic(PullByPull):
         scores = np.zeros(problem.targets)
         self._state = np.zeros((rank, rank)), np.zeros(rank), scores, np.array([0.0, 1.0, 0.0])
         self._spanning = False
-        self._due = int(self._points.basis[0])
+        self._next_arm = int(self._points.basis[0])
 
     def _allocation(self) -> StaticAllocation:
         """What is pulled, in order."""
@@ -101,7 +101,7 @@ class XYStatic(PullByPull):
         start, parts, done, identified = int(self._counts.sum()), presampled.parts, 0, False
         arms = self._allocation().first(start + most + 1)
         order = arms[start : start + most].copy()
-        order[0] = self._due  # maybe of an adopted plan
+        order[0] = self._next_arm  # maybe of an adopted plan
         while done < most and not identified:
             if not self._spanning:
                 self._counts[order[done]] += 1
@@ -122,7 +122,7 @@ class XYStatic(PullByPull):
                 self._threshold,
             )
             done += pulls
-        self._due, self._leader = int(arms[start + done]), int(np.argmax(self._state[2]))
+        self._next_arm, self._leader = int(arms[start + done]), int(np.argmax(self._state[2]))
         return done, identified
 
     def _span(self) -> bool:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bestarm import bounds as levels
-from bestarm.checks import interval, positive, whole
-from bestarm.errors import InvalidInputError, ProtocolError
+from bestarm.checks import positive
+from bestarm.errors import ProtocolError
 from bestarm.numerics.geometry import Array
-from bestarm.policies.policy import Traits
-from bestarm.policies.stepwise import NO_DRIFT, StepwisePolicy, require_pullable_targets
+from bestarm.policies.means.bounded import BoundedRule
+from bestarm.policies.stepwise import NO_DRIFT
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
@@ -22,7 +21,7 @@ _REFERENCE = 30.0  # in squares of the range: the evidence is strongest at about
 _EPSILON = float(np.finfo(float).eps)
 
 
-class BernsteinElimination(StepwisePolicy):
+class BernsteinElimination(BoundedRule):
     """Pull every active arm equally often, and drop those that the leader is shown to exceed.
 
     Each batch pulls every active arm equally often. Afterwards an arm is dropped if the evidence
@@ -65,26 +64,18 @@ class BernsteinElimination(StepwisePolicy):
         seed: int = 0,  # noqa: ARG002
         max_pulls: int | None = None,
     ) -> None:
-        require_pullable_targets(problem, type(self).__name__)
-        super().__init__(problem, max_pulls=max_pulls)
-        self._low, self._high = interval(bounds, "bounds")
+        super().__init__(problem, bounds=bounds, max_pulls=max_pulls)
         self._center = self._low / 2 + self._high / 2
         self._growth = positive(growth, "growth")
-        if max_pulls is not None:
-            whole(max_pulls, "max_pulls", least=problem.arms)
-        self._each = 0  # pulls of every active arm
+        self._pulls_per_arm = 0  # pulls of every active arm
         self._sums = np.zeros(problem.arms)
         self._variation = np.zeros(problem.arms)
         self._rounding = np.zeros(problem.arms)  # how far off the sums may be
 
-    @property
-    def traits(self) -> Traits:
-        """It ignores the baseline, and refuses rewards outside its bounds."""
-        return replace(super().traits, bounds=(self._low, self._high))
-
     def _make_plan(self) -> Plan:
         counts = np.zeros(self.problem.arms, dtype=np.int64)
-        counts[self._active] = min(max(1, int(self._growth * self._each)), self._room(0))
+        growth = int(self._growth * self._pulls_per_arm)
+        counts[self._active] = min(max(1, growth), self._rounds_left(0))
         return Plan.fixed(counts, phase=self._plans + 1, center=self._center)
 
     def _check_adopted(self, plan: Plan) -> None:
@@ -98,23 +89,18 @@ class BernsteinElimination(StepwisePolicy):
                 remedy="Adopt a plan that this policy made, after the same summaries.",
             )
 
-    def _room(self, pulls: int) -> int:
-        """How many pulls of every active arm the cap still allows after so many more."""
-        left = self._left()
-        return (2**53 if left is None else max(0, left - pulls)) // len(self._active)
-
-    def _take(self, plan: Plan, summary: Summary) -> str | None:
+    def _observe(self, plan: Plan, summary: Summary) -> str | None:
         """Drop the arms that are shown not to be the best."""
         self._check_bounds(summary)
-        self._variation = self._variation + self._distances(summary)
+        self._variation = self._variation + self._squared_errors(summary)
         self._sums = self._sums + summary.sums + (summary.center - self._center) * summary.counts
-        self._rounding = self._rounding + self._lost_digits(summary)
-        self._each += int(summary.counts[self._active[0]])
-        self._active = self._active[~self._beaten()]
+        self._rounding = self._rounding + self._rounding_error(summary)
+        self._pulls_per_arm += int(summary.counts[self._active[0]])
+        self._active = self._active[~self._exceeded()]
         self._leader = int(self._active[np.argmax(self._sums[self._active])])
         if len(self._active) == 1:
             return "identified"
-        return None if self._room(plan.pulls) else "max_pulls"
+        return None if self._rounds_left(plan.pulls) else "max_pulls"
 
     def _check_bounds(self, summary: Summary) -> None:
         """Raise where the totals show a reward outside the bounds."""
@@ -125,28 +111,23 @@ class BernsteinElimination(StepwisePolicy):
         slack = 1e-9 * (squares + max(low * low, high * high) * counts)
         wrong = np.flatnonzero((inside < -slack) & (counts > 0))
         if wrong.size:
-            label = self.problem.source_labels[wrong[0]]
-            raise InvalidInputError(
-                f"Arm {label!r} paid a reward outside the bounds ({self._low:g}, {self._high:g}).",
-                field="summary",
-                value=summary,
-                remedy="Give `bounds` that no reward can exceed.",
-            )
+            raise self._outside_bounds(int(wrong[0]), summary)
 
-    def _distances(self, summary: Summary) -> Array:
-        """Σ (r − guess)² of each arm over the batch; the guess is the arm's mean before it."""
-        guess = self._guess() - (summary.center - self._center)
-        exact = summary.squares - guess * (2 * summary.sums - guess * summary.counts)
-        parts = summary.squares + guess * guess * summary.counts
+    def _squared_errors(self, summary: Summary) -> Array:
+        """Σ (r − prediction)² of each arm over the batch, predicted by its mean before."""
+        predicted = self._predicted() - (summary.center - self._center)
+        exact = summary.squares - predicted * (2 * summary.sums - predicted * summary.counts)
+        parts = summary.squares + predicted * predicted * summary.counts
         return np.maximum(exact + (summary.counts + 16) * _EPSILON * parts, 0.0)
 
-    def _guess(self) -> Array:
+    def _predicted(self) -> Array:
         """The expected reward of each arm, relative to the center: its mean so far."""
-        if not self._each:
+        if not self._pulls_per_arm:
             return np.zeros(self.problem.arms)
-        return np.clip(self._sums / self._each, self._low - self._center, self._high - self._center)
+        low, high = self._low - self._center, self._high - self._center
+        return np.clip(self._sums / self._pulls_per_arm, low, high)
 
-    def _lost_digits(self, summary: Summary) -> Array:
+    def _rounding_error(self, summary: Summary) -> Array:
         """How far off a batch's sums may be, and adding them to those before.
 
         As for the batches of the anytime rule, of which the docstring has the argument.
@@ -169,12 +150,12 @@ class BernsteinElimination(StepwisePolicy):
             reference=_REFERENCE * reach**2,
         )
 
-    def _beaten(self) -> NDArray[np.bool_]:
+    def _exceeded(self) -> NDArray[np.bool_]:
         """Which active arms the leader is shown to exceed."""
         share = levels.contrast_delta(self.problem.delta, active=self.problem.arms)
-        beaten = self._evidence() >= math.log(1 / share)
-        beaten[np.argmax(self._sums[self._active])] = False
-        return np.asarray(beaten)
+        exceeded = self._evidence() >= math.log(1 / share)
+        exceeded[np.argmax(self._sums[self._active])] = False
+        return np.asarray(exceeded)
 
     def _assumptions(self) -> tuple[str, ...]:
         return f"Every reward lies between {self._low:g} and {self._high:g}.", NO_DRIFT

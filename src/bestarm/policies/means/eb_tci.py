@@ -63,9 +63,9 @@ class EBTCI(MeansRule):
         self._rng = np.random.default_rng(seed)
 
     def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
-        pulls, self._due, self._leader, stopped = advance(
+        pulls, self._next_arm, self._leader, stopped = advance(
             presampled.parts,
-            self._due,
+            self._next_arm,
             self._counts,
             self._sums,
             2 * self._sigma**2,

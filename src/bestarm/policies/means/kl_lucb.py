@@ -73,10 +73,10 @@ class KLLUCB(MeansRule):
         if self._proven:
             constant = 405.5 if threshold == "published" else 11.0
             self._rate = kl_lucb_rate(delta, arms=arms, constant=constant)
-        self._other = -1  # the arm to pull after the one that is due
+        self._other = -1  # the arm to pull after the next one
 
     def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
-        state = np.array([self._due, self._other, self._leader])
+        state = np.array([self._next_arm, self._other, self._leader])
         known = presampled.parts, state, self._counts, self._sums
         if self._bounds is None:
             scale = 2 * self._sigma**2
@@ -84,7 +84,7 @@ class KLLUCB(MeansRule):
         else:
             pulls, stopped = advance_bernoulli(*known, self._bounds, tuple(self._rate), most)
         self._require_within(pulls)
-        self._due, self._other, self._leader = state.tolist()
+        self._next_arm, self._other, self._leader = state.tolist()
         return pulls, stopped
 
     def _assumptions(self) -> tuple[str, ...]:

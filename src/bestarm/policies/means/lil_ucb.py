@@ -68,8 +68,8 @@ class LilUCB(MeansRule):
         self._constants = factor * self._sigma, 1 + epsilon, shift, level, share
 
     def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
-        pulls, self._due, stopped = advance(
-            presampled.parts, self._due, self._counts, self._sums, self._constants, most
+        pulls, self._next_arm, stopped = advance(
+            presampled.parts, self._next_arm, self._counts, self._sums, self._constants, most
         )
         self._leader = int(np.argmax(self._counts))
         return pulls, stopped

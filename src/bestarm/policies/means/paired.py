@@ -8,23 +8,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm import bounds as levels
-from bestarm.checks import interval, whole
+from bestarm.checks import whole
 from bestarm.compiling import compiled
-from bestarm.errors import InvalidInputError, ProtocolError
+from bestarm.errors import ProtocolError
 from bestarm.numerics.geometry import Array, first_largest
-from bestarm.policies.policy import Traits
-from bestarm.policies.stepwise import StepwisePolicy, require_pullable_targets
+from bestarm.policies.means.bounded import BoundedRule
 from bestarm.problem import Problem
 from bestarm.records import BlockPlan, Plan, Rounds, Summary
 
 _GROWTH = 0.02  # the rounds of a plan, relative to those before it
 _SLACK = 1e-9  # nats: what adding up many logs may round
 _EPSILON = float(np.finfo(float).eps)
-_LARGEST = 0.9  # of its wealth that a bet may lose
-_ROOM = 16.0  # times the rounding error, below which differences are too small to bet on
+_MAX_STAKE = 0.9  # of its wealth that a bet may lose
+_LEAST_FALL = 16.0  # times the rounding error, below which differences are too small to bet on
 
 
-class PairedTests(StepwisePolicy):
+class PairedTests(BoundedRule):
     """Pull all arms in every round, and stop when one is shown to be better than each other one.
 
     This is what one would do by hand, with a test that may be looked at after every round: no arm
@@ -74,23 +73,14 @@ class PairedTests(StepwisePolicy):
         seed: int = 0,  # noqa: ARG002
         max_pulls: int | None = None,
     ) -> None:
-        require_pullable_targets(problem, type(self).__name__)
-        super().__init__(problem, max_pulls=max_pulls)
-        self._low, self._high = interval(bounds, "bounds")
+        super().__init__(problem, bounds=bounds, max_pulls=max_pulls)
         self._items = None if items is None else whole(items, "items", least=1)
-        if max_pulls is not None:
-            whole(max_pulls, "max_pulls", least=problem.arms)
         arms = problem.arms
         self._sums = np.zeros(arms)
         self._squares, self._wealth, self._evidence = np.zeros((3, arms, arms))
 
-    @property
-    def traits(self) -> Traits:
-        """It refuses rewards outside its bounds."""
-        return Traits(bounds=(self._low, self._high), max_pulls=self._max_pulls)
-
     def _make_plan(self) -> Plan:
-        rounds = min(max(1, int(_GROWTH * self._rounds)), self._room(0))
+        rounds = min(max(1, int(_GROWTH * self._rounds)), self._rounds_left(0))
         arms = self.problem.arms
         return BlockPlan.drawn([range(arms)], [1.0], rounds, arms=arms, phase=self._plans + 1)
 
@@ -111,16 +101,16 @@ class PairedTests(StepwisePolicy):
                 remedy="Adopt a plan that this policy made, with the same `items`.",
             )
 
-    def _room(self, pulls: int) -> int:
-        """How many rounds the cap and the items still allow after so many more pulls."""
-        left = self._left()
-        room = (2**53 if left is None else max(0, left - pulls)) // self.problem.arms
-        return room if self._items is None else min(room, self._items - self._rounds)
+    def _rounds_left(self, pulls: int) -> int:
+        left = super()._rounds_left(pulls)
+        return left if self._items is None else min(left, self._items - self._rounds)
 
-    def _take(self, plan: Plan, summary: Summary) -> str | None:
+    def _observe(self, plan: Plan, summary: Summary) -> str | None:
         """Bet on every pair."""
         assert isinstance(summary, Rounds)
-        self._check_bounds(summary)
+        outside = (summary.table < self._low) | (summary.table > self._high)
+        for _, arm in np.argwhere(outside)[:1]:
+            raise self._outside_bounds(int(arm), summary)
         settle(
             summary.table - self._low,
             self._high - self._low,
@@ -134,28 +124,16 @@ class PairedTests(StepwisePolicy):
         self._leader = first_largest(self._sums)
         if self._items == self._rounds + plan.rounds:
             return "exact"
-        winners = np.flatnonzero(self._beaten().sum(axis=1) == self.problem.arms - 1)
+        winners = np.flatnonzero(self._exceeds().sum(axis=1) == self.problem.arms - 1)
         if winners.size:
             self._leader = int(winners[0])
             return "identified"
-        return None if self._room(plan.pulls) else "max_pulls"
+        return None if self._rounds_left(plan.pulls) else "max_pulls"
 
-    def _beaten(self) -> NDArray[np.bool_]:
+    def _exceeds(self) -> NDArray[np.bool_]:
         """Whether each arm (row) is shown to be better than each other one (column)."""
         share = levels.contrast_delta(self.problem.delta, active=self.problem.arms)
         return np.asarray(self._evidence >= math.log(1 / share) + _SLACK)
-
-    def _check_bounds(self, rounds: Rounds) -> None:
-        """Raise where a reward lies outside the bounds."""
-        outside = (rounds.table < self._low) | (rounds.table > self._high)
-        for _, arm in np.argwhere(outside)[:1]:
-            raise InvalidInputError(
-                f"Arm {self.problem.source_labels[arm]!r} paid a reward outside the bounds "
-                f"({self._low:g}, {self._high:g}).",
-                field="summary",
-                value=rounds,
-                remedy="Give `bounds` that no reward can exceed.",
-            )
 
     def _assumptions(self) -> tuple[str, ...]:
         within = f"Every reward lies between {self._low:g} and {self._high:g}."
@@ -203,13 +181,13 @@ def settle(
                 fall = reach + bound  # C + m: d − m ≥ −fall
                 if fall < -rounding:
                     evidence[i, j] = math.inf  # no differences to come can have so small a sum
-                elif fall > _ROOM * rounding:
+                elif fall > _LEAST_FALL * rounding:
                     mean = total / (past + 1.0)
                     excess = mean - bound
                     # The variance in the past, with C² for one round more.
                     second = (squares[i, j] + reach * reach) / (past + 1.0) - mean * mean
                     stake = excess / (second + excess * excess)
-                    stake = min(max(stake, 0.0), _LARGEST / fall)
+                    stake = min(max(stake, 0.0), _MAX_STAKE / fall)
                     gain = rewards[t, i] - rewards[t, j] - bound - rounding
                     wealth[i, j] += math.log1p(stake * gain)
                     evidence[i, j] = max(evidence[i, j], wealth[i, j])

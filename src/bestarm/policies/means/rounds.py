@@ -115,7 +115,7 @@ class RoundRule(StepwisePolicy):
             The number of pulls made, and of rounds.
         """
 
-    def _take(self, plan: Plan, summary: Summary) -> str | None:
+    def _observe(self, plan: Plan, summary: Summary) -> str | None:
         """Decide, if the round was whole."""
         self._counts = self._counts + summary.counts
         self._sums = self._sums + summary.sums

@@ -85,7 +85,7 @@ class TrackAndStop(MeansRule):
     def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
         pulls, arm, leader, stopped = advance(
             presampled.parts,
-            self._due,
+            self._next_arm,
             self._counts,
             self._sums,
             self._warm,
@@ -94,7 +94,7 @@ class TrackAndStop(MeansRule):
             most,
         )
         self._require_within(pulls)
-        self._due, self._leader = arm, leader
+        self._next_arm, self._leader = arm, leader
         return pulls, stopped
 
     def _assumptions(self) -> tuple[str, ...]:

@@ -99,7 +99,7 @@ class Elimination(StepwisePolicy):
         caps = (self._left(), self._max_phase_pulls)
         return min((cap for cap in caps if cap is not None), default=math.inf)
 
-    def _take(self, plan: Plan, summary: Summary) -> str | None:
+    def _observe(self, plan: Plan, summary: Summary) -> str | None:
         """Estimate, drop targets, keep the trace."""
         design = self._describe(plan, self._active)
         theta = self._estimate(design, plan, summary)

@@ -13,7 +13,7 @@ from bestarm.design import BlockDesign, Design, blocked_xy, centered_xy, check_t
 from bestarm.errors import ProtocolError
 from bestarm.estimation import predict_level
 from bestarm.numerics.geometry import Array, centered_diameter, covariance
-from bestarm.policies.anytime.block_design import laplacian
+from bestarm.policies.anytime.block_bets import laplacian
 from bestarm.policies.phased.shrinking import Shrinking, parts
 from bestarm.policies.stepwise import Indices
 from bestarm.problem import Problem

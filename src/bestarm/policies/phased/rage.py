@@ -11,7 +11,7 @@ import numpy as np
 from bestarm import bounds
 from bestarm.checks import positive
 from bestarm.design import check_tolerance, linear_xy
-from bestarm.policies.designs import shared
+from bestarm.policies.designs import cached_design
 from bestarm.policies.phased.elimination import LeastSquaresElimination, PhaseRequest
 from bestarm.policies.stepwise import Indices
 from bestarm.problem import Problem
@@ -82,7 +82,7 @@ def _design_phase(
 ) -> PhaseRequest:
     """A pure function of these, so runs of one simulation share the work."""
     targets = problem.target[np.frombuffer(active, dtype=np.int64)]
-    design = shared(linear_xy, problem.source, targets, tol=tol)
+    design = cached_design(linear_xy, problem.source, targets, tol=tol)
     delta = bounds.rage_delta(problem.delta, targets=problem.targets, phase=phase)
     dimension = problem.dimension
     pulls = bounds.rage_phase_length(
@@ -93,7 +93,7 @@ def _design_phase(
         slack=_SLACK,
         least=math.ceil((dimension * (dimension + 1) / 2 + 1) / _SLACK),
     )
-    # An interior-point design leaves dust on arms that do not matter; dust is not worth a pull.
+    # An interior-point design leaves a little on arms that do not matter: not worth a pull.
     weights = np.where(design.weights > tol / (10 * problem.arms), design.weights, 0.0)
     weights /= weights.sum()
     weights.flags.writeable = False

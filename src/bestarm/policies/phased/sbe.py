@@ -13,7 +13,7 @@ from bestarm.checks import positive
 from bestarm.design import check_tolerance, deo
 from bestarm.estimation import orthogonalized
 from bestarm.numerics.geometry import Array, centered_norms
-from bestarm.policies.designs import shared
+from bestarm.policies.designs import cached_design
 from bestarm.policies.phased.elimination import Elimination, PhaseDesign, PhaseRequest
 from bestarm.policies.stepwise import Indices, require_pullable_targets
 from bestarm.problem import Problem
@@ -92,7 +92,7 @@ class SBE(Elimination):
 def _design_phase(problem: Problem, tol: float, active: bytes) -> tuple[Array, float]:
     """Weights and certified gap; a pure function of these, so runs of a simulation share them."""
     arms = np.frombuffer(active, dtype=np.int64)
-    design = shared(deo, problem.source[arms], anchor=0, tol=tol)
+    design = cached_design(deo, problem.source[arms], anchor=0, tol=tol)
     weights = np.zeros(problem.arms)
     weights[arms] = design.weights
     weights.flags.writeable = False

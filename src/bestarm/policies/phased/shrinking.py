@@ -30,7 +30,7 @@ class Shrinking(StepwisePolicy):
         """It stops when its pulls are spent."""
         return replace(super().traits, budgeted=True)
 
-    def _take(self, plan: Plan, summary: Summary) -> str | None:
+    def _observe(self, plan: Plan, summary: Summary) -> str | None:
         """Estimate, and keep the better part."""
         scores = self._scores(plan, summary)
         order = ranked(scores, size=summary.largest_mean)

@@ -28,7 +28,7 @@ from bestarm.numerics.geometry import (
     first_largest,
     lift,
 )
-from bestarm.policies.designs import shared
+from bestarm.policies.designs import cached_design
 from bestarm.policies.phased.elimination import Elimination, PhaseDesign, PhaseRequest
 from bestarm.policies.stepwise import Indices, require_pullable_targets
 from bestarm.problem import Problem
@@ -280,11 +280,11 @@ def _contrast_weights(
     targets = problem.target[indices]
     pullable = indices if reading.replication else np.arange(problem.arms)
     if anchor is None:
-        contrast = shared(centered_xy, problem.source, targets, tol=reading.tol)
+        contrast = cached_design(centered_xy, problem.source, targets, tol=reading.tol)
     else:
         place = int(np.searchsorted(pullable, anchor))
         arms = problem.source[pullable]
-        contrast = shared(xor, arms, targets, anchor=place, tol=reading.tol)
+        contrast = cached_design(xor, arms, targets, anchor=place, tol=reading.tol)
     weights = np.zeros(problem.arms)
     weights[pullable] = contrast.weights
     return weights, contrast.gap
@@ -319,8 +319,8 @@ def _describe_phase(
 @lru_cache(maxsize=128)
 def _g_weights(problem: Problem, reading: _Reading) -> Array:
     if reading.design == "xor":
-        return shared(deo, problem.source, anchor=0, tol=reading.tol).weights
-    return shared(centered_g, problem.source, tol=reading.tol).weights
+        return cached_design(deo, problem.source, anchor=0, tol=reading.tol).weights
+    return cached_design(centered_g, problem.source, tol=reading.tol).weights
 
 
 def _check_replication(problem: Problem, **options: object) -> None:
