@@ -1,6 +1,6 @@
 """The simplest account of an experiment: a list of assignments, and rules read off one by one.
 
-Written without regard to how an experiment keeps its snapshot: no counters, everything is counted
+Written without regard to how an experiment keeps its record: no counters, everything is counted
 anew. It is given the same policy, and what it says is compared with what an experiment says.
 """
 

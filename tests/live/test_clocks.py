@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import psycopg
 import pytest
+from clocks import Clock
 from databases import run_sql, wait_until
 from workers_started import PATIENCE, processes
 
@@ -23,14 +24,6 @@ PROBLEM = Problem(np.eye(3))
 OPTIONS = {"bounds": [0, 1]}
 TODAY = datetime(2026, 5, 4, tzinfo=UTC).timestamp()
 DAY = 86400.0
-
-
-class Clock:
-    def __init__(self, now: Any = TODAY) -> None:
-        self.now = now
-
-    def __call__(self) -> Any:
-        return self.now
 
 
 def create(url: str, clock: Clock | None, **given: Any) -> Experiment:
@@ -72,13 +65,17 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("now", "words"), WRONG.values(), ids=WRONG)
-def test_a_stored_experiment_takes_real_times_alone(
-    store_url: str, now: object, words: str
-) -> None:
+def test_real_times_alone_are_times(now: object, words: str) -> None:
+    with pytest.raises(ClockError, match=words):
+        inputs.read_time(now, stored=True)
+
+
+def test_a_stored_experiment_takes_real_times_alone(store_url: str) -> None:
+    now, words = WRONG["milliseconds"]
     with pytest.raises(ClockError, match="clock"):
         create(store_url, Clock(now))
     assert Experiment.list(store_url) == []
-    clock = Clock()
+    clock = Clock(TODAY)
     with create(store_url, clock, lease=100.0) as experiment:
         experiment.ask(5)
         experiment.tell(0, 0.5)
@@ -109,14 +106,21 @@ def test_an_experiment_in_memory_may_run_in_simulated_time(now: float) -> None:
     assert experiment.verify().sound
 
 
-@pytest.mark.parametrize("now", [TODAY * 1e3, TODAY * 1e6, float("nan"), None, -1e12])
-def test_milliseconds_are_refused_in_memory_too(now: object) -> None:
+@pytest.mark.parametrize(
+    "now", [TODAY * 1e3, TODAY * 1e6, float("nan"), float("inf"), None, "noon", True, -1e12]
+)
+def test_simulated_times_are_numbers_in_seconds(now: object) -> None:
     with pytest.raises(ClockError, match="clock"):
-        in_memory(Clock(now))
-    clock = Clock()
+        inputs.read_time(now, stored=False)
+
+
+def test_a_wrong_time_changes_nothing_in_memory() -> None:
+    with pytest.raises(ClockError, match="clock"):
+        in_memory(Clock(TODAY * 1e3))
+    clock = Clock(TODAY)
     experiment = in_memory(clock)
     experiment.ask(3)
-    clock.now = now
+    clock.now = TODAY * 1e3
     for call in calls(experiment):
         with pytest.raises(ClockError, match="clock"):
             call()
@@ -126,7 +130,7 @@ def test_milliseconds_are_refused_in_memory_too(now: object) -> None:
 
 
 def test_a_clock_that_leaps_by_years_gives_nothing_up(store_url: str) -> None:
-    clock = Clock()
+    clock = Clock(TODAY)
     with create(store_url, clock, lease=3600.0) as experiment:
         ids = experiment.ask(5).ids
         clock.now = TODAY + 3 * 365 * DAY
@@ -147,7 +151,7 @@ def test_a_clock_that_leaps_by_years_gives_nothing_up(store_url: str) -> None:
 
 def test_an_experiment_that_nobody_touched_for_years_can_go_on(store_url: str) -> None:
     """Whoever runs it says so, by pausing and resuming it."""
-    clock = Clock()
+    clock = Clock(TODAY)
     with create(store_url, clock, lease=3600.0) as experiment:
         ids = experiment.ask(5).ids
         clock.now = TODAY + 3 * 365 * DAY
@@ -160,7 +164,7 @@ def test_an_experiment_that_nobody_touched_for_years_can_go_on(store_url: str) -
 
 def test_where_nothing_can_be_given_up_years_may_pass(store_url: str) -> None:
     """Without a lease; within the lease; and after the end, when outcomes are late in any case."""
-    clock = Clock()
+    clock = Clock(TODAY)
     with create(store_url, clock) as experiment:
         experiment.ask(5)
         clock.now += 3 * 365 * DAY
@@ -236,7 +240,7 @@ def test_leases_end_by_the_database_s_clock(postgres_url: str) -> None:
 
 
 def test_a_clock_that_is_given_is_asked_on_every_store(store_url: str) -> None:
-    clock = Clock()
+    clock = Clock(TODAY)
     with create(store_url, clock, lease=100.0) as experiment:
         experiment.ask(2)
         clock.now += 99.0
@@ -263,7 +267,7 @@ def test_whoever_waited_for_the_lock_has_the_time_after_it(postgres_url: str) ->
 def test_a_clock_that_fails_as_a_phase_closes_counts_no_outcome_twice() -> None:
     """The policy is in memory and cannot be made again: it is told once."""
     times: list[float] = []
-    experiment = in_memory(Clock())
+    experiment = in_memory(Clock(TODAY))
     experiment._clock = lambda: times.pop() if times else TODAY
     ids = experiment.ask(PROBLEM.arms * 20).ids
     times[:] = [np.nan, TODAY]  # the second is for the step

@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import math
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from clocks import Clock
 from pyarrow import parquet
 
 from bestarm import AnytimeBAI, Experiment, Problem
@@ -28,12 +30,7 @@ MRT = [
 ]
 
 
-class Clock:
-    now = 1_700_000_000.123456
-
-    def __call__(self) -> float:
-        self.now += 0.654321
-        return self.now
+TIMES = partial(Clock, 1_700_000_000.123456, step=0.654321)
 
 
 def fill(experiment: Experiment) -> None:
@@ -48,7 +45,7 @@ def fill(experiment: Experiment) -> None:
 @pytest.fixture
 def experiment(tmp_path: Path) -> Any:
     url = f"sqlite:///{tmp_path}/store.db"
-    with Experiment.create(url, "drinks", ARMS, clock=Clock(), seed=0) as made:
+    with Experiment.create(url, "drinks", ARMS, clock=TIMES(), seed=0) as made:
         fill(made)
         yield made
 
@@ -103,7 +100,7 @@ def test_every_byte_of_a_csv_file(tmp_path: Path, quotes: bool) -> None:
     """Texts and times are in quotes if some label needs them."""
     labels = ["tea", "a, b"] if quotes else ["tea", "maté"]
     problem = Problem(np.eye(2), source_labels=labels)
-    experiment = Experiment(Uniform(problem, budget=4), seed=0, clock=Clock())
+    experiment = Experiment(Uniform(problem, budget=4), seed=0, clock=TIMES())
     ids = experiment.ask(4).ids
     experiment.tell(ids[0], 0.1 + 0.2)
     experiment.tell(ids[1], 1e-300)
@@ -228,9 +225,9 @@ def test_a_link_is_followed(experiment: Experiment, tmp_path: Path) -> None:
 
 
 def test_bad_places_and_names_are_refused(experiment: Experiment, tmp_path: Path) -> None:
-    for name in ("out", "out.xlsx", ""):
-        with pytest.raises(InvalidInputError, match=r"\.csv or \.parquet"):
-            experiment.export(tmp_path / name)
+    for path in (tmp_path / "out", tmp_path / "out.xlsx", tmp_path, "x", None, 5):
+        with pytest.raises(InvalidInputError, match=r"`path` must end in \.csv or \.parquet"):
+            experiment.export(path)  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="'mrt'"):
         experiment.export(tmp_path / "out.csv", layout="wide")
     with pytest.raises(FileNotFoundError) as raised:

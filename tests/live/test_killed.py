@@ -18,10 +18,13 @@ from typing import Any
 import numpy as np
 import pytest
 import workers_killed
+from people import OPTIONS, rows_of
+from people import PROBLEM as DRINKS
 from sqlalchemy import Connection, create_engine, select
-from workers_killed import LEASE, LEAST, PROBLEM, read, reward, settings
+from workers_killed import LEASE, LEAST, PROBLEM, Level, ask_with_covariates, read, reward, settings
 from workers_started import PATIENCE, processes
 
+from bestarm import Problem
 from bestarm.live import Experiment, draw
 from bestarm.live.events import as_data
 from bestarm.live.store.sql import Store
@@ -31,8 +34,10 @@ from bestarm.policies.registry import policies
 from bestarm.recommendation import Recommendation
 from bestarm.records import Plan, Summary, round_robin
 
-WORKERS = 3
-KILLS = 12
+WORKERS, KILLS = 3, 12
+BEFORE, AFTER = 9, 10  # requests with forecasts made before anybody is killed, and in all
+OPENING = 13  # statements that only read, before the first request
+WINDOW_KILLS, REPORTING, CALLS = 3, 2, 60  # kills of two processes, each after so many reports
 
 
 def test_nothing_is_lost_or_given_twice_when_workers_are_killed(
@@ -100,6 +105,84 @@ def climb(url: str, folder: Path, turn: int, step: int) -> None:
         kills += 1
     assert step * kills > 50  # statements
     prove(url, folder)
+
+
+def forecasts_of(experiment: Experiment) -> list[Any]:
+    return list(rows_of(experiment)[["forecast", "covariates"]].itertuples(index=False, name=None))
+
+
+def test_forecasts_stay_whatever_statement_a_worker_is_killed_before(
+    sqlite_url: str,
+) -> None:
+    settings: dict[str, Any] = {"options": OPTIONS, "seed": 1, "forecaster": Level()}
+    with Experiment.create(sqlite_url, "killed", DRINKS, **settings) as experiment:
+        ask_with_covariates(experiment, 0, BEFORE)
+        stored, kills = forecasts_of(experiment), 0
+        while True:
+            arguments = (sqlite_url, "killed", BEFORE, AFTER, OPENING + kills + 1)
+            process = processes.Process(target=workers_killed.forecast_until, args=arguments)
+            process.start()
+            process.join(PATIENCE)
+            before, stored = stored, forecasts_of(experiment)
+            assert stored[: len(before)] == before
+            if process.exitcode == 0:
+                break
+            assert process.exitcode == -9
+            kills += 1
+        assert kills > 5
+        assert experiment.outcomes()["id"].tolist() == list(range(2 * AFTER))
+        assert experiment.verify().sound
+    settings["forecaster"] = Level()
+    with Experiment.create(sqlite_url, "uninterrupted", DRINKS, **settings) as experiment:
+        ask_with_covariates(experiment, 0, AFTER)
+        assert forecasts_of(experiment) == stored
+        assert len({forecast for forecast, _ in stored}) > AFTER
+
+
+def test_acknowledged_reports_survive_kills(store_url: str, tmp_path: Path) -> None:
+    """What is told within a window is on record, and counts."""
+    problem = Problem(np.eye(3), source_labels=["old", "new", "video"], delta=1e-9)
+    limits = {"window": 0.2, "otherwise": 0.25}
+    Experiment.create(store_url, "shop", problem, bounds=(0, 1), seed=3, **limits).close()  # type: ignore[arg-type]
+    files = [tmp_path / f"{n}.txt" for n in range(REPORTING)]
+    for kill in range(WINDOW_KILLS):
+        before = [len(acknowledged_in(file)) for file in files]
+        workers = list[BaseProcess]()
+        for file in files:
+            arguments = (store_url, file, f"{kill} {file.name}")
+            workers.append(processes.Process(target=workers_killed.report, args=arguments))
+            workers[-1].start()
+        while any(len(acknowledged_in(f)) < n + CALLS for f, n in zip(files, before, strict=True)):
+            assert all(worker.is_alive() for worker in workers)
+            time.sleep(0.01)
+        for worker in workers:
+            worker.kill()
+            worker.join(PATIENCE)
+    with Experiment.open(store_url, "shop") as experiment:
+        while experiment.status().outstanding:
+            time.sleep(0.05)
+            experiment.expire()
+        reports, outcomes = experiment.reports(), experiment.outcomes()
+        assert experiment.verify().findings == ()
+        experiment.replay()
+    columns = zip(reports["id"], reports["reward"], reports["late"], strict=True)
+    known = Counter((int(number), float(to), bool(late)) for number, to, late in columns)
+    acknowledged = Counter(line for file in files for line in acknowledged_in(file))
+    assert not acknowledged - known
+    # A process that is killed may have one call that was carried out and not acknowledged.
+    assert (known - acknowledged).total() <= WINDOW_KILLS * REPORTING
+    in_order = reports[["id", "reward", "late"]].to_numpy().tolist()
+    last = {number: to for number, to, late in in_order if not late}
+    for number, counted in zip(outcomes["id"], outcomes["reward"], strict=True):
+        assert counted == last.get(number, 0.25)
+    assert len(outcomes) > len(last) > 0
+
+
+def acknowledged_in(file: Path) -> list[tuple[int, float, bool]]:
+    """What was acknowledged; the last line may be cut."""
+    text = file.read_text() if file.exists() else ""
+    parts = [line.split() for line in text.split("\n")[:-1]]
+    return [(int(number), float(to), late == "1") for number, to, late in parts]
 
 
 def prove(url: str, folder: Path) -> int:

@@ -39,7 +39,7 @@ def test_the_lead_shown_is_that_of_phases_that_are_nearly_complete() -> None:
     pages = late.Pages(RATES, WINDOW, late.conversions_at_once, most=int(2 * WINDOW))
     policy = pages.policy()
     late.run(pages, 0, lambda _, seed, clock: Experiment(policy, seed=seed, clock=clock))
-    said = policy.recommend()
-    assert said.leads
-    assert not said.final
+    recommendation = policy.recommend()
+    assert recommendation.leads
+    assert not recommendation.final
     assert 0.1 < policy.intervals().estimate.max() < 0.3

@@ -214,27 +214,17 @@ def test_leases_can_be_changed_and_what_is_lost_stays_lost(leased: Make, clock: 
     assert changes == [{"lease": 10.0, "before": None}, {"lease": None, "before": 10.0}]
 
 
-@pytest.mark.parametrize(
-    "lease", [0, -1.0, math.nan, math.inf, "soon", "", "0h", "-1h", "1y", "2 h 5", True]
-)
-def test_a_lease_is_a_time(lease: Any) -> None:
-    with pytest.raises(InvalidInputError, match="`lease`"):
-        Experiment(Chained(), lease=lease, seed=0)
-    experiment = Experiment(Chained(), seed=0)
-    with pytest.raises(InvalidInputError, match="`lease`"):
-        experiment.change_lease(lease)
-    assert experiment.lease is None
-
-
-@pytest.mark.parametrize(
-    ("lease", "seconds"),
-    [("90s", 90), ("30m", 1800), ("2h", 7200), (" 1.5 d ", 129600), ("1w", 604800), ("45", 45)],
-)
-def test_a_lease_may_be_written_as_people_do(lease: str, seconds: float) -> None:
-    assert Experiment(Chained(), lease=lease).lease == seconds
-    experiment = Experiment(Chained())
-    experiment.change_lease(lease)
-    assert experiment.lease == seconds
+def test_a_lease_is_a_time() -> None:
+    """As `tests/test_durations.py` has it."""
+    experiment = Experiment(Chained(), lease="2h", seed=0)
+    assert experiment.lease == 7200
+    for wrong in (0, -1.0, math.nan, math.inf, True, "soon"):
+        with pytest.raises(InvalidInputError, match="`lease`"):
+            Experiment(Chained(), lease=wrong, seed=0)
+        with pytest.raises(InvalidInputError, match="`lease`"):
+            experiment.change_lease(wrong)
+    experiment.change_lease("30m")
+    assert experiment.lease == 1800
 
 
 def test_leases_go_on_while_paused_and_end_with_the_experiment(leased: Make, clock: Clock) -> None:
@@ -512,9 +502,7 @@ def test_a_clock_set_back_loses_no_report(windowed: Make, clock: Clock) -> None:
         ({"otherwise": None}, "otherwise", "Give `otherwise`, for example 0"),
         ({"lease": 60}, "lease", "a lease or a window, not both"),
         ({"window": "soon"}, "window", "must be a time like"),
-        ({"window": -1}, "window", "positive"),
         ({"otherwise": "zero"}, "otherwise", "a finite number"),
-        ({"otherwise": float("nan")}, "otherwise", "a finite number"),
         ({"otherwise": 1.5}, "otherwise", "must lie between 0 and 1; got 1.5"),
     ],
 )

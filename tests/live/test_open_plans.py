@@ -6,6 +6,8 @@ import random
 
 import numpy as np
 import pytest
+from chained_policies import PROBLEM as COMPASS
+from chained_policies import Chained
 from recorded import given_out, told
 from recorders import PROBLEM, SIZES, Recorder
 
@@ -130,8 +132,8 @@ def test_an_experiment_with_late_and_lost_answers_ends_with_the_best() -> None:
                 late.append((assignment.id, reward))
             else:
                 experiment.tell(assignment.id, reward)
-        due, late = late[:-30], late[-30:]
-        experiment.tell_many(due)
+        ready, late = late[:-30], late[-30:]
+        experiment.tell_many(ready)
     answer = experiment.recommendation()
     assert answer.final
     assert answer.label == "tea"
@@ -204,4 +206,20 @@ def test_a_limit_is_exceeded_by_less_than_the_last_plan(seed: int) -> None:
     with experiment.read() as snapshot:
         last = snapshot.plan(snapshot.head.phase).plan.pulls
         assert snapshot.head.assigned < limit + last
+    assert experiment.verify().findings == ()
+
+
+def test_what_is_given_up_of_the_plan_before_is_no_longer_awaited() -> None:
+    """Four of eight close the first phase, so four are out under its plan: two come, two do not."""
+    experiment = Experiment(Chained(COMPASS, kind="open", sizes=(4, 3)), seed=1)
+    assert list(experiment.ask(8).ids) == list(range(8))
+    experiment.tell_many(dict.fromkeys(range(4), 0.5))
+    assert (experiment.phase, experiment.status().outstanding) == (2, 4)
+    experiment.fail_many([4, 6])
+    assert experiment.status().outstanding == 2
+    experiment.tell_many({5: 0.5, 7: 0.25})
+    assert experiment.status().outstanding == 0
+    with experiment.read() as snapshot:
+        first, second = (entry.summary for entry in snapshot.summaries())
+    assert (first.pulls, second.pulls, second.missing.sum()) == (4, 2, 2)
     assert experiment.verify().findings == ()

@@ -80,9 +80,9 @@ def test_without_bounds_an_experiment_says_that_it_needs_a_lease_and_what_it_wai
     status = experiment.status()
     assert (status.waits_for, status.outstanding) == (3, 1)
     assert status.waits_since is not None
-    said = "the decision waits for the outcome of assignment 3, made 2027-01-15 08:00 UTC"
-    assert said in str(status)
-    assert said[1:] in overview(experiment).verdict
+    recommendation = "the decision waits for the outcome of assignment 3, made 2027-01-15 08:00 UTC"
+    assert recommendation in str(status)
+    assert recommendation[1:] in overview(experiment).verdict
     experiment.tell(3, 0.5)
     assert experiment.status().waits_for is None
     experiment.change_lease("2h")

@@ -65,10 +65,16 @@ def plain(seen: Overview) -> dict[str, Any]:
 
 def test_every_number_is_the_librarys(experiment: Experiment) -> None:
     drive(experiment, 600, lose=0.05)
-    seen, said, status = overview(experiment), experiment.recommendation(), experiment.status()
-    assert [each.target for each in seen.leaderboard if each.status == "leads"] == [said.target]
+    seen, recommendation, status = (
+        overview(experiment),
+        experiment.recommendation(),
+        experiment.status(),
+    )
+    assert [each.target for each in seen.leaderboard if each.status == "leads"] == [
+        recommendation.target
+    ]
     left = {each.target for each in seen.leaderboard if each.status != "out"}
-    assert left == set(said.active)
+    assert left == set(recommendation.active)
     known = experiment.inspect(lambda policy, _: policy.intervals())  # type: ignore[attr-defined]
     values = experiment.inspect(lambda policy, _: policy.evidence())  # type: ignore[attr-defined]
     rates = experiment.inspect(lambda policy, _: policy.rates())
@@ -86,7 +92,7 @@ def test_every_number_is_the_librarys(experiment: Experiment) -> None:
         experiment.outcomes()[["id", "reward"]], on="id", how="left"
     )
     frame = frame[frame["id"] < seen.used]  # what the policy was told of
-    assert seen.used == said.pulls
+    assert seen.used == recommendation.pulls
     phases, counts = np.unique(frame["phase"], return_counts=True)
     for row in seen.allocation:
         mine = frame[frame["arm"] == row.arm]
@@ -105,11 +111,11 @@ def test_every_number_is_the_librarys(experiment: Experiment) -> None:
         assert row.planned == pytest.approx(planned)
     assert (seen.head.assigned, seen.head.losses) == (status.pulls, status.lost)
     assert seen.head.losses > 0
-    possible = f"{len(said.active)} of 4 options are still possible."
-    assert seen.verdict == f"No winner yet: ‘{said.label}’ leads, {possible}"
+    possible = f"{len(recommendation.active)} of 4 options are still possible."
+    assert seen.verdict == f"No winner yet: ‘{recommendation.label}’ leads, {possible}"
     assert Watch(experiment).headline() == f"No winner yet: {possible}"
     assert seen.proven
-    assert seen.recommendation.assumptions == said.assumptions
+    assert seen.recommendation.assumptions == recommendation.assumptions
 
 
 def weight(experiment: Experiment, phase: int, arm: int) -> float:
@@ -155,11 +161,11 @@ def test_answers_that_come_after_their_plan_was_closed(experiment: Experiment) -
 def test_it_follows_to_the_winner(experiment: Experiment) -> None:
     while not experiment.finished:
         drive(experiment, 400)
-    seen, said = overview(experiment), experiment.recommendation()
-    assert said.final
-    assert seen.leaderboard[0].label == said.label == "coffee"
+    seen, recommendation = overview(experiment), experiment.recommendation()
+    assert recommendation.final
+    assert seen.leaderboard[0].label == recommendation.label == "coffee"
     assert seen.leaderboard[0].status == "best"
-    pulls = f"{said.pulls:,}"
+    pulls = f"{recommendation.pulls:,}"
     assert seen.verdict == f"‘coffee’ is the best of 4 options, at 95 % after {pulls} assignments."
     assert Watch(experiment).headline() == seen.verdict
     assert seen.forecast is None
@@ -209,8 +215,8 @@ def test_phases_of_an_elimination_policy(sqlite_url: str, problem: Problem) -> N
             given = experiment.ask(5000)
             told = 0.3 * MEANS[given.arms] + 0.2 * rng.standard_normal(len(given))
             experiment.tell_many(zip(given.ids, told.tolist(), strict=True))
-        seen, said = overview(experiment), experiment.recommendation()
-        trace = said.trace
+        seen, recommendation = overview(experiment), experiment.recommendation()
+        trace = recommendation.trace
         assert not seen.proven
         assert "no error probability is proven" in seen.reliability
         assert seen.timeline.kind == "phases"
@@ -251,13 +257,13 @@ def test_several_winners_and_a_tolerance(sqlite_url: str, problem: Problem) -> N
     with Experiment.create(sqlite_url, "several", problem, options=options, seed=0) as experiment:
         while not experiment.finished:
             drive(experiment, 400)
-        seen, said = overview(experiment), experiment.recommendation()
-        names = [problem.target_labels[target] for target in said.chosen]
+        seen, recommendation = overview(experiment), experiment.recommendation()
+        names = [problem.target_labels[target] for target in recommendation.chosen]
         assert seen.verdict.startswith(
             f"‘{names[0]}’ and ‘{names[1]}’ are within 30 points of the 2 best"
         )
         assert Watch(experiment).headline() == seen.verdict
-        assert [each.target for each in seen.leaderboard[:2]] == list(said.chosen)
+        assert [each.target for each in seen.leaderboard[:2]] == list(recommendation.chosen)
         last = [line.y[-1] for line in seen.timeline.evidence if line.out]
         assert all(value is not None and value >= 1 for value in last)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +15,11 @@ from typer.testing import CliRunner
 from bestarm import Plan, Problem
 from bestarm.cli.app import app
 from bestarm.design import solver
+from bestarm.errors import ReplayError
 from bestarm.live import Experiment
+from bestarm.live.store.contract import Snapshot
 from bestarm.live.watch.follower import Follower
-from bestarm.policies import designs
+from bestarm.policies import Policy, designs
 from bestarm.policies.anytime import sampler
 from bestarm.policies.phased import spbai
 
@@ -54,7 +58,7 @@ def test_an_experiment_goes_on_where_it_would_be_planned_otherwise(
     begin(store_url)
     with Experiment.open(store_url, "offer") as experiment:
         assert experiment.replay().remarks == ()
-        said, phase = experiment.recommendation(), experiment.phase
+        recommendation, phase = experiment.recommendation(), experiment.phase
     plan_otherwise(monkeypatch)
     with Experiment.open(store_url, "offer") as experiment:
         replayed = experiment.replay()
@@ -62,7 +66,9 @@ def test_an_experiment_goes_on_where_it_would_be_planned_otherwise(
         assert replayed.remarks[0].planned == 33
         assert replayed.remarks[0].pulls == 12
         assert max(remark.difference for remark in replayed.remarks) > 0.01
-        assert str(replayed.recommendation) == str(said) == str(experiment.recommendation())
+        assert (
+            str(replayed.recommendation) == str(recommendation) == str(experiment.recommendation())
+        )
         go_on(experiment, 2)
         assert experiment.phase == phase + 2
         assert experiment.verify().sound
@@ -81,7 +87,7 @@ def test_opening_and_following_solve_no_design(
 ) -> None:
     begin(sqlite_url, policy, phases=2)
     with Experiment.open(sqlite_url, "offer") as experiment:
-        said = experiment.recommendation()
+        recommendation = experiment.recommendation()
 
     def refuse(*_: object) -> None:
         raise AssertionError("a design was solved")
@@ -96,10 +102,10 @@ def test_opening_and_following_solve_no_design(
     for module in remembered:
         module.cache_clear()
     with Experiment.open(sqlite_url, "offer") as experiment:
-        assert str(experiment.recommendation()) == str(said)
+        assert str(experiment.recommendation()) == str(recommendation)
         follower = Follower(experiment.stored_spec("watched"))
         follower.update(experiment)
-        assert str(follower.recommendation) == str(said)
+        assert str(follower.recommendation) == str(recommendation)
         if not experiment.finished:
             experiment.tell_many({each.id: 0.5 for each in experiment.ask(3)})
 
@@ -147,3 +153,39 @@ def test_remarks_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     found = json.loads(data.stdout)
     assert found["agrees"] is True
     assert found["remarks"][0]["phase"] == 1
+
+
+def both(policy: Policy, snapshot: Snapshot) -> tuple[Plan | None, Plan]:
+    """The plan of the policy, and the one on record."""
+    return policy.plan(), snapshot.plan(snapshot.head.phase).plan
+
+
+def test_nobody_goes_on_under_another_plan_than_the_one_on_record(tmp_path: Path) -> None:
+    """Arms are drawn with the weights on record, so bets with others would prove nothing.
+
+    A policy that would plan otherwise takes the plan on record, or refuses to go on.
+    """
+    path = tmp_path / "store.db"
+    url, problem = f"sqlite:///{path}", Problem([[0.0], [0.4], [1.0]])
+    with Experiment.create(url, "offer", problem, options={"bounds": [0, 1]}, seed=1) as experiment:
+        batch = experiment.ask(100)
+        experiment.tell_many({number: 0.5 * number % 1 for number in batch.ids})
+        planned, recorded = experiment.inspect(both)
+    assert planned is not None
+    assert planned.weights is not None
+    assert recorded.phase == planned.phase == 2
+    np.testing.assert_array_equal(planned.weights, recorded.weights)
+    other = [0.2, 0.5, 0.3]
+    assert not np.allclose(planned.weights, other)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        (text,) = connection.execute("SELECT plan FROM bestarm_plans WHERE phase = 2").fetchone()
+        changed = json.dumps(json.loads(text) | {"weights": other})
+        connection.execute("UPDATE bestarm_plans SET plan = ? WHERE phase = 2", (changed,))
+    with Experiment.open(url, "offer") as experiment:
+        try:
+            planned, _ = experiment.inspect(both)
+        except ReplayError:
+            return
+    assert planned is not None
+    assert planned.weights is not None
+    assert planned.weights.tolist() == other

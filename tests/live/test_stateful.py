@@ -1,7 +1,7 @@
 """Any order of asking, telling, losing, pausing, crashing and opening again, beside a model.
 
-Whatever is done, on whatever store, by whichever of two who have it open: the snapshot say what the
-model says, to the last bit, and the same history on another store gives the same snapshot.
+Whatever is done, on whatever store, by whichever of two who have it open: the record is what the
+model says, to the last bit, and the same history on another store gives the same record.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from chained_policies import PROBLEM, Chained
+from clocks import Clock
 from experiment_model import Given, Model
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -41,7 +42,7 @@ from bestarm.live.experiment import Answer, Tell
 from bestarm.live.inputs import read_outcomes
 from bestarm.live.store.contract import Ledger, SummaryRecord
 
-FORESEEABLE = {"provisional", "open", "randomised"}  # a fixed plan draws nothing
+FORECASTABLE = {"provisional", "open", "randomised"}  # a fixed plan draws nothing
 KINDS = (
     *("provisional", "open", "turning", "randomised", "fixed", "mixed"),
     *("blocks", "provisional blocks"),
@@ -50,16 +51,6 @@ NUMBERS = count()
 NEVER = 10**9
 
 Step = tuple[str, tuple[Any, ...]]
-
-
-class Clock:
-    """A clock that stands still until it is set."""
-
-    def __init__(self) -> None:
-        self.now = 1_800_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class CrashError(Exception):
@@ -107,7 +98,7 @@ class Machine(RuleBasedStateMachine):
         sizes=st.lists(st.integers(1, 7), min_size=2, max_size=8),
         lease=st.sampled_from([None, 4.0, 10.0]),
         window=st.sampled_from([None, None, 4.0]),
-        foreseen=st.booleans(),
+        with_forecasts=st.booleans(),
     )
     def start(
         self,
@@ -116,9 +107,9 @@ class Machine(RuleBasedStateMachine):
         sizes: list[int],
         lease: float | None,
         window: float | None,
-        foreseen: bool,
+        with_forecasts: bool,
     ) -> None:
-        self.foreseen = foreseen and kind in FORESEEABLE
+        self.with_forecasts = with_forecasts and kind in FORECASTABLE
         lease = lease if window is None else None
         self.seed = seed
         self.limits: dict[str, Any] = {"lease": lease, "window": window}
@@ -134,10 +125,12 @@ class Machine(RuleBasedStateMachine):
 
     def policy(self) -> Chained:
         sizes = tuple(self.options["sizes"])
-        return Chained(PROBLEM, kind=self.options["kind"], sizes=sizes, forecasts=self.foreseen)
+        return Chained(
+            PROBLEM, kind=self.options["kind"], sizes=sizes, forecasts=self.with_forecasts
+        )
 
     def begin(self, url: str | None, clock: Clock) -> Experiment:
-        kind = "own" if self.foreseen else None
+        kind = "own" if self.with_forecasts else None
         if url is None:
             return Experiment(
                 self.policy(), seed=self.seed, clock=clock, forecaster=kind, **self.limits
@@ -177,7 +170,7 @@ class Machine(RuleBasedStateMachine):
 
     def forecasts(self, amount: int) -> list[float] | None:
         """Some lie beyond what plans allow."""
-        return [1.7 * math.sin(amount + i) for i in range(amount)] if self.foreseen else None
+        return [1.7 * math.sin(amount + i) for i in range(amount)] if self.with_forecasts else None
 
     def expect(self, amount: int, request: str | None = None) -> Given:
         return self.model.ask(amount, self.clock.now, request, self.forecasts(amount))
@@ -404,16 +397,16 @@ class Machine(RuleBasedStateMachine):
         model, self.sound = self.model, False
         for experiment in self.open:
             assert experiment.status() == model.status()
-            said, expected = experiment.recommendation(), model.policy.recommend()
+            recommendation, expected = experiment.recommendation(), model.policy.recommend()
             reason = expected.reason
             if model.state == "stopped" and reason == "running":
                 reason = "stopped"
-            assert (said.target, said.pulls, said.active) == (
+            assert (recommendation.target, recommendation.pulls, recommendation.active) == (
                 expected.target,
                 expected.pulls,
                 expected.active,
             )
-            assert said.reason == reason
+            assert recommendation.reason == reason
         with self.open[0].read() as snapshot:
             head = snapshot.head
             pieces = list(snapshot.rows(0, head.assigned))
@@ -516,10 +509,10 @@ def _entry(record: SummaryRecord) -> dict[str, Any]:
 
 
 def everything(experiment: Experiment) -> dict[str, object]:
-    """All there is in the snapshot, in plain values, except what the first event says."""
+    """All there is on record, in plain values, except what the first event says."""
     with experiment.read() as snapshot:
         rows = [row for piece in snapshot.rows(0, snapshot.head.assigned) for row in piece.tolist()]
-        said = experiment.recommendation()
+        recommendation = experiment.recommendation()
         return {
             "rows": [clean(row) for row in rows],
             "plans": [(as_data(each.plan), each.first) for each in snapshot.plans()],
@@ -529,7 +522,13 @@ def everything(experiment: Experiment) -> dict[str, object]:
             "head": {
                 n: v for n, v in vars(snapshot.head).items() if n not in {"last_hash", "oldest"}
             },
-            "said": (said.target, said.final, said.reason, said.pulls, said.active),
+            "recommendation": (
+                recommendation.target,
+                recommendation.final,
+                recommendation.reason,
+                recommendation.pulls,
+                recommendation.active,
+            ),
         }
 
 

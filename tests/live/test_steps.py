@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from threading import Thread
 from typing import Any
@@ -25,6 +25,7 @@ from bestarm.records import Plan, Summary
 from bestarm.testing.policy_contract import altered_plan
 
 PROBLEM = Problem(np.eye(3), delta=0.01)
+Pair = tuple[Experiment, Experiment]
 PATIENCE = 20.0  # seconds until a thread is thought to wait
 SETTINGS: dict[str, Any] = {"policy": "anytime", "options": {"bounds": (0, 1)}, "seed": 0}
 
@@ -64,33 +65,43 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
     return Meanwhile(monkeypatch)
 
 
+@pytest.fixture
+def experiment(store_url: str) -> Iterator[Experiment]:
+    with Experiment.create(store_url, "offer", PROBLEM, **SETTINGS) as made:
+        yield made
+
+
+@pytest.fixture
+def pair(experiment: Experiment, store_url: str) -> Iterator[tuple[Experiment, Experiment]]:
+    """An experiment, opened twice as by two processes."""
+    with Experiment.open(store_url, "offer") as other:
+        yield experiment, other
+
+
 def sound(experiment: Experiment) -> bool:
     return experiment.verify().sound and not experiment.replay().remarks
 
 
 def test_outcomes_that_arrive_while_a_phase_closes_are_reported_later(
-    store_url: str, meanwhile: Meanwhile
+    pair: Pair, meanwhile: Meanwhile
 ) -> None:
     """They were outstanding for the summary that closes it, and are not counted twice."""
-    with (
-        Experiment.create(store_url, "offer", PROBLEM, **SETTINGS) as experiment,
-        Experiment.open(store_url, "offer") as other,
-    ):
-        ids = experiment.ask(40).ids
-        late = dict.fromkeys(ids[:3], 1.0)
-        meanwhile.do = lambda: other._tells(_told(late))
-        experiment.tell_many(dict.fromkeys(ids[3:], 0.5))
-        assert meanwhile.done
-        with experiment.read() as snapshot:
-            assert snapshot.deferrals()[0].tolist() == list(ids[:3])
-        for _ in range(3):
-            batch = experiment.ask(60)
-            experiment.tell_many(dict.fromkeys(batch.ids, 0.5))
-        with experiment.read() as snapshot:
-            assert snapshot.head.arrivals == 0
-            assert (snapshot.deferrals()[1] >= 0).all()
-        assert told(experiment).items() >= late.items()
-        assert sound(experiment)
+    experiment, other = pair
+    ids = experiment.ask(40).ids
+    late = dict.fromkeys(ids[:3], 1.0)
+    meanwhile.do = lambda: other._tells(_told(late))
+    experiment.tell_many(dict.fromkeys(ids[3:], 0.5))
+    assert meanwhile.done
+    with experiment.read() as snapshot:
+        assert snapshot.deferrals()[0].tolist() == list(ids[:3])
+    for _ in range(3):
+        batch = experiment.ask(60)
+        experiment.tell_many(dict.fromkeys(batch.ids, 0.5))
+    with experiment.read() as snapshot:
+        assert snapshot.head.arrivals == 0
+        assert (snapshot.deferrals()[1] >= 0).all()
+    assert told(experiment).items() >= late.items()
+    assert sound(experiment)
 
 
 def _told(outcomes: dict[int, float]) -> Tell:
@@ -98,7 +109,7 @@ def _told(outcomes: dict[int, float]) -> Tell:
     return Tell((list(outcomes), list(outcomes.values())), None)
 
 
-def test_an_ask_waits_only_for_steps_that_must_come_first(store_url: str) -> None:
+def test_an_ask_waits_only_for_steps_that_must_come_first(experiment: Experiment) -> None:
     """While a provisional plan closes nothing is assigned under it, or its summary would miss some;
     while late outcomes are to be reported, assignments may be made."""
     first, later = _Ask(1, None, None, None), _Ask(1, None, None, None, after_steps=False)
@@ -108,43 +119,39 @@ def test_an_ask_waits_only_for_steps_that_must_come_first(store_url: str) -> Non
         assert isinstance(answer, Answer)
         return answer.result is not None
 
-    with Experiment.create(store_url, "offer", PROBLEM, **SETTINGS) as experiment:
-        late, *ids = experiment.ask(40).ids
-        experiment._tells(_told(dict.fromkeys(ids, 0.5)))
-        with experiment.read() as snapshot:
-            assert snapshot.head.closing
-        assert not is_assigned(first)
-        assert not is_assigned(later)
-        experiment.advance()
-        experiment._tells(_told({late: 1.0}))
-        with experiment.read() as snapshot:
-            assert snapshot.head.has_pending_step
-            assert not snapshot.head.closing
-        assert not is_assigned(first)
-        assert is_assigned(later)
-        experiment.advance()
-        assert is_assigned(first)
-        assert sound(experiment)
+    late, *ids = experiment.ask(40).ids
+    experiment._tells(_told(dict.fromkeys(ids, 0.5)))
+    with experiment.read() as snapshot:
+        assert snapshot.head.closing
+    assert not is_assigned(first)
+    assert not is_assigned(later)
+    experiment.advance()
+    experiment._tells(_told({late: 1.0}))
+    with experiment.read() as snapshot:
+        assert snapshot.head.has_pending_step
+        assert not snapshot.head.closing
+    assert not is_assigned(first)
+    assert is_assigned(later)
+    experiment.advance()
+    assert is_assigned(first)
+    assert sound(experiment)
 
 
 def test_a_step_that_another_process_took_is_not_taken_again(
-    store_url: str, meanwhile: Meanwhile
+    pair: Pair, meanwhile: Meanwhile
 ) -> None:
-    with (
-        Experiment.create(store_url, "offer", PROBLEM, **SETTINGS) as experiment,
-        Experiment.open(store_url, "offer") as other,
-    ):
-        first, *ids = experiment.ask(40).ids
-        meanwhile.do = lambda: other.ask(1)  # which takes the step first
-        experiment.tell_many(dict.fromkeys(ids, 0.5))
-        assert meanwhile.done
-        closed = [event for event in experiment.events() if event.kind == "closed"]
-        assert len(closed) == 1
-        meanwhile.do = lambda: other.ask(1)
-        experiment.tell(first, 1.0)
-        experiment.tell_many(dict.fromkeys(experiment.ask(60).ids, 0.5))
-        assert sound(experiment)
-        assert sound(other)
+    experiment, other = pair
+    first, *ids = experiment.ask(40).ids
+    meanwhile.do = lambda: other.ask(1)  # which takes the step first
+    experiment.tell_many(dict.fromkeys(ids, 0.5))
+    assert meanwhile.done
+    closed = [event for event in experiment.events() if event.kind == "closed"]
+    assert len(closed) == 1
+    meanwhile.do = lambda: other.ask(1)
+    experiment.tell(first, 1.0)
+    experiment.tell_many(dict.fromkeys(experiment.ask(60).ids, 0.5))
+    assert sound(experiment)
+    assert sound(other)
 
 
 def state_of(experiment: Experiment) -> tuple[object, ...]:
@@ -160,57 +167,51 @@ def state_of(experiment: Experiment) -> tuple[object, ...]:
 
 
 def test_after_a_step_that_came_second_the_policy_is_not_told_everything_again(
-    store_url: str, meanwhile: Meanwhile
+    pair: Pair, store_url: str, meanwhile: Meanwhile
 ) -> None:
     """Else a process that is behind stays behind: the longer the experiment, the longer it takes.
 
     The summary that is recorded has an outcome that this process's summary does not have.
     """
-    with (
-        Experiment.create(store_url, "offer", PROBLEM, **SETTINGS) as experiment,
-        Experiment.open(store_url, "offer") as other,
-    ):
+    experiment, other = pair
 
-        def come_first() -> None:
-            other.tell(late, 1.0)
-            assert other.status().phase == phase + 1
+    def come_first() -> None:
+        other.tell(late, 1.0)
+        assert other.status().phase == phase + 1
 
-        for phase in range(1, 13):
-            late, *ids = experiment.ask(60).ids
-            told_before = meanwhile.calls
-            meanwhile.do = come_first
-            experiment.tell_many(dict.fromkeys(ids, 0.5))
-            assert meanwhile.done
-            assert experiment.status().phase == phase + 1
-            state = state_of(experiment)
-            assert meanwhile.calls - told_before <= 4  # by both processes
-            with Experiment.open(store_url, "offer") as fresh:
-                assert state == state_of(fresh) == state_of(other)
-        assert sound(experiment)
+    for phase in range(1, 9):
+        late, *ids = experiment.ask(60).ids
+        told_before = meanwhile.calls
+        meanwhile.do = come_first
+        experiment.tell_many(dict.fromkeys(ids, 0.5))
+        assert meanwhile.done
+        assert experiment.status().phase == phase + 1
+        state = state_of(experiment)
+        assert meanwhile.calls - told_before <= 4  # by both processes
+        with Experiment.open(store_url, "offer") as fresh:
+            assert state == state_of(fresh) == state_of(other)
+    assert sound(experiment)
 
 
 def test_a_process_that_is_second_for_the_first_time_reads_the_record_once_more(
-    store_url: str, meanwhile: Meanwhile
+    pair: Pair, meanwhile: Meanwhile
 ) -> None:
-    with (
-        Experiment.create(store_url, "offer", PROBLEM, **SETTINGS) as experiment,
-        Experiment.open(store_url, "offer") as other,
-    ):
-        for _ in range(12):
-            experiment.tell_many(dict.fromkeys(experiment.ask(60).ids, 0.5))
-        other.recommendation()
-        for most in (20, 4):
-            told_before = meanwhile.calls
-            ids = experiment.ask(60).ids
-            meanwhile.do = lambda: other.ask(1)
-            experiment.tell_many(dict.fromkeys(ids, 0.5))
-            assert meanwhile.done
-            assert state_of(experiment) == state_of(other)
-            assert meanwhile.calls - told_before <= most
+    experiment, other = pair
+    for _ in range(8):
+        experiment.tell_many(dict.fromkeys(experiment.ask(60).ids, 0.5))
+    other.recommendation()
+    for most in (14, 4):
+        told_before = meanwhile.calls
+        ids = experiment.ask(60).ids
+        meanwhile.do = lambda: other.ask(1)
+        experiment.tell_many(dict.fromkeys(ids, 0.5))
+        assert meanwhile.done
+        assert state_of(experiment) == state_of(other)
+        assert meanwhile.calls - told_before <= most
 
 
 def test_a_plan_that_came_second_is_replaced_by_the_one_on_record(
-    store_url: str, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may be made on another processor; the policy goes on from where it is."""
     made = list[Plan]()
@@ -226,22 +227,19 @@ def test_a_plan_that_came_second_is_replaced_by_the_one_on_record(
         made.append(found)
         return found
 
-    with (
-        Experiment.create(store_url, "offer", PROBLEM, **SETTINGS) as experiment,
-        Experiment.open(store_url, "offer") as other,
-    ):
-        replayer, ids = experiment._replayer, experiment.ask(40).ids
-        planned = PolicyReplayer.plan
-        monkeypatch.setattr(PolicyReplayer, "plan", plan)
-        experiment.tell_many(dict.fromkeys(ids, 0.5))
-        assert len(made) == 1
-        assert experiment._replayer is replayer
-        assert state_of(experiment) == state_of(other)
-        experiment.tell_many(dict.fromkeys(experiment.ask(60).ids, 0.5))
-        assert len(made) == 2
-        assert state_of(experiment) == state_of(other)
-        assert experiment.verify().sound
-        assert [remark.phase for remark in experiment.replay().remarks] == [2]
+    experiment, other = pair
+    replayer, ids = experiment._replayer, experiment.ask(40).ids
+    planned = PolicyReplayer.plan
+    monkeypatch.setattr(PolicyReplayer, "plan", plan)
+    experiment.tell_many(dict.fromkeys(ids, 0.5))
+    assert len(made) == 1
+    assert experiment._replayer is replayer
+    assert state_of(experiment) == state_of(other)
+    experiment.tell_many(dict.fromkeys(experiment.ask(60).ids, 0.5))
+    assert len(made) == 2
+    assert state_of(experiment) == state_of(other)
+    assert experiment.verify().sound
+    assert [remark.phase for remark in experiment.replay().remarks] == [2]
 
 
 def test_a_policy_that_cannot_be_copied_is_made_again(
@@ -266,19 +264,16 @@ def test_a_policy_that_cannot_be_copied_is_made_again(
 
 
 def test_an_experiment_that_is_stopped_while_a_phase_closes_stays_stopped(
-    store_url: str, meanwhile: Meanwhile
+    pair: Pair, meanwhile: Meanwhile
 ) -> None:
-    with (
-        Experiment.create(store_url, "offer", PROBLEM, **SETTINGS) as experiment,
-        Experiment.open(store_url, "offer") as other,
-    ):
-        ids = experiment.ask(40).ids
-        meanwhile.do = other.stop
-        experiment.tell_many(dict.fromkeys(ids, 0.5))
-        assert experiment.state == "stopped"
-        assert [event.kind for event in experiment.events()] == ["created", "planned", "stopped"]
-        assert experiment.recommendation().pulls == 0
-        assert sound(experiment)
+    experiment, other = pair
+    ids = experiment.ask(40).ids
+    meanwhile.do = other.stop
+    experiment.tell_many(dict.fromkeys(ids, 0.5))
+    assert experiment.state == "stopped"
+    assert [event.kind for event in experiment.events()] == ["created", "planned", "stopped"]
+    assert experiment.recommendation().pulls == 0
+    assert sound(experiment)
 
 
 @pytest.mark.parametrize(
@@ -292,7 +287,7 @@ def test_an_experiment_that_is_stopped_while_a_phase_closes_stays_stopped(
     ],
 )
 def test_no_other_thread_waits_for_a_step(
-    store_url: str, meanwhile: Meanwhile, call: Callable[[Experiment], object]
+    experiment: Experiment, meanwhile: Meanwhile, call: Callable[[Experiment], object]
 ) -> None:
     """What they leave to the thread that takes it is done when that returns."""
     ended: list[bool] = []
@@ -303,57 +298,55 @@ def test_no_other_thread_waits_for_a_step(
         thread.join(PATIENCE)
         ended.append(not thread.is_alive())
 
-    with Experiment.create(store_url, "offer", PROBLEM, **SETTINGS) as experiment:
-        ids = experiment.ask(40).ids
-        meanwhile.do = call_in_thread
-        experiment.tell_many(dict.fromkeys(ids[1:], 0.5))
-        assert ended == [True]
-        with experiment.read() as snapshot:
-            assert not snapshot.head.has_pending_step
-        assert sound(experiment)
+    ids = experiment.ask(40).ids
+    meanwhile.do = call_in_thread
+    experiment.tell_many(dict.fromkeys(ids[1:], 0.5))
+    assert ended == [True]
+    with experiment.read() as snapshot:
+        assert not snapshot.head.has_pending_step
+    assert sound(experiment)
 
 
-def test_a_step_that_fails_is_taken_by_the_next_call(store_url: str, meanwhile: Meanwhile) -> None:
+def test_a_step_that_fails_is_taken_by_the_next_call(
+    experiment: Experiment, meanwhile: Meanwhile
+) -> None:
     def fail() -> None:
         raise ArithmeticError
 
-    with Experiment.create(store_url, "offer", PROBLEM, **SETTINGS) as experiment:
-        ids = experiment.ask(40).ids
-        meanwhile.do = fail
-        with pytest.raises(ArithmeticError):
-            experiment.tell_many(dict.fromkeys(ids, 0.5))
-        assert experiment.status().phase == 1
-        assert told(experiment) == dict.fromkeys(ids, 0.5)
-        assert experiment.tell(ids[0], 0.5).repeated
-        assert experiment.status().phase == 2
-        assert sound(experiment)
+    ids = experiment.ask(40).ids
+    meanwhile.do = fail
+    with pytest.raises(ArithmeticError):
+        experiment.tell_many(dict.fromkeys(ids, 0.5))
+    assert experiment.status().phase == 1
+    assert told(experiment) == dict.fromkeys(ids, 0.5)
+    assert experiment.tell(ids[0], 0.5).repeated
+    assert experiment.status().phase == 2
+    assert sound(experiment)
 
 
 @pytest.mark.parametrize("call", ["ask", "tell_many", "fail_many", "pause", "stop"])
-def test_a_precondition_that_fails_leaves_nothing(store_url: str, call: str) -> None:
+def test_a_precondition_that_fails_leaves_nothing(experiment: Experiment, call: str) -> None:
     def refuse(snapshot: Snapshot) -> None:
         seen.append(snapshot.head.assigned)
         raise InvalidInputError("No.", field="caller")
 
     arguments: dict[str, Any] = {"ask": [3], "tell_many": [{0: 0.5}], "fail_many": [[0]]}
     seen: list[int] = []
-    with Experiment.create(store_url, "offer", PROBLEM, **SETTINGS) as experiment:
-        experiment.ask(2)
-        before = experiment.revision
-        with pytest.raises(InvalidInputError, match="No"):
-            getattr(experiment, call)(*arguments.get(call, []), precondition=refuse)
-        assert seen == [2]
-        assert experiment.revision == before
-        getattr(experiment, call)(*arguments.get(call, []), precondition=seen.append)
-        assert experiment.revision != before
+    experiment.ask(2)
+    before = experiment.revision
+    with pytest.raises(InvalidInputError, match="No"):
+        getattr(experiment, call)(*arguments.get(call, []), precondition=refuse)
+    assert seen == [2]
+    assert experiment.revision == before
+    getattr(experiment, call)(*arguments.get(call, []), precondition=seen.append)
+    assert experiment.revision != before
 
 
 def test_a_step_without_anything_on_record_is_an_error_and_no_endless_loop(
-    store_url: str,
+    experiment: Experiment,
 ) -> None:
-    with Experiment.create(store_url, "offer", PROBLEM, **SETTINGS) as experiment:
-        experiment.ask(5)
-        with experiment._ledger.transaction() as tx:
-            tx.head.arrivals = 50  # as a damaged record may say
-        with pytest.raises(DamagedStoreError, match="none is on record"):
-            experiment.ask(1)
+    experiment.ask(5)
+    with experiment._ledger.transaction() as tx:
+        tx.head.arrivals = 50  # as a damaged record may say
+    with pytest.raises(DamagedStoreError, match="none is on record"):
+        experiment.ask(1)

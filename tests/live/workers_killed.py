@@ -22,15 +22,21 @@ from databases import watch_statements
 
 from bestarm import Problem
 from bestarm.errors import ExperimentExistsError, InvalidInputError, UnknownExperimentError
+from bestarm.forecasting import Forecaster
 from bestarm.live import Experiment
+from bestarm.numerics.geometry import Array
 
 __all__ = [
     "LEASE",
     "LEAST",
     "PROBLEM",
     "Diary",
+    "Level",
+    "ask_with_covariates",
     "die_at",
+    "forecast_until",
     "read",
+    "report",
     "reward",
     "settings",
     "work",
@@ -45,7 +51,7 @@ LEAST = 4  # experiments
 _POLICIES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("ae", {"sigma": 0.3, "max_pulls": 40}),
     ("anytime", {"bounds": [-2, 3]}),
-    ("sp-bai", {}),
+    ("sp-bai", {"r1": 0.1, "r2": 0.1}),
 )
 
 
@@ -195,3 +201,54 @@ def _take_part(
             return
         if not batch:
             time.sleep(0.005)
+
+
+# --- with forecasts -----------------------------------------------------------------------------
+
+
+class Level(Forecaster):
+    """The first covariate, and the mean of what it did not predict."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, float] = {}
+        self._sum, self._count = 0.0, 0
+
+    def forecast(self, number: int, moment: float | None, covariates: Array | None) -> float:
+        self._known[number] = 0.0 if covariates is None else float(covariates[0])
+        return self._known[number] + self._sum / max(1, self._count)
+
+    def learn(self, number: int, features: Array, reward: float) -> None:
+        self._sum, self._count = self._sum + reward - self._known.pop(number), self._count + 1
+
+
+def ask_with_covariates(experiment: Experiment, first: int, end: int) -> None:
+    """Make named requests for two assignments each, and tell their outcomes."""
+    for request in range(first, end):
+        known = [{"level": 0.1 * request}, {"level": -0.1 * request}]
+        batch = experiment.ask(2, request_id=f"{request}", covariates=known)
+        experiment.tell_many([(each.id, reward(each.id, each.arm)) for each in batch])
+
+
+def forecast_until(url: str, name: str, first: int, end: int, instant: int) -> None:
+    """Repeat all requests, and be killed at an instant."""
+    die_at(instant)
+    with Experiment.open(url, name, forecaster=Level()) as experiment:
+        ask_with_covariates(experiment, first, end)
+
+
+# --- with a window ------------------------------------------------------------------------------
+
+
+def report(url: str, acknowledged: Path, seed: str) -> None:
+    """Ask and tell within the window, again and again, and write down what was acknowledged."""
+    rng = Random(seed)
+    with Experiment.open(url, "shop") as experiment, acknowledged.open("a") as file:
+        mine: list[int] = []
+        while True:
+            mine += experiment.ask(4).ids
+            for number in rng.sample(mine, min(6, len(mine))):
+                told = rng.choice([0.0, 0.5, 1.0])
+                receipt = experiment.tell(number, told)
+                if receipt.recorded:
+                    print(number, told, receipt.late, file=file, flush=True)
+            mine = mine[-20:]

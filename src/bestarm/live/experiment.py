@@ -241,10 +241,8 @@ class Experiment:
             options: what the policy is made with: numbers, texts, and lists of them.
             seed: fixes the draws, and the policy's own; random if left out. Whoever knows it can
                 predict the draws.
-            lease: how long an outcome may take before it is lost, in seconds or as a text like
-                "2h"; None means no limit.
-            window: how long after it is asked for an outcome enters, with the reward that was told
-                last by then; None means when it is told.
+            lease: as of an experiment in memory: see `Experiment`. So are `window` and `otherwise`.
+            window: how long after it is asked for an outcome enters.
             otherwise: the outcome where nothing was told within the window.
             description: what it is about, in words.
             clock: returns the time, in seconds since 1970; if left out, the clock of a PostgreSQL

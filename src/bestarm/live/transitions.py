@@ -17,19 +17,8 @@ from typing import Any
 import numpy as np
 
 from bestarm.errors import ClockError, InvalidInputError, UnknownAssignmentError
-from bestarm.live import summaries
-from bestarm.live.events import (
-    chain_hash,
-    late_data,
-    log,
-    next_event,
-    plan_data,
-    ranges,
-    recommendation_data,
-    request_data,
-    rest_data,
-    summary_data,
-)
+from bestarm.live import events, summaries
+from bestarm.live.events import log
 from bestarm.live.inputs import conflict, has_outcome
 from bestarm.live.replay import PolicyReplayer, tell
 from bestarm.live.store.contract import (
@@ -64,7 +53,7 @@ def begin(at: float, limits: TimeLimits, **data: object) -> tuple[Head, Event]:
     known = limits._asdict()
     head = Head(**known, last_time=at)
     maker = {"version": version("bestarm"), "salt": secrets.token_hex(16)}
-    return head, next_event(head, "created", at, **known, **maker, **data)
+    return head, events.next_event(head, "created", at, **known, **maker, **data)
 
 
 def stamp(head: Head, now: float, *, leaps: bool) -> float:
@@ -189,7 +178,7 @@ def change_state(tx: Transaction, kind: str, at: float, **data: Any) -> None:
     _check_not_over(head, kind)
     head.state = goal
     if kind == "stopped":
-        data |= rest_data(tx)
+        data |= events.rest_data(tx)
     log(tx, kind, at, **data)
 
 
@@ -253,8 +242,9 @@ def record_outcomes(
     if new:
         _add_outcomes(tx, new, now, late=late, lost=lost)
     if late:
-        numbers = np.array(sorted(late))
-        log(tx, "late", now, **late_data(numbers, np.array([new[each] for each in sorted(late)])))
+        numbers = sorted(late)
+        rewards_late = np.array([new[each] for each in numbers])
+        log(tx, "late", now, **events.late_data(np.array(numbers), rewards_late))
     return receipt
 
 
@@ -298,13 +288,13 @@ def _record_reports(
         for number, row in enumerate(zip(new.items(), flags, strict=True), head.reports):
             (assignment, reward), flag = row
             report = Report(number, assignment, reward, now, flag)
-            head.reports_hash = chain_hash(head.reports_hash, *vars(report).values())
+            head.reports_hash = events.chain_hash(head.reports_hash, *vars(report).values())
         head.reports += len(new)
         head.late += len(late)
         head.early += len(new.keys() - reported.keys() - set(late))
     if late:
-        ids_late = ranges(np.array(late))
-        log(tx, "late", now, ids=ids_late, **request_data(head))
+        ids_late = events.ranges(np.array(late))
+        log(tx, "late", now, ids=ids_late, **events.request_data(head))
     return Receipt(len(new), len(ids) - len(new), len(late), held=len(new) - len(late))
 
 
@@ -338,7 +328,7 @@ def record_failures(tx: Transaction, ids: Ids, *, reason: str, now: float) -> No
     if ids.size:
         lose(tx, ids, reason=reason, at=now)
         if tx.head.over:
-            log(tx, "failed", now, ids=ranges(ids), reason=reason)
+            log(tx, "failed", now, ids=events.ranges(ids), reason=reason)
 
 
 def _check_bounds(
@@ -526,7 +516,7 @@ def apply(tx: Transaction, step: Step, labels: Sequence[str], at: float) -> None
     final = step.told[-1].final if step.told else step.final
     if final is not None:
         tx.head.state, tx.head.planned = "finished", False
-        log(tx, "finished", at, **recommendation_data(final), **rest_data(tx))
+        log(tx, "finished", at, **events.recommendation_data(final), **events.rest_data(tx))
 
 
 def _open_phase(tx: Transaction, plan: Plan, at: float) -> None:
@@ -541,7 +531,7 @@ def _open_phase(tx: Transaction, plan: Plan, at: float) -> None:
     head.phase_outcomes = head.phase_losses = head.amendments = 0
     record = PlanRecord(plan, head.first, head.rounds)
     tx.add_plan(record)
-    log(tx, "planned", at, **plan_data(record))
+    log(tx, "planned", at, **events.plan_data(record))
 
 
 def _record_summary(tx: Transaction, told: _SummaryStep, labels: Sequence[str], at: float) -> None:
@@ -565,8 +555,8 @@ def _record_summary(tx: Transaction, told: _SummaryStep, labels: Sequence[str], 
     if record.plain is not None:
         head.spread += summaries.spread_of(record.plain)
         head.spread_left += summaries.spread_of(record.summary)
-    data = {"drawn": drawn, **request_data(head)}
-    log(tx, "answered" if record.late else "closed", at, **summary_data(record), **data)
+    data = {"drawn": drawn, **events.request_data(head)}
+    log(tx, "answered" if record.late else "closed", at, **events.summary_data(record), **data)
     if told.dropped:
         names = [labels[target] for target in told.dropped]
         log(tx, "eliminated", at, phase=record.phase, targets=told.dropped, labels=names)

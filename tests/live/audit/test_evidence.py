@@ -36,7 +36,7 @@ def test_the_chance_is_one_over_the_average_of_all_urns(draws: list[int]) -> Non
     assert urns(weights, draws) > 1
 
 
-def test_nothing_is_odd_about_no_draw_and_about_one() -> None:
+def test_no_draw_and_one_draw_are_no_evidence() -> None:
     test = RatioTest(2)
     assert test.p_value == 1
     test.add(np.array([0.5, 0.5]), np.array([1, 0]))

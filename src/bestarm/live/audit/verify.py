@@ -13,19 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.errors import DamagedStoreError, InvalidInputError
+from bestarm.live import events
 from bestarm.live.draws import PlanDraws
-from bestarm.live.events import (
-    answers_at_end,
-    as_data,
-    chain_hash,
-    digest_of,
-    event_hash,
-    ids_in,
-    joined_ids,
-    late_data,
-    plan_data,
-    summary_data,
-)
 from bestarm.live.store.contract import Event, Ids, PlanRecord, Rows, Snapshot, SummaryRecord
 from bestarm.live.store.records import TimeLimits, answers_of
 from bestarm.live.summaries import RunningTotals
@@ -166,7 +155,7 @@ class _Log:
         self.late = 0  # outcomes that came too late, by the events
         self.late_reports = 0  # and reports that are flagged as late
         self.end: dict[str, Any] | None = None  # what the last event of an ended experiment says
-        self.failed: Ids = joined_ids([])  # assignments given up after the end
+        self.failed: Ids = events.joined_ids([])  # assignments given up after the end
 
     def read(self) -> None:
         findings, snapshot = self._findings, self._snapshot
@@ -198,7 +187,9 @@ class _Log:
         for event in self._snapshot.events():
             wrong = ""
             try:
-                hashed = event_hash(event.number, event.at, event.kind, event.data, self._last_hash)
+                hashed = events.event_hash(
+                    event.number, event.at, event.kind, event.data, self._last_hash
+                )
             except ValueError:  # something that is not JSON
                 hashed = ""
             if event.number != self.events:
@@ -241,22 +232,22 @@ class _Log:
                     other = f"Event {event.number} is about another experiment"
                     self._findings.add("created", f"{other}: {what} differs.")
         elif event.kind == "late" and "reports" in event.data:  # their hash is compared
-            self.late += len(ids_in(event.data["ids"]))
+            self.late += len(events.ids_in(event.data["ids"]))
         elif event.kind in {"late", "failed"}:
             self._check_after(event)
 
     def _check_after(self, event: Event) -> None:
         """Compare outcomes that came too late, or were given up after the end, with their event."""
-        ids = ids_in(event.data["ids"])
+        ids = events.ids_in(event.data["ids"])
         rows = self._snapshot.rows_of(ids)
         if event.kind == "late":
             what, when = "outcomes that came too late", rows["told"]
-            data = late_data(rows["id"], rows["reward"])
+            data = events.late_data(rows["id"], rows["reward"])
             same = bool(rows["late"].all()) and data["outcomes"] == event.data["outcomes"]
             self.late += len(ids)
         else:
             what, when, same = "assignments given up after the end", rows["lost"], True
-            self.failed = joined_ids([self.failed, ids])
+            self.failed = events.joined_ids([self.failed, ids])
         if not same or len(rows) != len(ids) or (when != event.at).any():
             other = f"The {what} are not those of event {event.number}"
             self._findings.add(event.kind, f"{other}: one was changed since, or removed.")
@@ -264,7 +255,7 @@ class _Log:
     def _plan(self, record: PlanRecord) -> _Known:
         self.plans += 1
         self._provisional = record.plan.provisional
-        return f"The plan of phase {record.plan.phase}", plan_data(record)
+        return f"The plan of phase {record.plan.phase}", events.plan_data(record)
 
     def _summary(self, record: SummaryRecord) -> _Known:
         amends = record.late and self._provisional
@@ -274,7 +265,7 @@ class _Log:
             self._findings.add("summary", f"{begins}; the one before ends at {self._end}.")
         self.summaries = record.number + 1
         self._end = max(self._end, record.end)
-        return f"Summary {record.number}", summary_data(record) | {"late": record.late}
+        return f"Summary {record.number}", events.summary_data(record) | {"late": record.late}
 
     def _compare(self, event: Event, known: _Known | None, kind: str) -> None:
         """Compare an event with its record, None if that was removed."""
@@ -295,7 +286,7 @@ class _HashChain:
         self._name, self._findings = name, findings
         readable = findings.readable(records)
         self._hashes = accumulate(
-            readable, lambda before, each: chain_hash(before, *each), initial=""
+            readable, lambda before, each: events.chain_hash(before, *each), initial=""
         )
         self._hash: str | None = next(self._hashes)  # of those read so far; None once one is wrong
 
@@ -465,7 +456,9 @@ class _Redraw:
         """The assignments that a summary covers, and which were outstanding when it was made."""
         ids, covered_by = self._snapshot.deferrals(record.first, record.end)
         if plan.provisional and record.late:
-            arrived = self._snapshot.rows_of(joined_ids(self._deferred.pop(record.number, [])))
+            arrived = self._snapshot.rows_of(
+                events.joined_ids(self._deferred.pop(record.number, []))
+            )
             wrong = arrived["phase"] != record.phase
             what = f"is covered by summary {record.number}, which is of another phase"
             self._findings.add_each(arrived, wrong, "deferral", what)
@@ -494,17 +487,17 @@ class _Redraw:
         changed = "are not as they were at the end: an outcome, a loss or a time was changed since."
 
         def digest(pieces: Iterable[Rows]) -> str:
-            return digest_of(answers_at_end(rows, failed) for rows in pieces)
+            return events.digest_of(events.answers_at_end(rows, failed) for rows in pieces)
 
         rest = digest(self._snapshot.rows(end["first"], end["end"]))
         if rest != end["rest"] or end["end"] != self._snapshot.head.assigned:
             what = f"Assignments {end['first']} to {end['end'] - 1}"
             self._findings.add("rest", f"{what} {changed}")
-        waiting = joined_ids(self._deferred.get(-1, []))
+        waiting = events.joined_ids(self._deferred.get(-1, []))
         if digest([self._snapshot.rows_of(waiting)]) != end["waiting"]:
             what = "Assignments that were outstanding when their phase closed"
             self._findings.add("rest", f"{what} {changed}")
 
 
 def _data(*parts: Summary | None) -> list[dict[str, Any] | None]:
-    return [None if part is None else as_data(part) for part in parts]
+    return [None if part is None else events.as_data(part) for part in parts]

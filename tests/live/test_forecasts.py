@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from foreseen import OPTIONS, PROBLEM, Create, Echo, answer, in_memory, reopen, rows_of
+from people import OPTIONS, PROBLEM, Create, Echo, answer, in_memory, reopen, rows_of
+from tampering import change
 
 from bestarm import Experiment
-from bestarm.errors import ConflictingRequestError, InvalidInputError
+from bestarm.errors import ConflictingRequestError, DamagedStoreError, InvalidInputError
 from bestarm.live.draws import PlanDraws
-from bestarm.policies import AnytimeBAI
+from bestarm.live.watch.overview import overview
+from bestarm.numerics.geometry import Array
+from bestarm.policies import SPBAI, AnytimeBAI
 
 
 @pytest.fixture
@@ -50,9 +51,9 @@ def test_a_database_forecasts_what_memory_forecasts(store_url: str) -> None:
     with reopen(experiment, clock=noon) as again:
         for each in (again, kept):
             answer(each, 40, seed=1)
-        foreseen = rows_of(again)["forecast"]
-        assert foreseen.nunique() > 60
-        pd.testing.assert_series_equal(foreseen, rows_of(kept)["forecast"], check_exact=True)
+        forecasts = rows_of(again)["forecast"]
+        assert forecasts.nunique() > 60
+        pd.testing.assert_series_equal(forecasts, rows_of(kept)["forecast"], check_exact=True)
         assert again.verify().sound
     experiment.close()
 
@@ -108,26 +109,6 @@ def test_summaries_are_of_outcomes_less_their_forecasts() -> None:
                 assert record.summary.least is not None
                 assert record.summary.least[arm] == pytest.approx(less[mine].min())
     assert records[-1].summary.forecast_sum != 0.0
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        "UPDATE bestarm_assignments SET forecast = forecast + 1e-9 WHERE number = 20",
-        "UPDATE bestarm_assignments SET forecast = NULL WHERE number = 20",
-        "UPDATE bestarm_summaries SET plain = replace(plain, '0.0', '0.5') WHERE number = 1",
-        "UPDATE bestarm_summaries SET plain = NULL WHERE number = 1",
-    ],
-)
-def test_the_audit_finds_a_changed_forecast(change: str, create: Create, tmp_path: Path) -> None:
-    experiment = create()
-    answer(experiment, 60)
-    assert experiment.verify().sound
-    experiment.close()
-    with closing(sqlite3.connect(tmp_path / "store.db")) as connection, connection:
-        assert connection.execute(change).rowcount == 1
-    connection.close()
-    assert not experiment.verify().sound
 
 
 def test_a_forecaster_learns_what_is_on_record_when_it_is_opened_again(
@@ -287,3 +268,219 @@ def test_rows_of_a_frame_and_lists_of_numbers_are_welcome() -> None:
     known = [json.loads(text) for text in rows_of(experiment)["covariates"]]
     assert known[0] == {"age": 31.0, "member": True}
     assert known[3] == {"x1": 3.0, "x2": 4.0}
+
+
+# --- covariates --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        "covariates = replace(covariates, 'age', 'Age') WHERE number = 3",
+        "covariates = NULL WHERE number = 3",
+        "covariates = covariates || ' ' WHERE number = 11",  # of a phase that is open
+        "covariates = '{}' WHERE number = 12",  # of an assignment without covariates
+        "forecast = NULL WHERE number = 3",
+    ],
+)
+def test_the_audit_finds_what_was_removed_or_added(
+    changed: str, create: Create, tmp_path: Path
+) -> None:
+    """`audit/test_tampering.py` changes every field."""
+    experiment = create(Echo())
+    answer(experiment, 12)
+    experiment.ask()
+    assert experiment.verify().sound
+    change(tmp_path / "store.db", f"UPDATE bestarm_assignments SET {changed}")
+    finding = experiment.verify().findings[0]
+    assert changed.split(maxsplit=1)[0].rstrip("s") in finding
+    experiment.close()
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '{"age": [1]}'])
+def test_covariates_that_cannot_be_read_are_damage(
+    text: str, create: Create, tmp_path: Path
+) -> None:
+    experiment = create()
+    experiment.ask(covariates={"age": 31.0})
+    change(tmp_path / "store.db", f"UPDATE bestarm_assignments SET covariates = '{text}'")
+    with reopen(experiment) as again, pytest.raises(DamagedStoreError, match="assignment 0"):
+        again.ask()
+    experiment.close()
+
+
+def test_an_ask_that_gets_nothing_skips_nothing(create: Create) -> None:
+    """What others were assigned meanwhile is learned all the same."""
+    echo = Echo()
+    first = create(policy="sp-bai", options={}, forecaster="own")
+    second = reopen(first, forecaster=echo)
+    second.ask()
+    given = [0]
+    while batch := first.ask(100, forecasts=[0.0] * 100):
+        given += batch.ids
+    assert not second.ask()
+    first.tell_many(dict.fromkeys(given, 0.25))
+    second.ask()
+    assert {entry[1] for entry in echo.heard if entry[0] == "learn"} == set(given)
+    for each in (first, second):
+        each.close()
+
+
+def test_a_frame_may_have_gaps() -> None:
+    experiment = in_memory()
+    ages: Any = pd.array([31, None], dtype="Int64")
+    experiment.ask(2, covariates=pd.DataFrame({"age": ages, "country": ["CH", None]}))
+    known = [json.loads(text) for text in rows_of(experiment)["covariates"]]
+    assert known == [{"age": 31.0, "country": "CH"}, {"age": None, "country": None}]
+
+
+@pytest.mark.parametrize("number", [2, 2.0, np.float64(2), np.int64(2)])
+def test_one_forecast_may_be_a_number(number: Any) -> None:
+    experiment = in_memory("own")
+    experiment.tell_many(dict.fromkeys(experiment.ask(40, forecasts=[0.0] * 40).ids, 1.5))
+    experiment.ask(forecasts=number)
+    assert rows_of(experiment)["forecast"].iloc[-1] == 2.0
+
+
+# --- what is refused ---------------------------------------------------------------------------
+
+REFUSED: list[tuple[Any, dict[str, Any], str]] = [
+    ("default", {"covariates": [{"x": 1.0}]}, "covariates"),
+    ("default", {"covariates": [{"x": 1.0}, {"x": float("nan")}]}, "covariates['x']"),
+    ("default", {"covariates": [{"x": 1.0}, {"x": [1]}]}, "covariates['x']"),
+    ("default", {"covariates": ["a", "b"]}, "covariates"),
+    ("default", {"covariates": 3}, "covariates"),
+    ("default", {"covariates": [{"x": "y" * 20_000}] * 2}, "covariates"),
+    ("default", {"forecasts": [1.0, 2.0]}, "forecasts"),
+    ("own", {"forecasts": [1.0]}, "forecasts"),
+    ("own", {"forecasts": [1.0, float("inf")]}, "forecasts"),
+    ("own", {"forecasts": "ab"}, "forecasts"),
+    ("own", {"covariates": [{"x": 1.0}] * 2}, "forecasts"),
+    ("own", {}, "forecasts"),
+    *(("own", {"forecasts": wrong}, "forecasts") for wrong in ({0: 1.0}, b"a", np.array(1.0))),
+    *(
+        ("default", {"covariates": wrong}, "covariates")
+        for wrong in (pd.Series({"age": 31.0}), np.array(3.0), b"ab", [b"ab", b"ab"])
+    ),
+]
+
+
+@pytest.mark.parametrize(("forecaster", "given", "field"), REFUSED)
+def test_what_cannot_be_used_is_refused_and_nothing_is_assigned(
+    forecaster: str, given: dict[str, Any], field: str
+) -> None:
+    experiment = in_memory(forecaster)
+    with pytest.raises(InvalidInputError) as refused:
+        experiment.ask(2, **given)
+    assert refused.value.field == field
+    assert refused.value.remedy
+    assert experiment.status().pulls == 0
+
+
+def test_a_forecast_that_is_no_number_assigns_nothing() -> None:
+    class Nowhere(Echo):
+        def forecast(self, number: int, moment: float | None, covariates: Array | None) -> float:
+            return float("nan")
+
+    experiment = in_memory(Nowhere())
+    with pytest.raises(InvalidInputError, match="not a number"):
+        experiment.ask()
+    assert experiment.status().pulls == 0
+
+
+@pytest.mark.parametrize("given", [{"covariates": {"x": 1.0}}, {"forecasts": [1.0]}])
+def test_an_experiment_without_a_forecaster_says_so(given: dict[str, Any]) -> None:
+    experiment = Experiment(AnytimeBAI(PROBLEM, bounds=(-10, 10)))
+    with pytest.raises(InvalidInputError, match="no forecaster") as refused:
+        experiment.ask(**given)
+    assert "forecaster='default'" in refused.value.remedy
+
+
+def test_a_forecaster_of_ones_own_is_given_again(create: Create) -> None:
+    experiment = create(Echo())
+    with reopen(experiment) as again:
+        with pytest.raises(InvalidInputError) as refused:
+            again.ask()
+        assert "Experiment.open(…, forecaster=…)" in refused.value.remedy
+        assert again.status().pulls == 0
+        again.ask(forecasts=0.5)  # or the forecasts themselves
+    with pytest.raises(InvalidInputError, match="created with forecaster='own'"):
+        reopen(experiment, forecaster="default")
+
+
+def test_policy_and_forecaster_must_fit() -> None:
+    with pytest.raises(InvalidInputError, match="there is no forecaster"):
+        in_memory(None)
+    with pytest.raises(InvalidInputError, match="was not made for") as refused:
+        Experiment(SPBAI(PROBLEM), forecaster="default")
+    assert refused.value.field == "policy"
+    with pytest.raises(InvalidInputError, match="must be 'default'"):
+        in_memory("another")
+
+
+def test_options_cannot_ask_for_forecasts_that_nobody_makes(
+    create: Create,
+) -> None:
+    with pytest.raises(InvalidInputError, match="there is no forecaster"):
+        create(None, options=OPTIONS | {"forecasts": True})
+
+
+# --- what forecasts save -----------------------------------------------------------------------
+
+
+def test_status_and_health_say_what_forecasts_save(create: Create) -> None:
+    experiment = create()
+    assert experiment.status().variance_left is None
+    answer(experiment, 300)
+    status = experiment.status()
+    assert status.variance_left is not None
+    assert status.variance_left < 0.6
+    assert f"forecasts take {1 - status.variance_left:.0%}".removesuffix("%") in str(status)
+    check = experiment.health()[-1]
+    assert (check.name, check.level) == ("forecasts", "ok")
+    shown = overview(experiment)
+    assert shown.savings in check.finding[:1].lower() + check.finding[1:]
+    # What the page shows of outcomes is what was told, not what is left of it.
+    rows = rows_of(experiment)[: shown.used]
+    for option in shown.leaderboard:
+        told = rows[rows["arm"] == option.arm]["outcome"]
+        assert option.raw_mean == pytest.approx(told.mean())
+
+
+def test_the_share_of_variance_left_is_what_rows_add_up_to() -> None:
+    experiment, rng = in_memory("own"), np.random.default_rng(0)
+    while experiment.status().pulls < 300:
+        level = rng.normal(size=10)
+        batch = experiment.ask(10, forecasts=level * 0.5)
+        experiment.tell_many(zip(batch.ids, (level + rng.normal(size=10)).tolist(), strict=True))
+    with experiment.read() as snapshot:
+        ends = [record.end for record in snapshot.summaries()]
+    rows = rows_of(experiment)[: ends[-1]]
+    part = pd.cut(rows["id"], [-1, *(end - 1 for end in ends)])
+    groups = [part, rows["arm"]]
+    told = rows["outcome"]
+    left = told - rows["forecast"]
+    sums = [
+        ((x - x.groupby(groups, observed=True).transform("mean")) ** 2).sum() for x in (left, told)
+    ]
+    assert experiment.status().variance_left == pytest.approx(sums[0] / sums[1])
+
+
+def test_health_warns_when_forecasts_do_harm() -> None:
+    experiment, rng = in_memory("own"), np.random.default_rng(0)
+    while experiment.status().pulls < 400:
+        batch = experiment.ask(10, forecasts=5 * rng.normal(size=10))
+        experiment.tell_many(zip(batch.ids, rng.normal(size=10).tolist(), strict=True))
+    check = experiment.health()[-1]
+    assert (check.name, check.level) == ("forecasts", "warning")
+    assert "forecasts add" in check.finding.lower()
+    assert "stay valid" in check.action
+    assert "forecasts add" in str(experiment.status())
+
+
+def test_without_a_forecaster_nothing_is_said_of_forecasts() -> None:
+    experiment = Experiment(AnytimeBAI(PROBLEM, bounds=(-10, 10)), seed=0)
+    for _ in range(40):
+        experiment.tell(experiment.ask()[0], 0.5)
+    assert experiment.status().variance_left is None
+    assert "forecasts" not in {check.name for check in experiment.health()}
