@@ -53,7 +53,7 @@ _CANDIDATES = {
     ],
 }  # fmt: skip
 _ALIASES = {"AMD64": "x86_64", "arm64": "aarch64"}
-_PATIENCE = 300.0  # seconds that a process may take to answer
+_HANG_TIMEOUT = 300.0  # seconds that a process may take to answer
 
 _SHARP = {"design": "centered", "stability": "actual"}
 _BOUNDS = {"bounds": [-1, 2]}
@@ -127,7 +127,7 @@ class Worker:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         print(json.dumps({"job": job, **arguments}), file=self._process.stdin, flush=True)
-        line = self._reader.submit(self._process.stdout.readline).result(_PATIENCE)
+        line = self._reader.submit(self._process.stdout.readline).result(_HANG_TIMEOUT)
         answer = json.loads(line) if line else {"error": f"died ({self._process.wait()})"}
         if "error" in answer:
             raise RuntimeError(f"{self.family}: {answer['error']}")

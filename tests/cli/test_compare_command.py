@@ -16,7 +16,7 @@ import pytest
 from forked_commands import ForkedCommand
 from own_policies import POLICY, refused, run, write_module
 from terminal import start_command
-from workers_started import PATIENCE, processes
+from workers_started import HANG_TIMEOUT, processes
 
 from bestarm.environments import small_gap
 from bestarm.policies import SPBAI
@@ -341,7 +341,7 @@ def test_nothing_of_a_cluster_is_loaded_unless_asked_for() -> None:
     )
     process = processes.Process(target=exec, args=(code,))
     process.start()
-    process.join(PATIENCE)
+    process.join(HANG_TIMEOUT)
     assert process.exitcode == 0
 
 

@@ -8,16 +8,16 @@ from functools import cache
 
 from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page
 
-__all__ = ["PATIENCE", "tab"]
+__all__ = ["HANG_TIMEOUT", "tab"]
 
-PATIENCE = 120_000  # milliseconds
+HANG_TIMEOUT = 120_000  # milliseconds
 
 
 @cache
 def window(browser: Browser, scripts: bool) -> tuple[Page, list[str]]:
     """A page, and what went wrong in it."""
     context = browser.new_context(java_script_enabled=scripts)
-    context.set_default_timeout(PATIENCE)
+    context.set_default_timeout(HANG_TIMEOUT)
     page = context.new_page()
     wrong: list[str] = []
 

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 import pytest
 from databases import wait_until
 from sent_by_hand import HEAD, answer, request
-from served import ARMS, PATIENCE, Served, get, in_thread, post
+from served import ARMS, HANG_TIMEOUT, Served, get, in_thread, post
 
 from bestarm.server.security.guard import Limits, RateLimiter
 from bestarm.server.security.tokens import Role
@@ -26,7 +26,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def served(url: str) -> Iterator[Served]:
-    limits = Limits(body=20_000, rate=1e6, burst=1_000_000, batch=50, seconds=PATIENCE)
+    limits = Limits(body=20_000, rate=1e6, burst=1_000_000, batch=50, seconds=HANG_TIMEOUT)
     with in_thread(url, limits=limits) as running, running.client() as client:
         client.post("/experiments", json={"name": "offer", **ARMS})
         yield running

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from served import ARMS, PATIENCE, get, in_thread
+from served import ARMS, HANG_TIMEOUT, get, in_thread
 
 from bestarm import Problem
 from bestarm.live import Experiment
@@ -31,7 +31,7 @@ def test_leases_run_out_while_nobody_asks(sqlite_url: str, monkeypatch: pytest.M
         client.post("/experiments", json={"name": "long", **ARMS, "lease": 1000})
         for name in ("short", "long"):
             client.post(f"/experiments/{name}/ask", json={"count": 3})
-        latest = time.monotonic() + PATIENCE
+        latest = time.monotonic() + HANG_TIMEOUT
         while client.get("/experiments/short").json()["lost"] < 3:
             assert time.monotonic() < latest
             time.sleep(0.05)
@@ -46,7 +46,7 @@ def test_the_list_says_what_is_wrong_with_an_experiment(
         sound.tell_many([(each.id, 1.0) for each in sound.ask(200)])
         losing.fail_many(losing.ask(200).ids)
     with in_thread(sqlite_url) as served:
-        latest = time.monotonic() + PATIENCE
+        latest = time.monotonic() + HANG_TIMEOUT
         while 'class="check alarm"' not in (page := get(served.base).text):
             assert time.monotonic() < latest
             time.sleep(0.05)

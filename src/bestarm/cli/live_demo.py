@@ -35,7 +35,7 @@ _DELAY = 1.5  # seconds until an outcome comes in, on average, at speed 1
 _TICK = 0.25  # seconds between two batches
 _MOST = 200  # assignments per batch: with more, most outcomes would be outstanding
 _FIRST_PORT = 8000
-_PATIENCE = 20.0  # seconds that the server is given to stop
+_HANG_TIMEOUT = 20.0  # seconds that the server is given to stop
 
 
 def chance(option: int, when: int) -> float:
@@ -127,7 +127,7 @@ def run_live(
             server = uvicorn.Server(uvicorn_config(Serving(url)))
             thread = Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
             thread.start()
-            ending.callback(thread.join, _PATIENCE)
+            ending.callback(thread.join, _HANG_TIMEOUT)
             ending.callback(server.handle_exit, signal.SIGTERM, None)  # streams end too
             demo = LiveDemo(store, speed=speed, seed=seed)
             host = f"http://127.0.0.1:{listener.getsockname()[1]}"

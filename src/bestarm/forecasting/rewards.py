@@ -7,9 +7,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+from bestarm import forecasting
 from bestarm.errors import InvalidInputError
 from bestarm.forecasting.forecaster import Forecaster
-from bestarm.forecasting.mixture import Mixture
 from bestarm.problem import Problem
 
 
@@ -18,7 +18,7 @@ def find_forecaster(forecaster: object) -> Forecaster | None:
     if forecaster is None or isinstance(forecaster, Forecaster):
         return forecaster
     if forecaster == "default":
-        return Mixture()
+        return forecasting.Mixture()  # loaded here: it is compiled
     raise InvalidInputError(
         f"`forecaster` must be 'default', a Forecaster or None; got {forecaster!r}.",
         field="forecaster",

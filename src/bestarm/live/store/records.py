@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.errors import DamagedStoreError
+from bestarm.live.values import Status
 from bestarm.records import Plan, Rounds, Summary
 
 # One row per assignment; those of one round were drawn together. The reward is NaN while there is
@@ -178,6 +179,26 @@ class Head:
     def over(self) -> bool:
         """Whether nothing more will be assigned or decided."""
         return self.state in {"stopped", "finished"}
+
+    def status(self, waits_for: int | None = None, since: float | None = None) -> Status:
+        """The status by the counters, and what holds up the decision."""
+        return Status(
+            phase=self.phase,
+            given=self.phase_assigned,
+            answered=self.phase_settled,
+            outstanding=self.outstanding,
+            remaining=self.remaining,
+            pulls=self.assigned,
+            rounds=self.rounds,
+            state=self.state,
+            lost=self.losses,
+            late=self.late,
+            early=self.early,
+            needs_lease=self.waits and self.time_limit is None and not self.over,
+            waits_for=waits_for,
+            waits_since=since,
+            variance_left=self.variance_left,
+        )
 
     @property
     def revision(self) -> str:

@@ -45,7 +45,7 @@ from bestarm.live.store.records import UNREADABLE, as_data, canonical, damaged
 from bestarm.live.store.sql import schema as s
 from bestarm.live.store.sql.database import SERVER_TIME, Store
 from bestarm.live.store.sql.session import DuplicateKeyError, PostgresSession, Row, Session
-from bestarm.live.values import ExperimentListing, Status
+from bestarm.live.values import ExperimentListing
 from bestarm.numerics.geometry import Array
 from bestarm.records import BlockPlan, Plan, Rounds, Summary, as_blocks
 
@@ -631,7 +631,7 @@ def _select(store: Store, *wanted: tuple[sa.Select[Any], dict[str, Any]]) -> lis
 
 def _listed(name: str, description: str, created: float, *counters: Any) -> ExperimentListing:
     head = Head(*counters)
-    return ExperimentListing(name, description, created, Status.of(head), head.revision)
+    return ExperimentListing(name, description, created, head.status(), head.revision)
 
 
 _OVER = "state IN ('stopped', 'finished')"
