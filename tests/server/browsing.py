@@ -45,8 +45,12 @@ def tab(browser: Browser, *, scripts: bool = True) -> Iterator[Page]:
     page, wrong = window(browser, scripts)
     page.set_viewport_size({"width": 1280, "height": 720})
     page.emulate_media(color_scheme="light")
-    yield page
-    if scripts:
-        page.evaluate("sessionStorage.clear(); localStorage.clear()")
-    page.context.clear_cookies()
-    assert not wrong
+    try:
+        yield page
+    finally:  # nothing is left for the next test, whatever became of this one
+        if scripts:
+            page.evaluate("sessionStorage.clear(); localStorage.clear()")
+        page.context.clear_cookies()
+        found = list(wrong)
+        wrong.clear()
+    assert not found

@@ -440,7 +440,9 @@ def test_a_wrong_entry_is_named_in_a_sentence(browser: Browser, served: Served) 
         expect(page.locator("#panel-guarantee .pairs dd")).to_have_text(
             ["0.05", "sp-bai", "2", "±3", "by the default forecaster"]
         )
-        page.goto(f"{served.base}/plan")
+    # Of a server that gives a plan as long as it takes to compile what it needs.
+    with in_thread(served.url) as planner, tab(browser) as page:
+        page.goto(f"{planner.base}/plan")
         page.locator("#source").fill(table)
         page.locator("#gap").fill("0.4")
         page.locator("#per-day").fill("2,000")
