@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from bestarm.live.store.contract import ANSWER, Rows
-from bestarm.live.store.records import as_data
+from bestarm.live.store.records import as_data, canonical
 from bestarm.live.summaries import total
-from bestarm.records import Plan
+from bestarm.records import Plan, Summary
 
 SIZE, ARMS, CENTER = 1000, 3, 0.25
 FIRST = 40  # the id of the first
@@ -75,3 +75,15 @@ def test_forecasts_are_subtracted_one_row_after_the_other(size: int) -> None:
     assert (less.counts.tolist(), plain.counts.tolist()) == (counts, counts)
     assert (less.sums.tolist(), plain.sums.tolist()) == (sums, plain_sums)
     assert (less.forecast_sum, plain.forecast_sum) == (predicted, 0.0)
+
+
+def test_the_stored_form_of_a_summary_stays() -> None:
+    """The log's digests cover it: with another name, no database of before could be verified."""
+    zeros = np.zeros(2)
+    summary = Summary(
+        np.array([1, 2]), zeros, zeros, least=zeros, largest=zeros, cubes=zeros, forecast_sum=6.0
+    )
+    assert canonical(as_data(summary)) == (
+        '{"center":0.0,"counts":[1,2],"cubes":[0.0,0.0],"foreseen":6.0,"largest":[0.0,0.0],'
+        '"least":[0.0,0.0],"missing":[0,0],"pending":[0,0],"squares":[0.0,0.0],"sums":[0.0,0.0]}'
+    )

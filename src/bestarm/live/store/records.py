@@ -350,7 +350,7 @@ def canonical(data: object) -> str:
 
 
 def as_data(record: Plan | Summary) -> dict[str, Any]:
-    """A plan or a summary as plain data."""
+    """A plan or a summary as plain data, as it is stored and as the log's digests cover it."""
     if isinstance(record, Rounds):
         return record.data
 
@@ -359,4 +359,8 @@ def as_data(record: Plan | Summary) -> dict[str, Any]:
             return value.tolist()
         return list(value) if isinstance(value, tuple) else value
 
-    return {each.name: plain(getattr(record, each.name)) for each in fields(record)}
+    data = {each.name: plain(getattr(record, each.name)) for each in fields(record)}
+    if isinstance(record, Summary):
+        # The name in all databases: with another, their experiments could not be read or verified.
+        data["foreseen"] = data.pop("forecast_sum")
+    return data

@@ -449,7 +449,7 @@ def _read_summary(number: int, *parts: Any) -> SummaryRecord:
 def _summary(data: dict[str, Any]) -> Summary:
     if "kinds" in data:
         return Rounds.read(as_blocks(data.pop("blocks"), data["arms"]), **data)
-    return Summary(**data)
+    return Summary(forecast_sum=data.pop("foreseen"), **data)
 
 
 def _read_report(number: int, assignment: int, reward: float, told: float, late: int) -> Report:
