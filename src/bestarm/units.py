@@ -33,9 +33,11 @@ class Unit:
 
         >>> Unit(percent=True).value(0.1123), Unit().value(0.1123)
         ('11.2 %', '0.112')
+        >>> Unit(percent=True).value(None)
+        '–'
         """
-        sign = " %" if self.percent else ""
-        return self._write(value, *among) + sign
+        text = self._write(value, *among)
+        return f"{text} %" if self.percent and text != "–" else text
 
     def difference(self, value: float | None, *among: float | None, signed: bool = False) -> str:
         """A difference of rewards, or of rates in points.
