@@ -41,7 +41,7 @@ from bestarm.environments import (
     small_gap,
     uniform_sphere,
 )
-from bestarm.figures import ink, save
+from bestarm.figures import NAMED, RIVALS, add_heading, new_figure, save
 from bestarm.numerics.geometry import Array
 from bestarm.policies import BernsteinElimination
 from bestarm.policies.anytime import bets, estimates, evidence, sampler
@@ -180,10 +180,10 @@ def _draw_deltas(limit: float, found: Sequence[Results], path: Path) -> None:
     nats = np.log([1 / results.delta for results in found])
     pulls = np.array([results.mean_pulls for results in found]) / nats
     half = np.array([1.96 * r.std_pulls / np.sqrt(r.runs) for r in found]) / nats
-    figure = ink.new_figure(7.2, 4.1)
+    figure = new_figure(7.2, 4.1)
     axes = figure.add_subplot()
     deltas = [results.delta for results in found]
-    axes.errorbar(deltas, pulls, half, color=ink.NAMED, marker="o", ms=5, lw=1.6, capsize=3)
+    axes.errorbar(deltas, pulls, half, color=NAMED, marker="o", ms=5, lw=1.6, capsize=3)
     for delta, each, reach in zip(deltas, pulls, half, strict=True):
         axes.annotate(
             f"{each / limit:.2f}×",
@@ -198,9 +198,13 @@ def _draw_deltas(limit: float, found: Sequence[Results], path: Path) -> None:
         (
             limit,
             f"2σ²τ* = {limit:,.0f}: the limit as δ goes to 0, the sine as noise",
-            ink.RIVALS[0],
+            RIVALS[0],
         ),
-        (slope, f"{slope / limit:.2f}×: what each further nat of log(1/δ) costs", ink.RIVALS[1]),
+        (
+            slope,
+            f"{slope / limit:.2f}×: what each further nat of log(1/δ) costs",
+            RIVALS[1],
+        ),
     ):
         axes.axhline(level, color=colour, ls=dashes, lw=1.6)
         axes.annotate(
@@ -219,7 +223,7 @@ def _draw_deltas(limit: float, found: Sequence[Results], path: Path) -> None:
     axes.set_ylabel("mean pulls / log(1/δ)")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.spines[["top", "right"]].set_visible(False)
-    ink.head(
+    add_heading(
         figure,
         "The smaller δ, the closer to the information limit",
         f"Small-gap instance, {found[0].runs} runs each; bars are 95 % intervals of the mean.\n",

@@ -32,12 +32,12 @@ from bestarm.design import Design
 from bestarm.environments import small_gap
 from bestarm.numerics.geometry import Array, centered_diameter
 from bestarm.policies import SPBAI
-from bestarm.policies.budget import deo as one_shot
+from bestarm.policies.budget import one_shot
 from bestarm.policies.phased import rage, sbe, spbai
-from bestarm.replication.cell import Cell, row_cells
-from bestarm.replication.papers import PAPERS
-from bestarm.replication.tables import RUNS, Row, Table
 from bestarm.simulation import Results
+from bestarm.studies import PAPERS, Cell, PublishedTable, Row
+from bestarm.studies.published import RUNS
+from bestarm.studies.verdicts import row_cells
 
 Makers = dict[str, Callable[..., Design]]
 
@@ -157,7 +157,7 @@ def _uniform(runs: int, seed: int, data: RatingsData) -> None:
             _print(row, name, results)
 
 
-def _print_published(table: Table, key: str) -> Row:
+def _print_published(table: PublishedTable, key: str) -> Row:
     (row,) = (row for row in table.rows if row.key == key)
     pulls, error = table.printed(row, "pulls"), table.printed(row, "error")
     assert pulls is not None and pulls.spread is not None and error is not None  # noqa: PT018
@@ -199,7 +199,7 @@ def _jester(runs: int, seed: int, data: RatingsData, spreads: Sequence[float], a
                 _common_factor([pulls for pulls, _ in cells[2:]])
 
 
-def _jester_row(table: Table, row: Row, runs: int, seed: int) -> tuple[Cell, Cell]:
+def _jester_row(table: PublishedTable, row: Row, runs: int, seed: int) -> tuple[Cell, Cell]:
     results = simulate(row.method, row.environment, runs=runs, seed=seed, delta=table.delta)
     pulls, success = row_cells(table, row, results)
     assert pulls.printed is not None and success.printed is not None  # noqa: PT018

@@ -27,10 +27,10 @@ from bestarm.environments import Environment, Semiparametric, multivariate, osci
 from bestarm.environments.instances import turned_arms
 from bestarm.environments.two_point import TwoPoint
 from bestarm.policies.registry import policies
-from bestarm.replication.p1_rage import stored
 from bestarm.simulation import Oracle, Results
 from bestarm.simulation.folder import open_folder, simulate_into
 from bestarm.simulation.results import wilson
+from bestarm.studies.p1_rage import stored
 
 SOURCES = {
     "GK": "Garivier and Kaufmann (2016), Table 1; 3,000 runs",

@@ -15,31 +15,33 @@ import time
 import numpy as np
 
 from bestarm.environments import Semiparametric
-from bestarm.leaderboard import Contestant
-from bestarm.leaderboard.column import Column, Instance
 from bestarm.policies.registry import policies
 from bestarm.simulation import simulate
+from bestarm.studies import Competitor, Condition
+from bestarm.studies.benchmark import BenchmarkInstance
 
 _ARMS = 10
 _RUN = 50_000  # pulls per run
 
 
-def _column() -> Column:
+def _condition() -> Condition:
     means = np.full(_ARMS, 0.5)
     means[0] += 0.01
     world = Semiparametric(np.eye(_ARMS), means, declared_baseline=1.0, name="nearly alike")
-    instance = Instance("alike", "ten arms, nearly alike", lambda *_: world, 1.0, _RUN, _RUN)
-    return Column(instance, "none", world)
+    instance = BenchmarkInstance(
+        "alike", "ten arms, nearly alike", lambda *_: world, max_pulls=_RUN, budget=_RUN
+    )
+    return Condition(instance, "none", world)
 
 
-def speed(contestant: Contestant, column: Column, pulls: int) -> float:
+def speed(competitor: Competitor, condition: Condition, pulls: int) -> float:
     """Pulls per second of CPU time."""
-    method = contestant.method(column)
-    simulate(method, column.environment, runs=2, seed=1)
+    method = competitor.method(condition.instance)
+    simulate(method, condition.environment, runs=2, seed=1)
     made, spent, seed = 0, 0.0, 2
     while made < pulls:
         start = time.process_time()
-        results = simulate(method, column.environment, runs=1, seed=seed)
+        results = simulate(method, condition.environment, runs=1, seed=seed)
         spent += time.process_time() - start
         made += int(results.pulls.sum())
         seed += 1
@@ -52,16 +54,16 @@ def main() -> None:
     parser.add_argument("--pulls", type=int, default=200_000)
     parser.add_argument("--only", nargs="*", default=[])
     arguments = parser.parse_args()
-    column = _column()
-    playing = {
-        info.name: Contestant.of(info)
+    condition = _condition()
+    entered = {
+        info.name: Competitor.of(info)
         for info in policies().values()
         if set(info.required) <= {"budget"} and (not arguments.only or info.name in arguments.only)
     }
-    reference = speed(Contestant.of(policies()["lucb"]), column, arguments.pulls)
+    reference = speed(Competitor.of(policies()["lucb"]), condition, arguments.pulls)
     print("| method | pulls per second | times LUCB's |\n|---|---:|---:|")
-    for name, contestant in playing.items():
-        found = speed(contestant, column, arguments.pulls)
+    for name, competitor in entered.items():
+        found = speed(competitor, condition, arguments.pulls)
         print(f"| {name} | {found:,.0f} | {found / reference:.2g} |", flush=True)
 
 

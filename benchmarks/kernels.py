@@ -53,7 +53,7 @@ _CANDIDATES = {
     ],
 }  # fmt: skip
 _ALIASES = {"AMD64": "x86_64", "arm64": "aarch64"}
-_PATIENCE = 300.0  # seconds that a process may take to answer
+_HANG_TIMEOUT = 300.0  # seconds that a process may take to answer
 
 _SHARP = {"design": "centered", "stability": "actual"}
 _BOUNDS = {"bounds": [-1, 2]}
@@ -69,9 +69,9 @@ POLICIES: dict[str, tuple[str, dict[str, Any]]] = {
     "ae": ("ae", {"radius": "certified"}),
     "halving": ("bestarm.policies.phased.halving:SequentialHalving", {"budget": 600, "batches": 3}),
     "bernstein": ("bestarm.policies.means.bernstein:BernsteinElimination", _BOUNDS),
-    "deo": ("bestarm.policies.budget.deo:DEO", {"budget": 400}),
-    "g-opt": ("bestarm.policies.budget.gopt:GOpt", {"gap": 0.5, "max_pulls": 400}),
-    "uniform": ("bestarm.policies.budget.uniform:Uniform", {"budget": 520}),
+    "deo": ("bestarm.policies.budget.one_shot:DEO", {"budget": 400}),
+    "g-opt": ("bestarm.policies.budget.one_shot:GOpt", {"gap": 0.5, "max_pulls": 400}),
+    "uniform": ("bestarm.policies.budget.one_shot:Uniform", {"budget": 520}),
 }
 FEATURES = ("one-hot", "factorial", "circle")
 
@@ -127,7 +127,7 @@ class Worker:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         print(json.dumps({"job": job, **arguments}), file=self._process.stdin, flush=True)
-        line = self._reader.submit(self._process.stdout.readline).result(_PATIENCE)
+        line = self._reader.submit(self._process.stdout.readline).result(_HANG_TIMEOUT)
         answer = json.loads(line) if line else {"error": f"died ({self._process.wait()})"}
         if "error" in answer:
             raise RuntimeError(f"{self.family}: {answer['error']}")

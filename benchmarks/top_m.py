@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from bestarm import AnytimeBAI, Problem, bounds
 from bestarm.environments import Semiparametric, baselines
-from bestarm.figures import ink, save
+from bestarm.figures import RIVALS, add_heading, new_figure, save
 from bestarm.numerics.geometry import Array
 from bestarm.policies import Policy
 from bestarm.policies.anytime.sampler import IndependentSampler
@@ -178,9 +178,9 @@ def measure(rule: Rule, top: int, *, runs: int, seed: int) -> Measured:
 
 def _draw(found: dict[str, dict[int, Measured]], path: Path) -> None:
     """Pulls against m, one line a rule."""
-    figure = ink.new_figure(7.6, 4.6)
+    figure = new_figure(7.6, 4.6)
     axes = figure.add_subplot()
-    styles = (("black", "-", "*"), *ink.RIVALS)
+    styles = (("black", "-", "*"), *RIVALS)
     numbers = range(1, LARGEST + 1)
     for (name, row), (colour, dashes, marker) in zip(found.items(), styles, strict=False):
         axes.errorbar(
@@ -202,7 +202,7 @@ def _draw(found: dict[str, dict[int, Measured]], path: Path) -> None:
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside lower left", ncols=2, frameon=False, fontsize=9, handlelength=3.4)
-    ink.head(
+    add_heading(
         figure,
         "The set at once is cheaper than its members one by one",
         "Twelve options in equal steps, the level swinging by ±3 a day; means, 95 % intervals.\n",

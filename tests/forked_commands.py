@@ -16,7 +16,7 @@ from threading import Thread
 from typing import Any
 
 import uvicorn._subprocess
-from workers_started import PATIENCE, processes
+from workers_started import HANG_TIMEOUT, processes
 
 from bestarm.cli import main
 from bestarm.simulation import executors
@@ -66,7 +66,7 @@ class ForkedCommand:
     def poll(self) -> int | None:
         return self._process.exitcode
 
-    def wait(self, timeout: float = PATIENCE) -> int:
+    def wait(self, timeout: float = HANG_TIMEOUT) -> int:
         self._process.join(timeout)
         return self.returncode
 
@@ -76,7 +76,7 @@ class ForkedCommand:
     def kill(self) -> None:
         self._process.kill()
 
-    def communicate(self, timeout: float = PATIENCE) -> tuple[str, str]:
+    def communicate(self, timeout: float = HANG_TIMEOUT) -> tuple[str, str]:
         """What it writes until it ends."""
         written = {self.stdout: "", self.stderr: ""}
 

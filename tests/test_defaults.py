@@ -21,9 +21,9 @@ from bestarm import AnytimeBAI, Problem
 from bestarm.cli.app import app
 from bestarm.defaults import DELTA
 from bestarm.live import Experiment
-from bestarm.replication import Table
 from bestarm.server.api import plan, schemas
 from bestarm.server.pages.panels import render
+from bestarm.studies import PublishedTable
 
 ROOT = Path(__file__).parent.parent
 
@@ -50,10 +50,10 @@ def test_every_delta_of_the_library_has_the_one_default() -> None:
         if "delta" in parameters:
             found[name] = parameters["delta"].default
     assert found["bestarm.problem.Problem"] == found["bestarm.simulation.simulate"] == DELTA
-    assert found.pop("bestarm.replication.Table") == 0.1  # the paper's, of all tables but one
+    assert found.pop("bestarm.studies.PublishedTable") == 0.1  # the paper's, of all tables but one
     assert set(found.values()) <= {inspect.Parameter.empty, DELTA}
     assert Problem([[1, 0], [0, 1]]).delta == DELTA
-    assert Table("key", "title", "protocol", ()).delta == 0.1
+    assert PublishedTable("key", "title", "protocol", ()).delta == 0.1
 
 
 def test_options_that_are_left_out_are_what_their_help_says(tmp_path: Path) -> None:

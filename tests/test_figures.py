@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from workers_started import PATIENCE, processes
+from workers_started import HANG_TIMEOUT, processes
 
 from bestarm import RAGE, SPBAI, AnytimeBAI, Problem, Recommendation, environments, figures
 from bestarm.errors import InvalidInputError
@@ -123,7 +123,7 @@ def test_drawing_leaves_pyplot_alone() -> None:
     )
     process = processes.Process(target=exec, args=(code,))
     process.start()
-    process.join(PATIENCE)
+    process.join(HANG_TIMEOUT)
     assert process.exitcode == 0
 
 

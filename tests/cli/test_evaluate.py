@@ -15,7 +15,7 @@ from pathlib import Path
 import commands
 import pytest
 from databases import wait_until
-from workers_started import PATIENCE, processes
+from workers_started import HANG_TIMEOUT, processes
 
 from bestarm import Experiment
 from bestarm.cli import main
@@ -195,7 +195,7 @@ def three_calls_in_flight(*arguments: str) -> Iterator[BaseProcess]:
     try:
         wait_until(lambda: Path("calls").exists() and Path("calls").read_text().count("\n") == 3)
         yield process
-        process.join(PATIENCE)
+        process.join(HANG_TIMEOUT)
         assert process.exitcode == 130
     finally:
         process.kill()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from commands import run
 from forked_commands import PassedFile
-from workers_started import PATIENCE, processes
+from workers_started import HANG_TIMEOUT, processes
 
 from bestarm import Experiment, Problem
 from bestarm.cli import main
@@ -53,7 +53,7 @@ def started(*arguments: str, out: int | None, encoding: str = "utf-8") -> tuple[
     passed = None if out is None else PassedFile(out)
     process = processes.Process(target=print_to, args=(passed, encoding, arguments))
     process.start()
-    process.join(PATIENCE)
+    process.join(HANG_TIMEOUT)
     message = Path("stderr.txt").read_text(encoding="utf-8")
     Path("stderr.txt").unlink()
     return process.exitcode, message

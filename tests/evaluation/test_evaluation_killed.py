@@ -12,7 +12,7 @@ import pytest
 from databases import wait_until
 from judges import ITEMS, OPTIONS, Call, CallLog, score, told_calls
 from workers_killed import die_at
-from workers_started import PATIENCE, processes
+from workers_started import HANG_TIMEOUT, processes
 
 from bestarm import Experiment, evaluate
 from bestarm.errors import InvalidInputError
@@ -52,7 +52,7 @@ def test_what_was_told_is_never_lost_nor_judged_again(sqlite_url: str, tmp_path:
         before = len(log.read())
         process = processes.Process(target=judge_until_killed, args=(sqlite_url, log.path, *moment))
         process.start()
-        process.join(PATIENCE)
+        process.join(HANG_TIMEOUT)
         assert process.exitcode == (0 if moment == (None, None) else -signal.SIGKILL)
         calls = log.read()[before:]
         assert not set(calls) & set(told.values())
@@ -94,7 +94,7 @@ def test_kills_do_not_exceed_the_cap(store_url: str, tmp_path: Path) -> None:
         arguments = (store_url, log.path, cap, call)
         process = processes.Process(target=judge_under_a_cap, args=arguments)
         process.start()
-        process.join(PATIENCE)
+        process.join(HANG_TIMEOUT)
         assert process.exitcode in {0, -signal.SIGKILL}
         assert len(log.read()) <= cap
     made, told = len(log.read()), len(told_calls(store_url, NAME))
@@ -117,7 +117,7 @@ def test_calls_that_are_left_count_towards_the_cap(sqlite_url: str) -> None:
 
         async def judge(option: str, item: str) -> float:
             started.set()
-            await asyncio.sleep(PATIENCE)
+            await asyncio.sleep(HANG_TIMEOUT)
             return score(option, item)
 
         usual = {"name": NAME, "store": sqlite_url, "concurrency": 3, "seed": 3}
@@ -165,7 +165,7 @@ def test_of_two_processes_the_second_is_refused_until_the_first_is_dead(
         assert other.judgements == 9
     finally:
         process.kill()
-        process.join(PATIENCE)
+        process.join(HANG_TIMEOUT)
     found = evaluate(score, OPTIONS, ITEMS, name=NAME, store=store_url)
     assert found.recommendation.label == "good"
     assert len(told_calls(store_url, NAME)) == found.judgements

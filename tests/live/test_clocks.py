@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from clocks import Clock
 from databases import run_sql, wait_until
-from workers_started import PATIENCE, processes
+from workers_started import HANG_TIMEOUT, processes
 
 from bestarm import Experiment, Problem
 from bestarm.errors import ClockError
@@ -186,7 +186,7 @@ def test_where_nothing_can_be_given_up_years_may_pass(store_url: str) -> None:
 def on_host(url: str, ahead: float, number: int) -> int:
     """Tell an outcome from a machine whose clock is so many seconds ahead: 1 if it was late."""
     with ProcessPoolExecutor(1, mp_context=processes) as host:
-        return host.submit(_tell, url, ahead, number).result(PATIENCE)
+        return host.submit(_tell, url, ahead, number).result(HANG_TIMEOUT)
 
 
 def _tell(url: str, ahead: float, number: int) -> int:

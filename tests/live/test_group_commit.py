@@ -26,7 +26,7 @@ from bestarm.live import Experiment
 from bestarm.live.group_commit import GroupCommit
 from bestarm.numerics.geometry import Array
 
-PATIENCE = 60.0
+HANG_TIMEOUT = 60.0
 
 
 def begin(url: str) -> Experiment:
@@ -46,7 +46,7 @@ class Gate:
     def commit(self, calls: Sequence[str]) -> Sequence[str | Exception]:
         self.groups.append(list(calls))
         self.begun.set()
-        assert self.let.wait(PATIENCE)
+        assert self.let.wait(HANG_TIMEOUT)
         if "interrupt" in calls:
             raise KeyboardInterrupt
         if "fail" in calls:
@@ -58,7 +58,7 @@ class Gate:
     def submit_together(self, pool: ThreadPoolExecutor, *names: str) -> list[Any]:
         """The first call, and then the others while it is at work."""
         first = pool.submit(self.calls, names[0])
-        assert self.begun.wait(PATIENCE)
+        assert self.begun.wait(HANG_TIMEOUT)
         others = [pool.submit(self.calls, name) for name in names[1:]]
         wait_until(lambda: len(self.calls._waiting) == len(others))
         self.let.set()

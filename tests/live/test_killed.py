@@ -22,11 +22,11 @@ from people import OPTIONS, rows_of
 from people import PROBLEM as DRINKS
 from sqlalchemy import Connection, create_engine, select
 from workers_killed import LEASE, LEAST, PROBLEM, Level, ask_with_covariates, read, reward, settings
-from workers_started import PATIENCE, processes
+from workers_started import HANG_TIMEOUT, processes
 
 from bestarm import Problem
 from bestarm.live import Experiment, draw
-from bestarm.live.events import as_data
+from bestarm.live.store.records import as_data
 from bestarm.live.store.sql import Store
 from bestarm.live.store.sql import schema as s
 from bestarm.policies import Policy
@@ -57,14 +57,14 @@ def test_nothing_is_lost_or_given_twice_when_workers_are_killed(
             time.sleep(random.expovariate(1 / 0.1))
             victim = random.randrange(WORKERS)
             running[victim].kill()
-            running[victim].join(PATIENCE)
+            running[victim].join(HANG_TIMEOUT)
             assert running[victim].exitcode == -9
             if random.random() < 0.3:
                 time.sleep(1.5 * LEASE)  # what it held is lost before it is back
             running[victim] = start(victim)
         (tmp_path / "enough").touch()
         for process in running:
-            process.join(PATIENCE)
+            process.join(HANG_TIMEOUT)
             assert process.exitcode == 0
     finally:
         for process in running:
@@ -98,7 +98,7 @@ def climb(url: str, folder: Path, turn: int, step: int) -> None:
         arguments = (url, folder, "worker", turn, 1 + step * kills)
         process = processes.Process(target=workers_killed.work_until, args=arguments)
         process.start()
-        process.join(PATIENCE)
+        process.join(HANG_TIMEOUT)
         if process.exitcode == 0:
             break
         assert process.exitcode == -9
@@ -122,7 +122,7 @@ def test_forecasts_stay_whatever_statement_a_worker_is_killed_before(
             arguments = (sqlite_url, "killed", BEFORE, AFTER, OPENING + kills + 1)
             process = processes.Process(target=workers_killed.forecast_until, args=arguments)
             process.start()
-            process.join(PATIENCE)
+            process.join(HANG_TIMEOUT)
             before, stored = stored, forecasts_of(experiment)
             assert stored[: len(before)] == before
             if process.exitcode == 0:
@@ -157,7 +157,7 @@ def test_acknowledged_reports_survive_kills(store_url: str, tmp_path: Path) -> N
             time.sleep(0.01)
         for worker in workers:
             worker.kill()
-            worker.join(PATIENCE)
+            worker.join(HANG_TIMEOUT)
     with Experiment.open(store_url, "shop") as experiment:
         while experiment.status().outstanding:
             time.sleep(0.05)

@@ -37,10 +37,10 @@ from bestarm.errors import (
     UnknownAssignmentError,
 )
 from bestarm.live import Batch, Experiment
-from bestarm.live.events import as_data
 from bestarm.live.experiment import Answer, Tell
 from bestarm.live.inputs import read_outcomes
 from bestarm.live.store.contract import Ledger, SummaryRecord
+from bestarm.live.store.records import as_data
 
 FORECASTABLE = {"provisional", "open", "randomised"}  # a fixed plan draws nothing
 KINDS = (

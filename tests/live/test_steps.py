@@ -15,10 +15,10 @@ from recorded import told
 
 from bestarm import AnytimeBAI, Experiment, Problem
 from bestarm.errors import DamagedStoreError, InvalidInputError
-from bestarm.live.events import as_data
 from bestarm.live.experiment import Answer, Tell, _Ask
 from bestarm.live.replay import PolicyReplayer
 from bestarm.live.store.contract import Snapshot
+from bestarm.live.store.records import as_data
 from bestarm.live.transitions import Step, apply, pending_step
 from bestarm.policies import Policy
 from bestarm.records import Plan, Summary
@@ -26,7 +26,7 @@ from bestarm.testing.policy_contract import altered_plan
 
 PROBLEM = Problem(np.eye(3), delta=0.01)
 Pair = tuple[Experiment, Experiment]
-PATIENCE = 20.0  # seconds until a thread is thought to wait
+HANG_TIMEOUT = 20.0  # seconds until a thread is thought to wait
 SETTINGS: dict[str, Any] = {"policy": "anytime", "options": {"bounds": (0, 1)}, "seed": 0}
 
 
@@ -295,7 +295,7 @@ def test_no_other_thread_waits_for_a_step(
     def call_in_thread() -> None:
         thread = Thread(target=call, args=[experiment])
         thread.start()
-        thread.join(PATIENCE)
+        thread.join(HANG_TIMEOUT)
         ended.append(not thread.is_alive())
 
     ids = experiment.ask(40).ids

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bestarm.live.events import as_data
 from bestarm.live.store.contract import ANSWER, Rows
+from bestarm.live.store.records import as_data
 from bestarm.live.summaries import total
 from bestarm.records import Plan
 

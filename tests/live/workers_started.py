@@ -6,9 +6,9 @@ import multiprocessing
 import os
 from pathlib import Path
 
-__all__ = ["PATIENCE", "processes"]
+__all__ = ["HANG_TIMEOUT", "processes"]
 
-PATIENCE = 120  # seconds after which a process that should be done is thought to hang
+HANG_TIMEOUT = 120  # seconds after which a process that should be done is thought to hang
 
 processes = multiprocessing.get_context("forkserver")
 # One server serves all tests. It finds modules by its environment alone.

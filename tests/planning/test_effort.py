@@ -186,8 +186,8 @@ def costing(seconds: float, pulls: float = 40_000.0) -> Effort:
 def test_an_estimate_in_words_and_its_limit() -> None:
     found = costing(0.3)
     assert found.seconds == pytest.approx(180)
-    assert found.words() == "about 3 min; 400 runs of about 40,000 to 120,000 outcomes"
-    assert found.words(workers=2).startswith("about 1.5 min;")
+    assert found.describe() == "about 3 min; 400 runs of about 40,000 to 120,000 outcomes"
+    assert found.describe(workers=2).startswith("about 1.5 min;")
     found.refuse_beyond(180.1, expected=found.seconds, runs=200)
     with pytest.raises(InvalidInputError, match="out of reach: 200 runs of each policy") as caught:
         found.refuse_beyond(179.9, expected=found.seconds, runs=200)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from workers_started import PATIENCE, processes
+from workers_started import HANG_TIMEOUT, processes
 
 from bestarm import Experiment, Problem, policies
 from bestarm.errors import InvalidInputError
@@ -145,7 +145,7 @@ def test_an_installed_package_adds_its_policy_everywhere(installed: Path) -> Non
     said = installed / "said"
     ran = processes.Process(target=_serve_and_compare, args=(installed, said))
     ran.start()
-    ran.join(PATIENCE)
+    ran.join(HANG_TIMEOUT)
     assert ran.exitcode == 0, said.read_text(encoding="utf-8")
     assert "guess" in said.read_text(encoding="utf-8")
 

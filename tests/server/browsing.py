@@ -8,16 +8,16 @@ from functools import cache
 
 from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page
 
-__all__ = ["PATIENCE", "tab"]
+__all__ = ["HANG_TIMEOUT", "tab"]
 
-PATIENCE = 120_000  # milliseconds
+HANG_TIMEOUT = 120_000  # milliseconds
 
 
 @cache
 def window(browser: Browser, scripts: bool) -> tuple[Page, list[str]]:
     """A page, and what went wrong in it."""
     context = browser.new_context(java_script_enabled=scripts)
-    context.set_default_timeout(PATIENCE)
+    context.set_default_timeout(HANG_TIMEOUT)
     page = context.new_page()
     wrong: list[str] = []
 
@@ -45,8 +45,12 @@ def tab(browser: Browser, *, scripts: bool = True) -> Iterator[Page]:
     page, wrong = window(browser, scripts)
     page.set_viewport_size({"width": 1280, "height": 720})
     page.emulate_media(color_scheme="light")
-    yield page
-    if scripts:
-        page.evaluate("sessionStorage.clear(); localStorage.clear()")
-    page.context.clear_cookies()
-    assert not wrong
+    try:
+        yield page
+    finally:  # nothing is left for the next test, whatever became of this one
+        if scripts:
+            page.evaluate("sessionStorage.clear(); localStorage.clear()")
+        page.context.clear_cookies()
+        found = list(wrong)
+        wrong.clear()
+    assert not found

@@ -18,7 +18,7 @@ __all__ = ["chromium"]
 
 # The first has no window to draw, so that these tests take a quarter less of the processor.
 _PROGRAMS = ("chromium-headless-shell", "chromium")
-_PATIENCE = 10.0  # seconds until Playwright's process is killed
+_HANG_TIMEOUT = 10.0  # seconds until Playwright's process is killed
 # Parts of a window that nobody sees; each new one spends more than a second of a core on them.
 _UNSEEN = "WebUIOmniboxPopup,WebUIOmniboxAimPopup,PreloadTopChromeWebUI"
 
@@ -46,7 +46,7 @@ class _WaitingLoop(asyncio.SelectorEventLoop):
 
     async def _end(self) -> None:
         for process in self._processes:
-            until = self.time() + _PATIENCE
+            until = self.time() + _HANG_TIMEOUT
             while process.get_returncode() is None:
                 await asyncio.sleep(0.005)
                 if self.time() > until:

@@ -23,14 +23,14 @@ from forked_commands import ForkedCommand
 from sse_starlette.sse import AppStatus
 
 from bestarm.live.store.sql import Store
-from bestarm.server.security.guard import Limits
-from bestarm.server.security.tokens import Role, create_token
+from bestarm.server.guard import Limits
 from bestarm.server.serving import Serving, listen, uvicorn_config
+from bestarm.server.tokens import Role, create_token
 
 __all__ = [
     "ARMS",
+    "HANG_TIMEOUT",
     "MANY",
-    "PATIENCE",
     "Served",
     "forked",
     "get",
@@ -43,7 +43,7 @@ __all__ = [
 ARMS: dict[str, Any] = {"source": [[1, 0], [0, 1]], "options": {"bounds": [0, 1]}, "seed": 1}
 # Tests are one caller that asks a lot, and a plan may have to compile first.
 MANY = Limits(rate=1e6, burst=1_000_000, planning=120)
-PATIENCE = 120  # seconds after which what was awaited is thought never to come
+HANG_TIMEOUT = 120  # seconds after which what was awaited is thought never to come
 # Nothing here is encrypted, and to read the certificates of all the world takes long.
 _UNENCRYPTED = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 _BESTARM = [sys.executable, "-c", "from bestarm.cli import main; main()"]
@@ -68,7 +68,7 @@ class Served:
         return httpx.Client(
             base_url=f"{self.base}/api/v1",
             headers=headers,
-            timeout=PATIENCE,
+            timeout=HANG_TIMEOUT,
             verify=_UNENCRYPTED,
             **options,
         )
@@ -82,11 +82,11 @@ class Served:
 
     def connect(self) -> socket.socket:
         """A connection to it, for what no client would send."""
-        return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=HANG_TIMEOUT)
 
     def raw(self, sent: bytes, *, drip: bytes = b"") -> bytes:
         """What is answered to these bytes, followed by more and more until there is an answer."""
-        answer, latest = b"", time.monotonic() + PATIENCE
+        answer, latest = b"", time.monotonic() + HANG_TIMEOUT
         with self.connect() as connection, suppress(ConnectionError):  # closed on what came late
             connection.sendall(sent)
             while drip and not select([connection], [], [], 0.05)[0]:
@@ -114,12 +114,12 @@ def wrong(response: httpx.Response, status: int, kind: str) -> dict[str, Any]:
 
 def get(address: str, **options: Any) -> httpx.Response:
     """What is answered without a client."""
-    return httpx.get(address, timeout=PATIENCE, verify=_UNENCRYPTED, **options)
+    return httpx.get(address, timeout=HANG_TIMEOUT, verify=_UNENCRYPTED, **options)
 
 
 def post(address: str, **options: Any) -> httpx.Response:
     """What is answered to something sent without a client."""
-    return httpx.post(address, timeout=PATIENCE, verify=_UNENCRYPTED, **options)
+    return httpx.post(address, timeout=HANG_TIMEOUT, verify=_UNENCRYPTED, **options)
 
 
 @contextmanager
@@ -136,7 +136,7 @@ def in_thread(url: str, **settings: Any) -> Iterator[Served]:
         yield served
     finally:
         server.handle_exit(signal.SIGTERM, None)  # as on a signal: streams end too
-        thread.join(PATIENCE)
+        thread.join(HANG_TIMEOUT)
         AppStatus.should_exit = False  # of streams, for all servers of the process
         assert not thread.is_alive(), "the server did not stop"
 

@@ -13,14 +13,14 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI
-from served import ARMS, PATIENCE, Served, in_thread, wrong
+from served import ARMS, HANG_TIMEOUT, Served, in_thread, wrong
 
 from bestarm import Problem
 from bestarm.live import Experiment
 from bestarm.policies import AnytimeBAI
 from bestarm.server import create_app
 from bestarm.server.api.schemas import CreateBody
-from bestarm.server.security.tokens import Role
+from bestarm.server.tokens import Role
 
 pytest_plugins = ("api_fixtures",)
 
@@ -48,7 +48,7 @@ def test_a_phase_that_takes_long_to_close_keeps_nobody_from_looking(
 
     def slow(self: AnytimeBAI, *args: Any, **kwargs: Any) -> None:
         inside.set()
-        assert go_on.wait(PATIENCE)
+        assert go_on.wait(HANG_TIMEOUT)
         update(self, *args, **kwargs)
 
     monkeypatch.setattr(AnytimeBAI, "update", slow)
@@ -57,7 +57,7 @@ def test_a_phase_that_takes_long_to_close_keeps_nobody_from_looking(
     with served.client(limits=limits) as many, ThreadPoolExecutor(120) as threads:
         try:
             closing = threads.submit(many.post, f"{experiment}/tell", json={"outcomes": outcomes})
-            assert inside.wait(PATIENCE)
+            assert inside.wait(HANG_TIMEOUT)
             # More than there are threads or connections: who asks for the recommendation waits for
             # the policy, and who tells does not.
             waiting = [
@@ -65,7 +65,7 @@ def test_a_phase_that_takes_long_to_close_keeps_nobody_from_looking(
                 for _ in range(60)
             ]
             waiting += [threads.submit(many.get, f"{experiment}/recommendation") for _ in range(50)]
-            latest = time.monotonic() + PATIENCE
+            latest = time.monotonic() + HANG_TIMEOUT
             while not all(each.running() or each.done() for each in waiting):
                 assert time.monotonic() < latest
                 time.sleep(0.01)
@@ -75,7 +75,7 @@ def test_a_phase_that_takes_long_to_close_keeps_nobody_from_looking(
             assert not any(each.done() for each in waiting[60:])
         finally:
             go_on.set()
-        assert closing.result(PATIENCE).json()["recorded"] == 16
+        assert closing.result(HANG_TIMEOUT).json()["recorded"] == 16
         assert {each.result().status_code for each in waiting} == {200}
 
 

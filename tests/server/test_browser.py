@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import numpy as np
 import pytest
-from browsing import PATIENCE, tab
+from browsing import HANG_TIMEOUT, tab
 from chromium import chromium
 from plan_processes import begin, begin_always, settled
 from playwright.sync_api import Browser, Page, expect
@@ -24,7 +24,7 @@ from bestarm.live.watch.overview import Overview, overview
 from bestarm.planning import PlanRequest, plan_experiment
 from bestarm.server.pages.charts import charts
 from bestarm.server.pages.panels import snippets
-from bestarm.server.security.tokens import Role
+from bestarm.server.tokens import Role
 
 NASTY = "<script>alert(1)</script>"
 NAME = "tea & ‘cake’ 1"
@@ -69,7 +69,7 @@ TOUCH = """label => {
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with chromium() as launched:
-        expect.set_options(timeout=PATIENCE)
+        expect.set_options(timeout=HANG_TIMEOUT)
         yield launched
 
 
@@ -136,7 +136,7 @@ def finished(browser: Browser, served: Served, url: str) -> Overview:
             expect(verdict).to_contain_text(re.compile(r" leads, | is the best"))
             expect(page.locator("#plot-gaps .trace").first).to_be_attached()
             expect(verdict).to_contain_text("is the best of 4 options, at 95 %")
-            assert worker.wait(PATIENCE / 1000) == 0
+            assert worker.wait(HANG_TIMEOUT / 1000) == 0
         finally:
             worker.kill()
             worker.wait()
@@ -241,7 +241,7 @@ def test_the_lines_to_paste_work(served: Served) -> None:
         env=env,
         capture_output=True,
         text=True,
-        timeout=PATIENCE / 1000,
+        timeout=HANG_TIMEOUT / 1000,
         check=False,
     )
     assert ran.stdout.strip() == "finished", ran.stderr
@@ -440,7 +440,9 @@ def test_a_wrong_entry_is_named_in_a_sentence(browser: Browser, served: Served) 
         expect(page.locator("#panel-guarantee .pairs dd")).to_have_text(
             ["0.05", "sp-bai", "2", "±3", "by the default forecaster"]
         )
-        page.goto(f"{served.base}/plan")
+    # Of a server that gives a plan as long as it takes to compile what it needs.
+    with in_thread(served.url) as planner, tab(browser) as page:
+        page.goto(f"{planner.base}/plan")
         page.locator("#source").fill(table)
         page.locator("#gap").fill("0.4")
         page.locator("#per-day").fill("2,000")

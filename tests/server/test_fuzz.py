@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
 from plan_processes import begin
-from served import ARMS, MANY, PATIENCE, Served, in_thread
+from served import ARMS, HANG_TIMEOUT, MANY, Served, in_thread
 
 from bestarm.server import create_app
-from bestarm.server.security.tokens import Role
+from bestarm.server.tokens import Role
 
 if TYPE_CHECKING:
     import schemathesis
@@ -89,7 +89,7 @@ def test_the_api_keeps_what_its_description_promises(
             # added to a query and not known is passed over.
             left_out = [positive_data_acceptance, negative_data_rejection]
             response = case.call_and_validate(
-                headers=headers, excluded_checks=left_out, timeout=PATIENCE
+                headers=headers, excluded_checks=left_out, timeout=HANG_TIMEOUT
             )
             assert response.status_code >= 400 or case.method == "GET" or not wrong_body(case)
             if response.status_code >= 400:

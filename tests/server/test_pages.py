@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 import httpx
 import numpy as np
 import pytest
-from served import PATIENCE, Served, in_thread, post
+from served import HANG_TIMEOUT, Served, in_thread, post
 from served import get as served_get
 
 from bestarm import Problem
@@ -26,7 +26,7 @@ from bestarm.live.watch.overview import overview
 from bestarm.server.api.requests import COOKIE
 from bestarm.server.pages.charts import charts
 from bestarm.server.pages.panels import PANELS, charts_json, report, write_report
-from bestarm.server.security.tokens import Role
+from bestarm.server.tokens import Role
 
 NASTY = "<script>alert(1)</script>"
 NAME = 'it\'s "a" <b>offer & ü #1 50% ?x=1'
@@ -188,7 +188,7 @@ def test_where_looking_needs_a_token_it_is_asked_for(outside: Served) -> None:
         goal = parse_qs(urlsplit(answer.headers["location"]).query)["next"][0]
         assert unquote(goal) == unquote(path)
         with httpx.Client(
-            timeout=PATIENCE, base_url=outside.base, follow_redirects=True
+            timeout=HANG_TIMEOUT, base_url=outside.base, follow_redirects=True
         ) as browser:
             form = {"token": outside.token(Role.VIEW), "next": goal}
             assert browser.post("/login", data=form).url.raw_path.decode() == goal
@@ -202,7 +202,7 @@ def test_where_looking_needs_a_token_it_is_asked_for(outside: Served) -> None:
 @pytest.mark.parametrize("role", list(Role))
 def test_a_token_once_entered_allows_looking_and_nothing_else(outside: Served, role: Role) -> None:
     token = outside.token(role)
-    with httpx.Client(timeout=PATIENCE, base_url=outside.base) as browser:
+    with httpx.Client(timeout=HANG_TIMEOUT, base_url=outside.base) as browser:
         answer = browser.post("/login", data={"token": f" {token} ", "next": PLACE})
         assert (answer.status_code, answer.headers["location"]) == (303, PLACE)
         cookie = answer.headers["set-cookie"].lower()

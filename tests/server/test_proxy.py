@@ -14,9 +14,9 @@ import httpx
 import pytest
 from databases import wait_until
 from needed import need
-from served import ARMS, MANY, PATIENCE, Served, in_thread
+from served import ARMS, HANG_TIMEOUT, MANY, Served, in_thread
 
-from bestarm.server.security.tokens import Role
+from bestarm.server.tokens import Role
 
 HOST = "experiments.example.org"
 AROUND = """
@@ -62,12 +62,12 @@ class Proxied:
         return httpx.Client(
             base_url=f"https://127.0.0.1:{self.port}/api/v1",
             headers=headers,
-            timeout=PATIENCE,
+            timeout=HANG_TIMEOUT,
             verify=without_checks(),
         )
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=HANG_TIMEOUT)
 
     def answers(self) -> bool:
         try:
@@ -87,7 +87,7 @@ def running(folder: Path, lines: str) -> Iterator[None]:
         yield
     finally:
         process.terminate()
-        process.wait(PATIENCE)
+        process.wait(HANG_TIMEOUT)
 
 
 @pytest.fixture(scope="module")

@@ -9,14 +9,14 @@ import httpx
 import pytest
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
-from served import ARMS, PATIENCE, Served, get, in_thread, post
+from served import ARMS, HANG_TIMEOUT, Served, get, in_thread, post
 from starlette.routing import BaseRoute
 
 from bestarm.live.store.sql import Store
 from bestarm.server import create_app
 from bestarm.server.api.requests import COOKIE, role_needed
 from bestarm.server.pages.routes import PUBLIC
-from bestarm.server.security.tokens import Role, create_view_session, revoke_token
+from bestarm.server.tokens import Role, create_view_session, revoke_token
 
 # Bodies that the API takes; a route with another needs its own here.
 BODIES: dict[str, dict[str, Any]] = {
@@ -73,7 +73,7 @@ def served(url: str, request: pytest.FixtureRequest) -> Iterator[Served]:
 
 @pytest.fixture(scope="module", autouse=True)
 def client() -> Iterator[None]:
-    with httpx.Client(timeout=PATIENCE) as made:
+    with httpx.Client(timeout=HANG_TIMEOUT) as made:
         call.client = made  # type: ignore[attr-defined]
         yield
 

@@ -19,13 +19,13 @@ import httpx
 import pytest
 from databases import wait_until
 from needed import need
-from served import ARMS, PATIENCE, Served, forked, get, in_process
+from served import ARMS, HANG_TIMEOUT, Served, forked, get, in_process
 from typer.testing import CliRunner, Result
 
 from bestarm.cli.app import app
 from bestarm.live import Experiment
 from bestarm.live.store.sql import Store
-from bestarm.server.security.tokens import Role, create_token
+from bestarm.server.tokens import Role, create_token
 
 
 def free_port() -> int:
@@ -115,7 +115,7 @@ def test_it_says_where_it_is_and_stops_in_order_with_streams_open(
         assert any(line.startswith("data: ") for line in lines)
         process.send_signal(sent)
         list(lines)  # ends, and not by an error
-        assert process.wait(PATIENCE) in {0, -sent}
+        assert process.wait(HANG_TIMEOUT) in {0, -sent}
         assert sent != signal.SIGINT or process.returncode == 0
         # Read as the first line was: `communicate` would miss what was read ahead with it.
         message = process.stdout.read()
@@ -227,7 +227,7 @@ def assert_stops(served: Served, sent: signal.Signals, code: int) -> None:
     process = served.process
     assert process is not None
     process.send_signal(sent)
-    assert process.wait(PATIENCE) == code
+    assert process.wait(HANG_TIMEOUT) == code
     wait_until(partial(refuses, served))
 
 
@@ -263,7 +263,7 @@ def test_the_documentation_runs(tmp_path: Path) -> None:
             env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
             capture_output=True,
             text=True,
-            timeout=2 * PATIENCE,
+            timeout=2 * HANG_TIMEOUT,
             check=False,
         )
     assert ran.returncode == 0, ran.stderr

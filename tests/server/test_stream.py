@@ -12,20 +12,20 @@ from typing import Any
 
 import httpx
 import pytest
-from served import ARMS, PATIENCE, Served, get, in_thread
+from served import ARMS, HANG_TIMEOUT, Served, get, in_thread
 
 from bestarm import compiling
 from bestarm.errors import StoreUnavailableError
 from bestarm.live import Experiment
 from bestarm.live.store.sql import Store
 from bestarm.server import streams
-from bestarm.server.security.guard import Limits
-from bestarm.server.security.tokens import Role, revoke_token
+from bestarm.server.guard import Limits
+from bestarm.server.tokens import Role, revoke_token
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "_PULSE", 0.05)
+    monkeypatch.setattr(streams, "_POLL_INTERVAL", 0.05)
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ class Follower:
 
     @property
     def _lines(self) -> Iterator[str]:
-        latest = time.monotonic() + PATIENCE
+        latest = time.monotonic() + HANG_TIMEOUT
         for line in self._all:
             yield line
             assert time.monotonic() < latest, "what is waited for does not come"
@@ -110,7 +110,7 @@ def test_all_who_follow_see_every_change_and_the_experiment_is_looked_at_once(
         # From now on each look serves all three: there is one per pulse at most.
         began = time.monotonic()
         monkeypatch.setattr(streams.StatusStreams, "_read", counted_read)
-        assert several.wait(PATIENCE)
+        assert several.wait(HANG_TIMEOUT)
         assert looks <= (time.monotonic() - began) / streams._POLL_INTERVAL + 1
 
 
@@ -152,7 +152,7 @@ def test_one_too_many_is_refused_before_its_stream_begins_and_leaving_makes_room
         assert refused.headers["content-type"] == "application/json"
         assert refused.json()["error"]["kind"] == "too_many_streams"
         assert "retry-after" in refused.headers
-    latest = time.monotonic() + PATIENCE
+    latest = time.monotonic() + HANG_TIMEOUT
     while True:
         client = served.client(Role.VIEW)
         with client, client.stream("GET", "/experiments/offer/stream") as again:
@@ -172,7 +172,7 @@ def test_what_is_not_there_cannot_be_followed(served: Served) -> None:
 def test_a_sign_of_life_when_there_is_no_news(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "_SILENCE", 0.1)
+    monkeypatch.setattr(streams, "_PING_INTERVAL", 0.1)
     with ExitStack() as stack:
         follower = follow(stack, served)
         follower.status()
@@ -180,7 +180,7 @@ def test_a_sign_of_life_when_there_is_no_news(
 
 
 def test_a_revoked_token_follows_no_longer(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "_SILENCE", 0.1)
+    monkeypatch.setattr(streams, "_PING_INTERVAL", 0.1)
     with ExitStack() as stack:
         follower = follow(stack, served)
         follower.status()
@@ -194,9 +194,9 @@ def test_a_revoked_token_does_not_follow_a_busy_experiment_either(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """News that never stop leave no silence in which to look."""
-    monkeypatch.setattr(streams, "_SILENCE", 1.0)
-    monkeypatch.setattr(streams, "_PULSE", 0.02)
-    over, until = Event(), time.monotonic() + PATIENCE
+    monkeypatch.setattr(streams, "_PING_INTERVAL", 1.0)
+    monkeypatch.setattr(streams, "_POLL_INTERVAL", 0.02)
+    over, until = Event(), time.monotonic() + HANG_TIMEOUT
 
     def keep_busy() -> None:
         with served.client(Role.TELL) as client:
@@ -216,12 +216,14 @@ def test_a_revoked_token_does_not_follow_a_busy_experiment_either(
             assert busy.is_alive()
     finally:
         over.set()
-        busy.join(PATIENCE)
+        busy.join(HANG_TIMEOUT)
         assert not busy.is_alive()
 
 
 def test_streams_end_when_the_server_does(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "_FAREWELL", 10 * PATIENCE)  # what they are given at most
+    monkeypatch.setattr(
+        streams, "_SHUTDOWN_GRACE", 10 * HANG_TIMEOUT
+    )  # what they are given at most
     with ExitStack() as stack:
         running = stack.enter_context(ExitStack())
         served = running.enter_context(in_thread(sqlite_url))
@@ -233,7 +235,7 @@ def test_streams_end_when_the_server_does(sqlite_url: str, monkeypatch: pytest.M
         stopping = Thread(target=running.close)
         stopping.start()
         assert all(each.ends() for each in followers)
-        stopping.join(PATIENCE)
+        stopping.join(HANG_TIMEOUT)
         assert not stopping.is_alive()
 
 
@@ -258,7 +260,7 @@ def test_what_cannot_be_read_for_a_while_ends_no_stream(
         client.post("/experiments/offer/ask", json={"count": 2})
         for _ in range(3):
             looked.clear()
-            assert looked.wait(PATIENCE)
+            assert looked.wait(HANG_TIMEOUT)
         monkeypatch.undo()
         assert follower.status()[1]["pulls"] == 2
         message = [each for each in caplog.records if "cannot be read" in each.message]
@@ -280,7 +282,7 @@ def test_two_hundred_who_follow_leave_threads_for_others(sqlite_url: str) -> Non
             return held.send(held.build_request("GET", address), stream=True)
 
         with ThreadPoolExecutor(16) as threads:
-            streams = list(threads.map(begin, range(200), timeout=PATIENCE))
+            streams = list(threads.map(begin, range(200), timeout=HANG_TIMEOUT))
         for stream in streams:
             stack.callback(stream.close)
         assert {each.status_code for each in streams} == {200}
@@ -293,7 +295,7 @@ def test_two_hundred_who_follow_leave_threads_for_others(sqlite_url: str) -> Non
             return any('"pulls": 3' in line for line in Follower(stream)._lines)
 
         with ThreadPoolExecutor(16) as threads:
-            assert all(threads.map(news, streams, timeout=PATIENCE))
+            assert all(threads.map(news, streams, timeout=HANG_TIMEOUT))
 
 
 def anonymous(
@@ -302,7 +304,7 @@ def anonymous(
     """A stream without a token, from an address of this machine."""
     transport = httpx.HTTPTransport(local_address=source)
     client = stack.enter_context(
-        httpx.Client(base_url=f"{served.base}/api/v1", transport=transport, timeout=PATIENCE)
+        httpx.Client(base_url=f"{served.base}/api/v1", transport=transport, timeout=HANG_TIMEOUT)
     )
     return stack.enter_context(
         client.stream("GET", "/experiments/offer/stream", headers=headers or None)
@@ -337,7 +339,7 @@ def test_those_without_a_token_leave_streams_for_those_who_have_one(sqlite_url: 
         # Who has a token gets through, and who signed in on the page as well.
         follower = follow(stack, served)
         assert follower.status()[1]["pulls"] == 0
-        page = stack.enter_context(httpx.Client(base_url=served.base, timeout=PATIENCE))
+        page = stack.enter_context(httpx.Client(base_url=served.base, timeout=HANG_TIMEOUT))
         page.post("/login", data={"token": served.token(Role.VIEW)})
         known = stack.enter_context(page.stream("GET", "/api/v1/experiments/offer/stream"))
         assert known.status_code == 200
@@ -355,7 +357,7 @@ def test_who_leaves_makes_room_for_others_without_a_token(sqlite_url: str) -> No
         with ExitStack() as stack:
             assert anonymous(stack, served).status_code == 200
             assert anonymous(stack, served).status_code == 503
-        latest = time.monotonic() + PATIENCE
+        latest = time.monotonic() + HANG_TIMEOUT
         found = 503
         while found == 503 and time.monotonic() < latest:
             with ExitStack() as stack:

@@ -13,12 +13,12 @@ import httpx
 import pytest
 from databases import wait_until
 from sent_by_hand import request
-from served import ARMS, PATIENCE, Served, in_thread, wrong
+from served import ARMS, HANG_TIMEOUT, Served, in_thread, wrong
 
 from bestarm.live import Experiment
 from bestarm.live.experiment import Tell
 from bestarm.live.store.sql import Store
-from bestarm.server.security.tokens import Role, revoke_token, token_number
+from bestarm.server.tokens import Role, revoke_token, token_number
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_what_one_tells_who_goes_away_is_recorded_and_logged_before_the_server_s
 
     def commit_later(experiment: Experiment, calls: Sequence[Tell]) -> Any:
         begun.set()
-        assert let.wait(PATIENCE)
+        assert let.wait(HANG_TIMEOUT)
         return commit(experiment, calls)
 
     monkeypatch.setattr(Experiment, "commit_tells", commit_later)
@@ -150,7 +150,7 @@ def test_what_one_tells_who_goes_away_is_recorded_and_logged_before_the_server_s
             lines = ("Content-Type: application/json", f"Content-Length: {len(body)}")
             with served.connect() as connection:
                 connection.sendall(request(served, *lines) + body)
-                assert begun.wait(PATIENCE)
+                assert begun.wait(HANG_TIMEOUT)
             client.get("/experiments").raise_for_status()  # it has seen that the other is gone
         let.set()
         wait_until(lambda: "POST /api/v1/experiments/offer/tell 200" in caplog.text)

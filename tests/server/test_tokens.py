@@ -18,14 +18,14 @@ from typer.testing import CliRunner, Result
 from bestarm.cli.app import app
 from bestarm.errors import InvalidInputError
 from bestarm.live.store.sql import Store
-from bestarm.server.security.tokens import (
+from bestarm.server.errors import hide_tokens
+from bestarm.server.tokens import (
     Role,
     _digest,
     _view_proof,
     create_token,
     create_view_session,
     find_role,
-    hide_tokens,
     is_view_session,
     list_tokens,
     revoke_token,

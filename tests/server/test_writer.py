@@ -14,7 +14,7 @@ import pytest
 import uvicorn
 from databases import wait_until
 from recorded import told
-from served import ARMS, PATIENCE, in_thread
+from served import ARMS, HANG_TIMEOUT, in_thread
 
 from bestarm import AnytimeBAI, Problem
 from bestarm.errors import (
@@ -43,7 +43,7 @@ class Gate:
         def gated(experiment: Experiment, calls: Sequence[Tell]) -> Sequence[Answer | Exception]:
             self.groups.append([number for call in calls for number in call.outcomes[0]])
             self.begun.set()
-            assert self.let.wait(PATIENCE)
+            assert self.let.wait(HANG_TIMEOUT)
             if self.error is not None and len(calls) > 1:
                 raise self.error
             return commit(experiment, calls)
@@ -77,12 +77,12 @@ def run(
 
         await do(tell)
 
-    asyncio.run(asyncio.wait_for(main(), PATIENCE))
+    asyncio.run(asyncio.wait_for(main(), HANG_TIMEOUT))
     return told(experiments.open("offer"))
 
 
 async def happened(event: Event) -> None:
-    assert await asyncio.to_thread(event.wait, PATIENCE)
+    assert await asyncio.to_thread(event.wait, HANG_TIMEOUT)
 
 
 async def let_through(gate: Gate, tell: Telling, *each: dict[int, float]) -> list[Any]:
@@ -171,12 +171,12 @@ class SlowSteps:
 
         def updated(policy: AnytimeBAI, summary: Summary) -> None:
             self.closing.set()
-            assert self.close.wait(PATIENCE)
+            assert self.close.wait(HANG_TIMEOUT)
             update(policy, summary)
 
         def amended(policy: AnytimeBAI, summary: Summary, *, phase: int) -> None:
             self.amending.set()
-            assert self.amend.wait(PATIENCE)
+            assert self.amend.wait(HANG_TIMEOUT)
             amend(policy, summary, phase=phase)
 
         patch.setattr(AnytimeBAI, "update", updated)
@@ -269,7 +269,7 @@ def test_a_server_that_stops_answers_those_who_wait(
                     return own.post("/experiments/offer/tell", json=body)
 
             answers = [pool.submit(post, 0)]
-            assert gate.begun.wait(PATIENCE)
+            assert gate.begun.wait(HANG_TIMEOUT)
             answers += [pool.submit(post, number) for number in range(1, 5)]
             wait_until(lambda: len(waiting) == 5)
             assert not any(each.done() for each in answers)

@@ -13,10 +13,9 @@ from bestarm.cli.design import design
 from bestarm.cli.doctor import doctor, warm_up
 from bestarm.cli.evaluate import evaluate
 from bestarm.cli.experiment import experiment
-from bestarm.cli.leaderboard import leaderboard
 from bestarm.cli.plan import plan
-from bestarm.cli.reproduce import reproduce
 from bestarm.cli.serve import serve, token
+from bestarm.cli.studies import leaderboard, reproduce
 
 app = typer.Typer(
     name="bestarm",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
@@ -12,18 +13,19 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from bestarm.cli.command import AsJson, Dask, Delta, Runs, Seed, Workers, command, modules_of_folder
-from bestarm.cli.comparison import comparison_data, print_comparison, run_comparison
-from bestarm.cli.output import console, count, print_json, remark
+from bestarm.cli.output import bars, console, count, number, print_json, print_table, remark
 from bestarm.defaults import DELTA
-from bestarm.errors import BestArmError
+from bestarm.errors import BestArmError, InvalidInputError
 
 if TYPE_CHECKING:
     from bestarm.cli.methods import Entry, Instance
     from bestarm.problem import Problem
-    from bestarm.simulation.compare import Comparison
+    from bestarm.simulation import Results
+    from bestarm.simulation.compare import Comparison, Contestant
 
 _COMPANY = ("sp-bai", "sp-bai-sharp", "rage")  # what a user's own method is compared with
 _MOST_PLANS = 100_000  # in the check of the contract: index rules make one plan per round
+_QUANTILES = (0.1, 0.5, 0.9)
 _OF_METHOD = ("method", "instance", "seed", "delta")
 _OF_RUN = ("run", "pulls", "correct", "final", "target", "plans", "rounds")
 
@@ -43,6 +45,8 @@ def compare(
     dask: Dask = None,
     no_check: bool = False,
     json: AsJson = False,
+    markdown: bool = False,
+    latex: bool = False,
     out: Path | None = None,
 ) -> None:
     """Compare your own method with others, run by run.
@@ -57,6 +61,8 @@ def compare(
         data (FILE): A Jester file; synthetic ratings when left out.
         max_pulls: Where a run is cut, for methods that can be; 5 million on uniform, else never.
         no_check: Do not check your own method's contract first.
+        markdown: Print Markdown tables instead of words.
+        latex: Print LaTeX tables instead of words, for a document that loads booktabs.
         out (RUNS.csv): Write every run to this file.
     """
     from bestarm import checks
@@ -66,6 +72,12 @@ def compare(
     from bestarm.simulation.executors import check_workers
     from bestarm.simulation.results import run_count
 
+    if json + markdown + latex > 1:
+        raise InvalidInputError(
+            "`json`, `markdown` and `latex` exclude each other.",
+            field="latex" if latex else "markdown",
+            remedy="Choose one of them.",
+        )
     run_count(runs)
     checks.whole(seed, "seed", least=0)
     if max_pulls is not None:
@@ -99,6 +111,8 @@ def compare(
         about = {"instance": where.description, "note": where.note, **asked}
         if json:
             print_json(about | comparison_data(comparison))
+        elif markdown or latex:
+            typer.echo(comparison.to_latex() if latex else comparison.to_markdown(), nl=False)
         else:
             _print_words(comparison, about, out)
     if comparison.failure is not None:
@@ -191,6 +205,86 @@ def _print_words(comparison: Comparison, about: Mapping[str, Any], out: Path | N
     )
     if about["note"]:
         screen.print(about["note"])
-    print_comparison(comparison, runs=about["runs"])
+    print_comparison(comparison)
     if out is not None and comparison.failure is None:
         screen.print(f"{'Every run is' if comparison.complete else 'These runs are'} in {out}.")
+
+
+def run_comparison(
+    contestants: Mapping[str, Contestant], *, runs: int, **settings: Any
+) -> Comparison:
+    """Compare with a bar per method; settings as for `compare`."""
+    from bestarm.simulation.compare import compare
+
+    with bars(list(contestants), runs) as shown:
+        return compare(contestants, runs=runs, progress=shown, **settings)
+
+
+def comparison_data(comparison: Comparison) -> dict[str, object]:
+    """The figures of a comparison, as JSON has them."""
+    return {
+        "complete": comparison.complete,
+        "reference": comparison.reference,
+        "methods": [_method_data(comparison, name) for name in comparison.results],
+    }
+
+
+def _method_data(comparison: Comparison, name: str) -> dict[str, object]:
+    from bestarm.simulation.compare import error_against_delta
+
+    results, gap = comparison.results[name], comparison.difference(name)
+    difference = None
+    if gap is not None:
+        interval = None if math.isnan(gap.half) else (gap.mean - gap.half, gap.mean + gap.half)
+        difference = {"runs": gap.runs, "mean": number(gap.mean), "interval": interval}
+    return {
+        "name": name,
+        "runs": results.runs,
+        "mean_pulls": number(results.mean_pulls),
+        "std_pulls": number(results.std_pulls),
+        "pulls_interval": results.pulls_interval() if results.runs > 1 else None,
+        "mean_rounds": number(results.mean_rounds),
+        "rounds_interval": results.rounds_interval() if results.runs > 1 else None,
+        "pulls_quantiles": {f"{q:g}": n for q, n in results.quantiles(_QUANTILES).items()},
+        "error_rate": results.error_rate,
+        "error_interval": results.error_interval(),
+        "error_against_delta": error_against_delta(results),
+        "not_final": _not_final(results),
+        "pulls_minus_reference": difference,
+    }
+
+
+def print_comparison(comparison: Comparison) -> None:
+    """Print the figures, and how to read them."""
+    reference = comparison.reference
+    screen = console()
+    for part in comparison.tables():
+        screen.print()
+        print_table(part)
+    screen.print()
+    if comparison.interrupted:
+        screen.print("Interrupted: partial results, of the runs that had finished.")
+    elif comparison.failure is not None:
+        screen.print("Partial results: of the methods before the one that failed.")
+    screen.print(
+        "± and ranges are 95 % intervals; errors are below or above δ if their whole interval is."
+    )
+    if reference in comparison.results and len(comparison.results) > 1:
+        screen.print(
+            "Run i of every method has the same seed and instance, so pulls are compared with "
+            f"{reference}'s run by run."
+        )
+    if any(results.in_blocks for results in comparison.results.values()):
+        screen.print(
+            "A round is one person, prompt or plate. Count rounds where people are what it costs, "
+            "and pulls where every judgement is paid for."
+        )
+    if any(_not_final(results) for results in comparison.results.values()):
+        screen.print(
+            "Runs that were not final ended at a cap or a budget. Their errors are counted, but "
+            "not against δ, which is about final answers."
+        )
+
+
+def _not_final(results: Results) -> int:
+    return results.runs - int(results.final.sum())

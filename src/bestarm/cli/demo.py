@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bestarm.cli.command import AsJson, Delta, Runs, Seed, command
-from bestarm.cli.comparison import comparison_data, print_comparison, run_comparison
+from bestarm.cli.compare import comparison_data, print_comparison, run_comparison
 from bestarm.cli.output import need_server, print_json
 from bestarm.defaults import DELTA
 
@@ -75,7 +75,7 @@ def demo(
         paths = [str(picture) for picture in pictures]
         print_json({**comparison_data(comparison), "pictures": paths})
     else:
-        print_comparison(comparison, runs=runs)
+        print_comparison(comparison)
         if comparison.complete:
             typer.echo(_lesson(comparison.results))
         typer.echo(f"Pictures of single runs are {' and '.join(map(str, pictures))}.")

@@ -23,8 +23,8 @@ from bestarm.errors import InvalidInputError
 from bestarm.live import Experiment
 from bestarm.live.store.sql import Store
 from bestarm.problem import Problem
-from bestarm.server.security.tokens import Role, create_token, revoke_token
 from bestarm.server.serving import Serving, listen, uvicorn_config
+from bestarm.server.tokens import Role, create_token, revoke_token
 
 OPTIONS = ("Plain", "Friendly", "Formal", "Question", "Surprise")
 _BETTER = (0.0, 0.02, -0.06, 0.05, 0.12)  # how much likelier a yes is than the mood of the day
@@ -35,7 +35,7 @@ _DELAY = 1.5  # seconds until an outcome comes in, on average, at speed 1
 _TICK = 0.25  # seconds between two batches
 _MOST = 200  # assignments per batch: with more, most outcomes would be outstanding
 _FIRST_PORT = 8000
-_PATIENCE = 20.0  # seconds that the server is given to stop
+_HANG_TIMEOUT = 20.0  # seconds that the server is given to stop
 
 
 def chance(option: int, when: int) -> float:
@@ -127,7 +127,7 @@ def run_live(
             server = uvicorn.Server(uvicorn_config(Serving(url)))
             thread = Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
             thread.start()
-            ending.callback(thread.join, _PATIENCE)
+            ending.callback(thread.join, _HANG_TIMEOUT)
             ending.callback(server.handle_exit, signal.SIGTERM, None)  # streams end too
             demo = LiveDemo(store, speed=speed, seed=seed)
             host = f"http://127.0.0.1:{listener.getsockname()[1]}"

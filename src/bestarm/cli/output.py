@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from bestarm.errors import MissingDependencyError
+from bestarm.tables import TextTable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -87,15 +88,18 @@ def table(first: str, *figures: str) -> Table:
     return made
 
 
+def print_table(shown: TextTable) -> None:
+    """Print a table with the columns of print."""
+    first, *columns = [shown.columns[0], *(shown.columns[n + 1] for n in shown.shown("print"))]
+    grid = table(first.heading, *(column.heading for column in columns))
+    for line in shown.lines:
+        grid.add_row(line.name, *(line.entries[n].text for n in shown.shown("print")))
+    console().print(grid)
+
+
 def count(number: int, noun: str) -> str:
     """A number with its noun: 1 run, 2,000 runs."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def percent_range(value: float, interval: tuple[float, float]) -> str:
-    """A share with its interval, in percent."""
-    low, high = interval
-    return f"{value:.1%} ({100 * low:.1f}–{100 * high:.1f})"
 
 
 def print_json(value: object) -> None:

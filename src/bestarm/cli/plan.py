@@ -21,8 +21,9 @@ from bestarm.cli.command import (
     Workers,
     command,
 )
-from bestarm.cli.output import console, count, percent_range, print_json, remark, table
+from bestarm.cli.output import console, count, print_json, remark, table
 from bestarm.defaults import DELTA
+from bestarm.tables import percent_range
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -101,7 +102,7 @@ def plan(
             read = read_table(path)
             document |= {name: read.features, f"{name}_labels": read.labels}
     request = read_request(document)
-    jobs = len(request.methods()) * len(request.sizes) * len(request.wanted_scenarios())
+    jobs = len(request.methods()) * len(request.sizes) * len(request.resolved_scenarios())
     try:
         with open_executor(workers) as executor, counted("planning", runs * jobs) as progress:
             made = plan_experiment(
@@ -125,7 +126,7 @@ def _announce(effort: Effort, *, workers: int) -> None:
     from bestarm.planning.plan import LONGEST
 
     effort.refuse_beyond(LONGEST, expected=effort.seconds / workers, runs=effort.runs)
-    remark(f"estimated time: {effort.words(workers)}.")
+    remark(f"estimated time: {effort.describe(workers)}.")
 
 
 def _read_scenarios(path: Path) -> list[dict[str, Any]]:
@@ -165,7 +166,7 @@ def _print_words(plan: ExperimentPlan, problem: Problem) -> None:
         )
     whatever = "whatever the baseline does" if problem.drifts else "where there is no baseline"
     for assumed in plan.scenarios:
-        typer.echo(f"\n{assumed.scenario}: {assumed.words(unit)}.")
+        typer.echo(f"\n{assumed.scenario}: {assumed.describe(unit)}.")
         forecasts = plan.of(assumed.scenario)
         if forecasts:
             typer.echo()

@@ -44,7 +44,7 @@ def round_efficiently(weights: Array, pulls: int) -> NDArray[np.int64]:
     counts = np.ceil(quota - np.minimum(_EDGE * quota, _EDGE_PULLS)).astype(np.int64)
     counts = np.maximum(counts, 1)
     while counts.sum() < pulls:
-        counts[first_largest(-counts / share)] += 1
+        counts[first_largest(share / counts)] += 1
     while counts.sum() > pulls:
         counts[first_largest((counts - 1) / share)] -= 1
     result = np.zeros(len(weights), dtype=np.int64)

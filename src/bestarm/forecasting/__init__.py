@@ -1,7 +1,5 @@
-"""Forecasts of the baseline, fixed before the arm is drawn, that make rewards less noisy."""
+"""Forecasts of the baseline, fixed before the arm is drawn. Public names load on first use."""
 
-from bestarm.forecasting.encoding import Encoder
-from bestarm.forecasting.forecaster import Forecaster
-from bestarm.forecasting.mixture import Mixture
+from bestarm.lazy import attach_stub
 
-__all__ = ["Encoder", "Forecaster", "Mixture"]
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -8,9 +8,7 @@ Events hold digests of plans, summaries, outcomes and requests: an audit compute
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -26,16 +24,11 @@ from bestarm.live.store.contract import (
     Transaction,
     answers_of,
 )
+from bestarm.live.store.records import as_data, canonical
 from bestarm.numerics.geometry import Array
 from bestarm.recommendation import Recommendation
-from bestarm.records import Plan, Rounds, Summary
 
 _OUTCOME = np.dtype([("id", "<i8"), ("reward", "<f8")])
-
-
-def canonical(data: object) -> str:
-    """The one way to write a value as JSON: floats as Python writes them, so they read back."""
-    return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def digest(data: object) -> str:
@@ -65,19 +58,6 @@ def next_event(head: Head, kind: str, at: float, **data: Any) -> Event:
 def log(tx: Transaction, kind: str, at: float, **data: Any) -> None:
     """Add an event to the log."""
     tx.add_event(next_event(tx.head, kind, at, **data))
-
-
-def as_data(record: Plan | Summary) -> dict[str, Any]:
-    """A plan or a summary as plain data."""
-    if isinstance(record, Rounds):
-        return record.data
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, np.ndarray):
-            return value.tolist()
-        return list(value) if isinstance(value, tuple) else value
-
-    return {each.name: plain(getattr(record, each.name)) for each in fields(record)}
 
 
 def plan_data(record: PlanRecord) -> dict[str, Any]:

@@ -539,7 +539,7 @@ class Experiment:
     def status(self) -> Status:
         """The status of the experiment."""
         with self.read() as snapshot:
-            return Status.of(snapshot.head, *transitions.waits_for(snapshot))
+            return snapshot.head.status(*transitions.waits_for(snapshot))
 
     def assignments(self) -> pd.DataFrame:
         """Every assignment by id, with its state."""

@@ -11,7 +11,6 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.live.store.records import Head
 from bestarm.numerics.geometry import Array
 
 LEVELS = ("ok", "warning", "alarm")
@@ -175,27 +174,6 @@ class Status:
     waits_for: int | None = field(default=None, compare=False)
     waits_since: float | None = field(default=None, compare=False)
     variance_left: float | None = field(default=None, compare=False)
-
-    @classmethod
-    def of(cls, head: Head, waits_for: int | None = None, since: float | None = None) -> Status:
-        """The status by the counters, and what holds up the decision."""
-        return cls(
-            phase=head.phase,
-            given=head.phase_assigned,
-            answered=head.phase_settled,
-            outstanding=head.outstanding,
-            remaining=head.remaining,
-            pulls=head.assigned,
-            rounds=head.rounds,
-            state=head.state,
-            lost=head.losses,
-            late=head.late,
-            early=head.early,
-            needs_lease=head.waits and head.time_limit is None and not head.over,
-            waits_for=waits_for,
-            waits_since=since,
-            variance_left=head.variance_left,
-        )
 
     @property
     def finished(self) -> bool:

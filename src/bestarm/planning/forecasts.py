@@ -65,7 +65,7 @@ class AssumedWorld:
     lower_bound: float
     other_bound: float
 
-    def words(self, unit: str) -> str:
+    def describe(self, unit: str) -> str:
         """The world in words; `unit` is what it moves with: outcomes, or rounds."""
         lead = (
             f"{self.best!r} leads the next one by {self.gap:.4g}, the last by {self.farthest:.4g}"
@@ -192,7 +192,7 @@ class PolicyForecast:
     @property
     def name(self) -> str:
         """The policy's name, with its block."""
-        return in_blocks(self.policy, self.block)
+        return name_in_blocks(self.policy, self.block)
 
     @property
     def counted(self) -> Spread:
@@ -205,7 +205,7 @@ def unit_of(block: int) -> str:
     return "outcomes" if block == 1 else "rounds"
 
 
-def in_blocks(policy: str, block: int) -> str:
+def name_in_blocks(policy: str, block: int) -> str:
     """The name of a policy whose rounds have so many options."""
     return policy if block == 1 else f"{policy} ×{block}"
 
@@ -343,7 +343,7 @@ class ExperimentPlan:
         return document
 
 
-def remarks(
+def plan_warnings(
     request: PlanRequest,
     scenarios: Sequence[AssumedWorld],
     forecasts: Sequence[PolicyForecast],
@@ -421,13 +421,13 @@ def _about_baseline(problem: Problem, scenarios: Sequence[AssumedWorld]) -> Iter
 
 def _about_scales(problem: Problem, scenarios: Sequence[AssumedWorld]) -> Iterator[str]:
     for each in scenarios:
-        for what, size, told in (
+        for what, size, declared in (
             ("the baseline reaches", abs(each.baseline) + each.size, problem.baseline),
             ("the noise is", each.noise, problem.noise),
             ("arm means differ from their middle by", each.spread / 2, problem.scale),
         ):
-            if size > told * (1 + 1e-9):
+            if size > declared * (1 + 1e-9):
                 yield (
-                    f"Under {each.scenario!r} {what} {size:.4g}, beyond the {told:g} that policies "
-                    "are told: guarantees that rest on it do not hold."
+                    f"Under {each.scenario!r} {what} {size:.4g}, beyond the {declared:g} that "
+                    "policies are told: guarantees that rest on it do not hold."
                 )

@@ -17,8 +17,8 @@ from bestarm.planning.forecasts import (
     ExperimentPlan,
     PolicyForecast,
     forecast,
-    in_blocks,
-    remarks,
+    name_in_blocks,
+    plan_warnings,
     savings,
 )
 from bestarm.planning.request import PlanRequest
@@ -34,7 +34,7 @@ from bestarm.simulation.run import run_policy
 LONGEST = 3600.0  # seconds: the command line refuses plans that are estimated to take longer
 
 Clock = Callable[[], float]
-_Mark = tuple[
+_Checkpoint = tuple[
     int, int, float, int
 ]  # pulls, plans and seconds so far, and the pulls of the next plan
 
@@ -77,7 +77,7 @@ def plan_experiment(
     """
     problem, bounds, per_day = request.problem, request.bounds, request.per_day
     methods = request.methods()
-    worlds = [ScenarioWorld(request, each).make() for each in request.wanted_scenarios()]
+    worlds = [ScenarioWorld(request, each).make() for each in request.resolved_scenarios()]
     scenarios = tuple(assumed for _, assumed in worlds)
     _check_effort(scenarios, request, len(methods) * len(request.sizes))
     jobs = []
@@ -118,7 +118,7 @@ def plan_experiment(
         forecasts=tuple(found),
         savings=tuple(savings(found)),
         interrupted=interrupted,
-        warnings=tuple(remarks(request, scenarios, found, partial=interrupted)),
+        warnings=tuple(plan_warnings(request, scenarios, found, partial=interrupted)),
     )
 
 
@@ -220,7 +220,7 @@ class Effort:
         """The fewest and the most pulls per run over policies and scenarios, about."""
         return min(job.pulls for job in self.jobs), max(job.pulls for job in self.jobs)
 
-    def words(self, workers: int = 1) -> str:
+    def describe(self, workers: int = 1) -> str:
         """The estimate in a few words."""
         span = " to ".join(dict.fromkeys(_rounded(each) for each in self.pulls))
         total = self.runs * len(self.jobs)
@@ -280,10 +280,10 @@ def estimate_effort(
     does not count. Outcomes are known `delay` rounds later, as in the runs to come.
     """
     with one_thread():
-        return Effort(runs, tuple(_timed(job, seed, delta, delay, clock) for job in jobs))
+        return Effort(runs, tuple(_estimate_job(job, seed, delta, delay, clock) for job in jobs))
 
 
-def _timed(job: Job, seed: int, delta: float, delay: int, clock: Clock) -> JobEffort:
+def _estimate_job(job: Job, seed: int, delta: float, delay: int, clock: Clock) -> JobEffort:
     """Follow two runs: the first pays for compiling and for designs, the second counts.
 
     If that does not end in time, its pulls are the lower bound times a ratio that is usual for the
@@ -293,7 +293,7 @@ def _timed(job: Job, seed: int, delta: float, delay: int, clock: Clock) -> JobEf
     """
     simulation = Simulation(job.method, job.environment, delta=delta, seed=seed, delay=delay)
     for run in range(2):
-        over, marks = _follow(simulation, run, clock)
+        over, marks = _watch_run(simulation, run, clock)
     pulls, plans, seconds, coming = marks[-1]
     expected = float(pulls)
     if not over:
@@ -305,13 +305,13 @@ def _timed(job: Job, seed: int, delta: float, delay: int, clock: Clock) -> JobEf
         if plans < _PLANS and coming < 10 * marks[0][3]:  # batches may still begin to grow
             power = min(power, 0.5)
         seconds *= (expected / pulls) ** min(power, 1.0)
-    name = in_blocks(job.policy, job.block)
+    name = name_in_blocks(job.policy, job.block)
     return JobEffort(name, job.assumed.scenario, job.assumed.gap, expected, seconds)
 
 
-def _follow(simulation: Simulation, run: int, clock: Clock) -> tuple[bool, list[_Mark]]:
+def _watch_run(simulation: Simulation, run: int, clock: Clock) -> tuple[bool, list[_Checkpoint]]:
     """Whether a run ended within some seconds, and what was known before each plan and after."""
-    start, marks = clock(), list[_Mark]()
+    start, marks = clock(), list[_Checkpoint]()
 
     def may_continue(pulls: int, plans: int, plan: Plan) -> bool:
         marks.append((pulls, plans, clock() - start, plan.pulls))

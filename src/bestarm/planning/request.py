@@ -299,7 +299,7 @@ class PlanRequest:
                 raise InvalidInputError(what, field="policies", value=name, remedy=remedy)
         return chosen
 
-    def wanted_scenarios(self) -> list[Scenario]:
+    def resolved_scenarios(self) -> list[Scenario]:
         """The scenarios, or those that the gap and the drifts stand for."""
         if (self.gap is None) == (not self.scenarios):
             what = "A plan needs either a gap or scenarios."
@@ -330,25 +330,25 @@ def read_request(document: Mapping[str, Any]) -> PlanRequest:
     Raises:
         InvalidInputError: a field is invalid.
     """
-    given = {key: value for key, value in document.items() if value not in (None, [])}
-    if "scenarios" in given and ("level" in given or "drift" in given):
+    stated = {key: value for key, value in document.items() if value not in (None, [])}
+    if "scenarios" in stated and ("level" in stated or "drift" in stated):
         what = "`level` and `drift` go with `gap`; scenarios have their own."
         raise InvalidInputError(what, field="scenarios", remedy="Leave them out.")
-    bounds = None if "bounds" not in given else interval(tuple(given.pop("bounds")), "bounds")
-    noise, baseline = scales(bounds, given.get("noise"), given.get("baseline"))
+    bounds = None if "bounds" not in stated else interval(tuple(stated.pop("bounds")), "bounds")
+    noise, baseline = scales(bounds, stated.get("noise"), stated.get("baseline"))
     problem = Problem(
-        features_of(given.get("source"), given.get("source_labels")),
-        given.get("target"),
-        delta=given["delta"],
+        features_of(stated.get("source"), stated.get("source_labels")),
+        stated.get("target"),
+        delta=stated["delta"],
         noise=noise,
         baseline=baseline,
-        source_labels=given.get("source_labels"),
-        target_labels=given.get("target_labels"),
+        source_labels=stated.get("source_labels"),
+        target_labels=stated.get("target_labels"),
     )
     scenarios = [
         as_scenario({key: value for key, value in each.items() if value is not None}, name=str(i))
-        for i, each in enumerate(given.pop("scenarios", ()), start=1)
+        for i, each in enumerate(stated.pop("scenarios", ()), start=1)
     ]
     known = {each.name for each in fields(PlanRequest)}
-    chosen = {key: value for key, value in given.items() if key in known}
+    chosen = {key: value for key, value in stated.items() if key in known}
     return PlanRequest(problem, bounds=bounds, scenarios=scenarios, **chosen)

@@ -35,12 +35,13 @@ def main() -> None:
     """Answer one request."""
     with suppress(OSError, AttributeError):
         os.nice(_NICE)
-    request = json.load(sys.stdin)
-    seconds = float(request.pop("seconds"))
+    document = json.load(sys.stdin)
+    seconds = float(document.pop("seconds"))
     _alarm(seconds)
     try:
-        wanted, announce = read_request(request), partial(_announce, limit=seconds)
-        plan = plan_experiment(wanted, progress=_reports(), on_estimate=announce)
+        announce = partial(_announce, limit=seconds)
+        request = read_request(document)
+        plan = plan_experiment(request, progress=_reports(), on_estimate=announce)
     except KeyboardInterrupt:
         message = "The time limit was reached before a run had finished."
         _write(error={"message": message, "field": "source", "remedy": "Plan for fewer options."})
@@ -54,18 +55,18 @@ def main() -> None:
 def _announce(effort: Effort, *, limit: float) -> None:
     effort.refuse_beyond(limit, expected=effort.seconds_per_run, runs=1)
     fewest, most = effort.pulls
-    about = {"seconds": effort.seconds, "limit": limit, "words": effort.words()}
+    about = {"seconds": effort.seconds, "limit": limit, "words": effort.describe()}
     _write(estimate=about | {"fewest_pulls": fewest, "most_pulls": most})
 
 
 def _reports() -> Callable[[int, int], None]:
     """A function that reports progress, but not after every run."""
-    due = 0.0
+    next_report = 0.0
 
     def report(done: int, total: int) -> None:
-        nonlocal due
-        if time.monotonic() >= due or done == total:
-            due = time.monotonic() + _PAUSE
+        nonlocal next_report
+        if time.monotonic() >= next_report or done == total:
+            next_report = time.monotonic() + _PAUSE
             _write(progress={"done": done, "total": total})
 
     return report

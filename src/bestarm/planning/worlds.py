@@ -1,7 +1,7 @@
 """The worlds that a plan simulates: scenarios as environments, with their numbers.
 
 The parameter of a world is given in numbers, or one under which the best target leads by exactly
-the gap: the hardest (`closest`), or one that is neither hard nor easy (`typical`).
+the gap: the hardest, or one that is neither hard nor easy.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TOLERANCE = 1e-2  # of complexities that are only ranked
 
 
 @dataclass(frozen=True)
-class _Placed:
+class _Placement:
     """A parameter, and the baseline before it moves."""
 
     theta: Array
@@ -99,7 +99,7 @@ class ScenarioWorld:
             return self.scenario.level
         return 0.0 if self.request.bounds is None else sum(self.request.bounds) / 2
 
-    def _place(self, theta: Array) -> _Placed:
+    def _place(self, theta: Array) -> _Placement:
         """Where arm means lie, and what of that is the baseline's.
 
         With a baseline, the mean of the arms is part of it, and the arms differ about the level.
@@ -108,15 +108,15 @@ class ScenarioWorld:
         problem, bounds, level = self.request.problem, self.request.bounds, self._level
         middle = _middle(problem.source @ theta)
         if problem.drifts:
-            return _Placed(theta, level, level - middle, baseline=level)
+            return _Placement(theta, level, level - middle, baseline=level)
         added = level - middle
         if bounds is not None and not self._has_own_level:
             constant = np.linalg.lstsq(problem.source, np.ones(problem.arms), rcond=None)[0]
             if np.allclose(problem.source @ constant, 1.0, rtol=0.0, atol=_ROUNDING):
-                return _Placed(theta + added * constant, level, 0.0, baseline=0.0)
+                return _Placement(theta + added * constant, level, 0.0, baseline=0.0)
         if self.scenario.level is None or abs(added) <= _ROUNDING * abs(middle):
-            return _Placed(theta, middle, 0.0, baseline=0.0)
-        return _Placed(theta, level, added, baseline=added)
+            return _Placement(theta, middle, 0.0, baseline=0.0)
+        return _Placement(theta, level, added, baseline=added)
 
     @property
     def _has_own_level(self) -> bool:
@@ -136,8 +136,10 @@ class ScenarioWorld:
             return np.array(scenario.theta)
         assert scenario.gap is not None
         if scenario.theta == "close":
-            return closest(self.request.problem, scenario.gap)
-        return typical(self.request.problem, scenario.gap, widest=self._widest(self._level))
+            return hardest_parameter(self.request.problem, scenario.gap)
+        return typical_parameter(
+            self.request.problem, scenario.gap, widest=self._widest(self._level)
+        )
 
     def _size(self, spread: float, level: float) -> float:
         """How far the baseline moves from the level."""
@@ -203,7 +205,7 @@ def _information(delta: float) -> float:
     return max((1 - 2 * delta) * math.log((1 - delta) / delta), 0.0)
 
 
-def closest(problem: Problem, gap: float) -> Array:
+def hardest_parameter(problem: Problem, gap: float) -> Array:
     """The hardest parameter with this gap: all others are as close behind the best as possible.
 
     For a best target z, it minimises Σ ((z − z′)·θ)² subject to (z − z′)·θ ≥ gap for every z′,
@@ -211,17 +213,17 @@ def closest(problem: Problem, gap: float) -> Array:
     best (at most 40 are tried) it takes the one with the largest complexity.
     """
     candidates = _candidates(problem)
-    found = [theta for z in candidates if (theta := _least(problem, int(z))) is not None]
+    found = [theta for z in candidates if (theta := _least_distance(problem, int(z))) is not None]
     if not found:  # in exact arithmetic some target is a corner of the hull
         what = "The targets lie too close together for any of them to lead."
         raise InvalidInputError(what, field="target", remedy="Give `theta` in numbers.")
-    hardness = np.array([_hardness(problem, theta) for theta in found])
+    hardness = np.array([_complexity(problem, theta) for theta in found])
     # The first of those that are equally hard, up to the solver's tolerance.
     hardest = int(np.argmax(hardness >= hardness.max() * (1 - 2 * _TOLERANCE)))
-    return _scaled(problem, found[hardest], gap)
+    return _scale_to_gap(problem, found[hardest], gap)
 
 
-def typical(problem: Problem, gap: float, *, widest: float) -> Array:
+def typical_parameter(problem: Problem, gap: float, *, widest: float) -> Array:
     """A parameter with this gap that is neither hard nor easy: the median of 51 directions.
 
     Directions are isotropic in the coordinates in which the arms have unit variance, each scaled to
@@ -230,16 +232,16 @@ def typical(problem: Problem, gap: float, *, widest: float) -> Array:
     """
     rng = np.random.default_rng(_SEED)
     drawn = [problem.span.dual @ rng.standard_normal(problem.rank) for _ in range(_DRAWS)]
-    scaled = [_scaled(problem, theta, gap) for theta in drawn]
+    scaled = [_scale_to_gap(problem, theta, gap) for theta in drawn]
     fitting = [theta for theta in scaled if np.ptp(problem.source @ theta) <= widest]
     if not fitting:
         what = f"With a gap of {gap:g} a typical parameter spreads arm means beyond {widest:g}."
         remedy = "Assume a smaller gap or theta = 'close', or declare larger scales."
         raise InvalidInputError(what, field="gap", value=gap, remedy=remedy)
-    return sorted(fitting, key=lambda theta: _hardness(problem, theta))[len(fitting) // 2]
+    return sorted(fitting, key=lambda theta: _complexity(problem, theta))[len(fitting) // 2]
 
 
-def _hardness(problem: Problem, theta: Array) -> float:
+def _complexity(problem: Problem, theta: Array) -> float:
     return complexity(problem, theta, tol=_TOLERANCE).value
 
 
@@ -253,7 +255,7 @@ def _candidates(problem: Problem) -> NDArray[np.intp]:
     return winners[np.argsort(first)][:_CANDIDATES]
 
 
-def _least(problem: Problem, best: int) -> Array | None:
+def _least_distance(problem: Problem, best: int) -> Array | None:
     """The least Σ ((z − z′)·θ)² with every (z − z′)·θ ≥ 1; None where z cannot be the best.
 
     A least-distance problem: with an orthonormal basis U of the contrasts' columns it is
@@ -276,7 +278,7 @@ def _least(problem: Problem, best: int) -> Array | None:
     return np.asarray(problem.span.dual @ coordinates)
 
 
-def _scaled(problem: Problem, theta: Array, gap: float) -> Array:
+def _scale_to_gap(problem: Problem, theta: Array, gap: float) -> Array:
     values = (problem.target - problem.target[0]) @ theta
     second, best = np.sort(values)[-2:]
     return np.asarray(theta * (gap / (best - second)))

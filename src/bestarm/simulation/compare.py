@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -17,6 +17,17 @@ from bestarm.simulation.executors import open_executor
 from bestarm.simulation.methods import Oracle
 from bestarm.simulation.progress import Progress
 from bestarm.simulation.results import Z95, Results, wilson
+from bestarm.tables import (
+    Column,
+    Entry,
+    Line,
+    TextTable,
+    latex_float,
+    percent_range,
+    plus_minus,
+)
+
+_QUANTILES = (0.1, 0.5, 0.9)
 
 
 class Contestant(NamedTuple):
@@ -69,6 +80,70 @@ class Comparison:
             return Difference(math.nan, math.nan, 0)
         half = Z95 * float(gaps.std(ddof=1)) / math.sqrt(len(gaps)) if len(gaps) > 1 else math.nan
         return Difference(float(gaps.mean()), half, len(gaps))
+
+    def tables(self) -> tuple[TextTable, ...]:
+        """Pulls, rounds where they differ from pulls, and errors: one line per method."""
+        short = self.reference if len(self.reference) <= 12 else f"{self.reference[:11]}…"
+        pulls, rounds, errors = [], [], []
+        for name, results in self.results.items():
+            shown = name
+            if results.runs < results.requested:
+                shown += f" [{results.runs:,} run{'s' * (results.runs != 1)}]"
+            quantiles = results.quantiles(_QUANTILES).values()
+            cut = results.runs - int(results.final.sum())
+            mean = plus_minus(results.mean_pulls, _half(results, results.pulls_interval))
+            pulls.append((shown, mean, *(f"{n:,.0f}" for n in quantiles), f"{cut:,}"))
+            mean = plus_minus(results.mean_rounds, _half(results, results.rounds_interval))
+            rounds.append((name, mean, f"{results.mean_pulls / results.mean_rounds:.2f}"))
+            gap = self.difference(name)
+            errors.append(
+                (
+                    name,
+                    percent_range(results.error_rate, results.error_interval()),
+                    error_against_delta(results) or "–",
+                    "–" if gap is None else plus_minus(gap.mean, gap.half),
+                )
+            )
+        blocks = any(results.in_blocks for results in self.results.values())
+        return (
+            _table(("method", "mean pulls", "10 %", "median", "90 %", "not final"), pulls),
+            *((_table(("method", "mean rounds", "pulls per round"), rounds),) if blocks else ()),
+            _table(("method", "errors", "against δ", f"pulls − {short}'s"), errors),
+        )
+
+    @property
+    def caption(self) -> str:
+        """What was simulated, and how to read the tables."""
+        results = next(iter(self.results.values()), None)
+        if results is None:
+            return "No run has finished."
+        return (
+            f"{results.environment}, δ = {results.delta:g}, seed {results.seed}, "
+            f"{results.requested:,} runs of each method. ± and ranges are 95 % intervals; errors "
+            "are below or above δ if their whole interval is."
+        )
+
+    def to_markdown(self) -> str:
+        """The tables as Markdown."""
+        return "\n\n".join([self.caption, *(table.to_markdown() for table in self.tables())]) + "\n"
+
+    def to_latex(self) -> str:
+        """The tables in a LaTeX float, for a document that loads booktabs."""
+        return latex_float(self.tables(), caption=self.caption, label="tab:comparison")
+
+
+def _half(results: Results, interval: Callable[[], tuple[float, float]]) -> float:
+    """Half of an interval; NaN for a single run, which has none."""
+    if results.runs < 2:
+        return math.nan
+    low, high = interval()
+    return (high - low) / 2
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> TextTable:
+    columns = (Column(headings[0], align="l"), *map(Column, headings[1:]))
+    lines = tuple(Line(name, tuple(map(Entry, texts))) for name, *texts in rows)
+    return TextTable(columns, lines)
 
 
 def compare(

@@ -24,7 +24,7 @@ import pytest
 from databases import end_connections, on_begin, read_on_begin
 from postgres import Server
 from recorded import told
-from workers_started import PATIENCE, processes
+from workers_started import HANG_TIMEOUT, processes
 from workers_store import begin, other_writer, run_processes, stop_amid_transaction, together
 
 from bestarm.errors import BestArmError, StoreError, StoreUnavailableError, UnknownExperimentError
@@ -277,7 +277,7 @@ def test_who_finds_the_file_locked_waits(sqlite_url: str) -> None:
             waiting.join(0.3)
             assert waiting.is_alive()
             assert told(experiment) == {}  # reading waits for nobody
-        waiting.join(PATIENCE)
+        waiting.join(HANG_TIMEOUT)
         assert told(experiment) == {0: 1.0}
 
 
@@ -306,7 +306,7 @@ def test_a_process_that_is_stopped_in_its_transaction_holds_up_nobody_for_good(
         writing = processes.Event()
         stopped = processes.Process(target=stop_amid_transaction, args=(store_url, writing))
         stopped.start()
-        assert writing.wait(PATIENCE)
+        assert writing.wait(HANG_TIMEOUT)
         monkeypatch.setattr(session, "BUSY_TIMEOUT", 0.3)
         with pytest.raises(StoreUnavailableError) as caught:
             experiment.tell(0, 1.0)
@@ -314,7 +314,7 @@ def test_a_process_that_is_stopped_in_its_transaction_holds_up_nobody_for_good(
         assert told(experiment) == {}  # reading waits for nobody
         monkeypatch.undo()
         stopped.kill()
-        stopped.join(PATIENCE)
+        stopped.join(HANG_TIMEOUT)
         assert experiment.tell(0, 1.0).recorded
         assert told(experiment) == {0: 1.0}
 
@@ -395,7 +395,7 @@ def test_a_server_that_fails_while_outcomes_are_told(postgres: Server, postgres_
 
     def await_more(of: Sized) -> None:
         """Wait until there are more than now, or the worker has ended."""
-        before, latest = len(of), time.monotonic() + PATIENCE
+        before, latest = len(of), time.monotonic() + HANG_TIMEOUT
         while len(of) <= before and worker.is_alive():
             assert time.monotonic() < latest
             time.sleep(0.005)
@@ -414,7 +414,7 @@ def test_a_server_that_fails_while_outcomes_are_told(postgres: Server, postgres_
         await_more(acknowledged)
     finally:
         over.set()
-        worker.join(PATIENCE)
+        worker.join(HANG_TIMEOUT)
     assert not errors
     assert len(failures) >= 3
     assert all(map(one_sentence, failures))

@@ -25,8 +25,8 @@ from bestarm.errors import (
     UnknownExperimentError,
 )
 from bestarm.live import summaries
-from bestarm.live.events import as_data, canonical
 from bestarm.live.store.contract import ANSWER, Rows
+from bestarm.live.store.records import as_data, canonical
 from bestarm.live.store.sql import ledger as sql_ledger
 from bestarm.records import Plan
 

@@ -11,7 +11,7 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Engine, MetaData, create_engine, inspect, text
-from workers_started import PATIENCE, processes
+from workers_started import HANG_TIMEOUT, processes
 from workers_store import create_with_others, prepare_and_die, run_processes
 
 from bestarm import Problem
@@ -59,7 +59,7 @@ def test_whoever_is_killed_while_the_tables_are_made_leaves_none(store_url: str)
     while True:
         process = processes.Process(target=prepare_and_die, args=(store_url, kills + 1))
         process.start()
-        process.join(PATIENCE)
+        process.join(HANG_TIMEOUT)
         if process.exitcode == 0:
             break
         assert process.exitcode == -9

@@ -26,7 +26,7 @@ from sqlalchemy import make_url
 from sqlalchemy.pool import base as pool_base
 from sqlalchemy.pool import impl as pool_impl
 from sqlalchemy.util import queue as pool_queue
-from workers_started import PATIENCE
+from workers_started import HANG_TIMEOUT
 from workers_store import begin, other_writer
 
 from bestarm.errors import StoreUnavailableError
@@ -105,7 +105,7 @@ def test_writers_take_turns_whatever_the_server_says(postgres_url: str) -> None:
             later.start()
             wait_until(lambda: bool(run_sql(postgres_url, _WAITING)))
             tx.head.last_time += 1
-        later.join(PATIENCE)
+        later.join(HANG_TIMEOUT)
         assert told(one) == {0: 1.0}
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import psycopg
 from workers_killed import die_at
-from workers_started import PATIENCE, processes
+from workers_started import HANG_TIMEOUT, processes
 
 from bestarm import Problem
 from bestarm.errors import ExperimentExistsError
@@ -64,7 +64,7 @@ def run_processes(target: Callable[..., None], arguments: Iterable[tuple[object,
     for process in running:
         process.start()
     for process in running:
-        process.join(PATIENCE)
+        process.join(HANG_TIMEOUT)
         assert process.exitcode == 0
 
 

@@ -16,7 +16,7 @@ from bestarm.errors import DamagedStoreError, InvalidInputError
 from bestarm.live import events
 from bestarm.live.draws import PlanDraws
 from bestarm.live.store.contract import Event, Ids, PlanRecord, Rows, Snapshot, SummaryRecord
-from bestarm.live.store.records import TimeLimits, answers_of
+from bestarm.live.store.records import TimeLimits, answers_of, as_data
 from bestarm.live.summaries import RunningTotals
 from bestarm.live.values import plural
 from bestarm.records import Plan, Summary
@@ -500,4 +500,4 @@ class _Redraw:
 
 
 def _data(*parts: Summary | None) -> list[dict[str, Any] | None]:
-    return [None if part is None else events.as_data(part) for part in parts]
+    return [None if part is None else as_data(part) for part in parts]

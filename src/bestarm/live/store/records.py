@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.errors import DamagedStoreError
-from bestarm.records import Plan, Summary
+from bestarm.live.values import Status
+from bestarm.records import Plan, Rounds, Summary
 
 # One row per assignment; those of one round were drawn together. The reward is NaN while there is
 # no outcome. `lost` is the time at which the outcome was given up, or NaN; an outcome that came
@@ -178,6 +180,26 @@ class Head:
         """Whether nothing more will be assigned or decided."""
         return self.state in {"stopped", "finished"}
 
+    def status(self, waits_for: int | None = None, since: float | None = None) -> Status:
+        """The status by the counters, and what holds up the decision."""
+        return Status(
+            phase=self.phase,
+            given=self.phase_assigned,
+            answered=self.phase_settled,
+            outstanding=self.outstanding,
+            remaining=self.remaining,
+            pulls=self.assigned,
+            rounds=self.rounds,
+            state=self.state,
+            lost=self.losses,
+            late=self.late,
+            early=self.early,
+            needs_lease=self.waits and self.time_limit is None and not self.over,
+            waits_for=waits_for,
+            waits_since=since,
+            variance_left=self.variance_left,
+        )
+
     @property
     def revision(self) -> str:
         """A text that changes whenever anything is recorded."""
@@ -320,3 +342,21 @@ def check_size(what: str, arms: int, size: int) -> None:
     """Raise unless a plan or a summary is of as many arms as there are."""
     if arms != size:
         raise damaged(f"{what} is of {arms} arms, of {size}.", arms)
+
+
+def canonical(data: object) -> str:
+    """The one way to write a value as JSON: floats as Python writes them, so they read back."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def as_data(record: Plan | Summary) -> dict[str, Any]:
+    """A plan or a summary as plain data."""
+    if isinstance(record, Rounds):
+        return record.data
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return value.tolist()
+        return list(value) if isinstance(value, tuple) else value
+
+    return {each.name: plain(getattr(record, each.name)) for each in fields(record)}

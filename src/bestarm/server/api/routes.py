@@ -20,7 +20,6 @@ from bestarm.live.experiment import Tell
 from bestarm.live.watch.overview import Watch
 from bestarm.problem import Problem, features_of
 from bestarm.server.api import schemas
-from bestarm.server.api.errors import event_stream
 from bestarm.server.api.requests import (
     ANONYMOUS,
     WITH_BODY,
@@ -31,9 +30,10 @@ from bestarm.server.api.requests import (
     check_role,
     read_bearer,
 )
+from bestarm.server.errors import event_stream
 from bestarm.server.experiments import OpenExperiments
-from bestarm.server.security.tokens import Role, check_token, token_number
 from bestarm.server.streams import StatusStreams
+from bestarm.server.tokens import Role, check_token, token_number
 
 _FEW = 1000  # outcomes: more take long enough to read that others should not wait for it
 _MOST_NUMBERS = 100_000  # features of an experiment: designs for more take minutes

@@ -25,13 +25,13 @@ from bestarm.live.store.sql import SqlLedger
 from bestarm.live.values import Check
 from bestarm.live.watch.overview import Overview, Watch
 from bestarm.policies.registry import policies
-from bestarm.server.api.errors import ApiError, to_api_error
 from bestarm.server.api.plan import PLANNABLE
 from bestarm.server.api.requests import COOKIE, VIEW, Experiments, check_role
+from bestarm.server.errors import ApiError, to_api_error
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.pages.panels import Assets, charts_json, panels, render, report, snippets
-from bestarm.server.security.tokens import Role, create_view_session
 from bestarm.server.streams import compiling_now
+from bestarm.server.tokens import Role, create_view_session
 
 _PAGE = 50  # experiments on one page
 _LONGEST_SEARCH = 200

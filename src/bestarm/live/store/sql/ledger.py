@@ -27,7 +27,6 @@ from bestarm.errors import (
     ExperimentExistsError,
     UnknownExperimentError,
 )
-from bestarm.live.events import as_data, canonical
 from bestarm.live.store.contract import (
     ROW,
     Event,
@@ -42,11 +41,11 @@ from bestarm.live.store.contract import (
     Transaction,
     id_ranges,
 )
-from bestarm.live.store.records import UNREADABLE, damaged
+from bestarm.live.store.records import UNREADABLE, as_data, canonical, damaged
 from bestarm.live.store.sql import schema as s
 from bestarm.live.store.sql.database import SERVER_TIME, Store
 from bestarm.live.store.sql.session import DuplicateKeyError, PostgresSession, Row, Session
-from bestarm.live.values import ExperimentListing, Status
+from bestarm.live.values import ExperimentListing
 from bestarm.numerics.geometry import Array
 from bestarm.records import BlockPlan, Plan, Rounds, Summary, as_blocks
 
@@ -632,7 +631,7 @@ def _select(store: Store, *wanted: tuple[sa.Select[Any], dict[str, Any]]) -> lis
 
 def _listed(name: str, description: str, created: float, *counters: Any) -> ExperimentListing:
     head = Head(*counters)
-    return ExperimentListing(name, description, created, Status.of(head), head.revision)
+    return ExperimentListing(name, description, created, head.status(), head.revision)
 
 
 _OVER = "state IN ('stopped', 'finished')"

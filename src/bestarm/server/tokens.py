@@ -1,0 +1,225 @@
+"""Access tokens: who may view, who may ask and tell, who may manage.
+
+A token is 32 random bytes under a public number: `bestarm-7-…`. Only its digest is stored; as it
+is random and long, a fast digest is enough. It is shown once, when it is created.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from dataclasses import dataclass
+from enum import IntEnum
+
+import sqlalchemy as sa
+
+from bestarm.errors import InvalidInputError, StoreError
+from bestarm.live.store.contract import Snapshot
+from bestarm.live.store.records import damaged
+from bestarm.live.store.sql import Session, SqlSnapshot, Store
+from bestarm.server.errors import ForbiddenError, UnauthorizedError
+
+_PREFIX = "bestarm"
+_metadata = sa.MetaData()
+_tokens = sa.Table(  # made with the first token
+    "bestarm_tokens",
+    _metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("name", sa.String(200), nullable=False),
+    sa.Column("role", sa.SmallInteger, nullable=False),
+    sa.Column("digest", sa.String(64), nullable=False),
+    sa.Column("created", sa.Float(53), nullable=False),
+    sa.Column("revoked", sa.Float(53)),
+)
+_FIND = sa.select(_tokens.c.role, _tokens.c.digest).where(
+    _tokens.c.id == sa.bindparam("id"), _tokens.c.revoked.is_(None)
+)
+_NUMBER = sa.select(_tokens.c.id).where(_tokens.c.digest == sa.bindparam("digest"))
+_LIST = sa.select(
+    *(_tokens.c[name] for name in ("id", "name", "role", "created", "revoked"))
+).order_by(_tokens.c.id)
+_REVOKE = (
+    sa.update(_tokens)
+    .where(_tokens.c.id == sa.bindparam("number"), _tokens.c.revoked.is_(None))
+    .values(revoked=sa.bindparam("now"))
+)
+_TOKEN = re.compile(rf"{_PREFIX}-([0-9]{{1,9}})-([\w-]+)")
+
+
+class Role(IntEnum):
+    """What a token allows; each role may do what those below it may."""
+
+    VIEW = 1
+    TELL = 2
+    MANAGE = 3
+
+    @classmethod
+    def named(cls, name: object) -> Role:
+        """The role of a name."""
+        try:
+            return cls[str(name).upper()]
+        except KeyError:
+            raise InvalidInputError(
+                f"`role` must be view, tell or manage; got {name!r}.",
+                field="role",
+                value=name,
+                remedy="A page needs view, a program that asks and tells needs tell.",
+            ) from None
+
+    @property
+    def word(self) -> str:
+        """Its name, as users write it."""
+        return self.name.lower()
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token without its secret; times are in seconds since 1970."""
+
+    id: int
+    name: str
+    role: Role
+    created: float
+    revoked: float | None
+
+
+def create_token(store: Store, name: str, role: Role) -> str:
+    """Create a token; the text returned is not stored and cannot be shown again."""
+    if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= 200:
+        raise InvalidInputError(
+            f"`name` must say who uses the token, in 1 to 200 characters; got {name!r}.",
+            field="name",
+            value=name,
+            remedy="For example shop.",
+        )
+    store.prepare()
+    store.create_tables(_metadata)
+    secret = secrets.token_urlsafe(32)
+    row = {"name": name, "role": int(role), "digest": _digest(secret), "created": store.now()}
+    with store.transaction() as session:
+        session.insert(_tokens, row)
+        ((number,),) = session.fetch(_NUMBER, digest=row["digest"])
+    return f"{_PREFIX}-{number}-{secret}"
+
+
+def revoke_token(store: Store, number: int) -> Token:
+    """Revoke a token; from the next request on it allows nothing. Repeating it is harmless."""
+    if number not in {token.id for token in list_tokens(store)}:
+        message, remedy = f"There is no token {number}.", "`bestarm token list` shows them."
+        raise InvalidInputError(message, field="id", value=number, remedy=remedy)
+    now = store.now()
+    with store.transaction() as session:
+        session.execute(_REVOKE, number=number, now=now)
+    return next(token for token in list_tokens(store) if token.id == number)
+
+
+def list_tokens(store: Store) -> list[Token]:
+    """All tokens ever made, oldest first."""
+    if not store.has_table(_tokens):
+        return []
+    with store.snapshot() as session:
+        rows = session.fetch(_LIST)
+    return [Token(number, name, _role(number, role), *times) for number, name, role, *times in rows]
+
+
+def _role(number: int, role: int) -> Role:
+    try:
+        return Role(role)
+    except ValueError:
+        raise damaged(f"Token {number} has a role on record that there is not: {role!r}.") from None
+
+
+def find_role(store: Store, text: str) -> Role | None:
+    """What a token allows, or None if it is not one, or not one any more."""
+    number, secret = _parts(text)
+    return _compare(secret, *_known(store, number))
+
+
+def _parts(text: str) -> tuple[str, str]:
+    """The number and the secret of a token; empty where it is not one."""
+    found = _TOKEN.fullmatch(text)
+    return ("", "") if found is None else (found[1], found[2])
+
+
+def _compare(secret: str, role: Role | None, known: str) -> Role | None:
+    return role if hmac.compare_digest(known, _digest(secret)) else None
+
+
+def check_token(tx: Snapshot, text: str, role: Role) -> None:
+    """Raise unless a token allows what this role may do, as the transaction sees it."""
+    assert isinstance(tx, SqlSnapshot)
+    number, secret = _parts(text)
+    require(_compare(secret, *_read(tx.session, number)), role)
+
+
+def require(found: Role | None, role: Role) -> Role:
+    """A caller's role, which must be at least another."""
+    if found is None:
+        remedy = (
+            "Send it as `Authorization: Bearer …`; create one with `bestarm token create NAME`."
+        )
+        message = "This needs a valid access token."
+        raise UnauthorizedError(message, field="Authorization", remedy=remedy)
+    if found < role:
+        message = f"This needs an access token of role {role.word}."
+        remedy = f"Create one with `bestarm token create NAME --role {role.word}`."
+        raise ForbiddenError(message, field="Authorization", value=found.word, remedy=remedy)
+    return found
+
+
+def token_number(text: str) -> int | None:
+    """The public number of a token, whether there is one of it or not."""
+    found = _TOKEN.fullmatch(text)
+    return None if found is None else int(found[1])
+
+
+def create_view_session(store: Store, token: str) -> str | None:
+    """A text that stands for a valid token where viewing is enough, or None if it is not valid.
+
+    It is what a browser keeps: the token cannot be found from it, and it ends with the token.
+    """
+    if find_role(store, token) is None:
+        return None
+    number = token.split("-")[1]
+    return f"{number}-{_view_proof(_known(store, number)[1])}"
+
+
+def is_view_session(store: Store, text: str) -> bool:
+    """Whether a session was created for a token that is still valid."""
+    number, _, proof = text.partition("-")
+    role, known = _known(store, number)
+    same = hmac.compare_digest(_view_proof(known).encode(), proof.encode("utf-8", "replace"))
+    return role is not None and same
+
+
+def _known(store: Store, number: str) -> tuple[Role | None, str]:
+    """The same as `_read`, in a transaction of its own."""
+    try:
+        with store.snapshot() as session:
+            return _read(session, number)
+    except StoreError:
+        if store.has_table(_tokens):
+            raise
+        return None, _digest("")  # there are no tokens yet
+
+
+def _read(session: Session, number: str) -> tuple[Role | None, str]:
+    """Role and digest of a token that was not revoked; where there is none, a digest of nothing.
+
+    So that comparing takes the same time then.
+    """
+    nobody = None, _digest("")
+    if not number.isascii() or not number.isdigit() or len(number) > 9:
+        return nobody
+    found = session.fetch(_FIND, id=int(number))
+    return next(((_role(int(number), role), digest) for role, digest in found), nobody)
+
+
+def _view_proof(digest: str) -> str:
+    return hmac.new(digest.encode(), b"bestarm view session", hashlib.sha256).hexdigest()
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(f"bestarm token {secret}".encode("utf-8", "replace")).hexdigest()

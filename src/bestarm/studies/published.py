@@ -1,0 +1,98 @@
+"""Published figures, the tables that they stand in, and the papers that print these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from bestarm.checks import choice
+from bestarm.datasets import RatingsData
+from bestarm.simulation.results import wilson
+from bestarm.studies.study import Row, Table
+
+Metric = Literal["pulls", "error", "success"]
+
+RUNS = 100  # behind every figure of the seed paper
+PAPER_DELTA = 0.1
+
+
+@dataclass(frozen=True)
+class Published:
+    """A published figure.
+
+    Attributes:
+        value: the figure: a mean over runs.
+        spread: the standard deviation of the runs, if published.
+        runs: the number of runs behind it.
+        rounding: half a unit of the last digit of published pulls.
+    """
+
+    value: float
+    spread: float | None = None
+    runs: int = RUNS
+    rounding: float = 0.005
+
+    @property
+    def rate_interval(self) -> tuple[float, float]:
+        """Wilson's 95 % interval of a rate."""
+        return wilson(round(self.value * self.runs), self.runs)
+
+
+@dataclass(frozen=True)
+class PublishedTable(Table):
+    """One table of a paper; the paper's rows come first.
+
+    Attributes:
+        delta: the error probability asked for; the ranking asks for none and uses it for its ridge.
+        rate: whether the table counts errors or successes.
+        counts_pulls: whether pulls are a figure of the table, rather than fixed.
+        heavy_tailed: whether quantiles of pulls stand beside their means.
+        figures: the published figures, by row and metric.
+        differences: those that the paper draws: of which row, from which, in what.
+    """
+
+    delta: float = PAPER_DELTA
+    rate: Literal["error", "success"] = "error"
+    counts_pulls: bool = True
+    heavy_tailed: bool = False
+    figures: Mapping[tuple[str, Metric], Published] = field(default_factory=dict)
+    differences: tuple[tuple[str, str, Metric], ...] = ()
+
+    @property
+    def published_runs(self) -> int:
+        """The number of runs behind its published figures."""
+        return max((each.runs for each in self.figures.values()), default=RUNS)
+
+    def printed(self, row: Row, metric: Metric) -> Published | None:
+        """The published figure of a cell; None for our own rows."""
+        return self.figures.get((row.key, metric))
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper, or the results that its authors published with it.
+
+    Attributes:
+        name: its name on the command line.
+        title: its title.
+        source: who wrote it, when, and where its figures were read.
+        builders: make its tables, by name; they are given ratings, which few of them use.
+    """
+
+    name: str
+    title: str
+    source: str
+    builders: Mapping[str, Callable[[RatingsData], PublishedTable]]
+
+    def tables(self, names: Iterable[str], data: RatingsData) -> tuple[PublishedTable, ...]:
+        """Tables by name, in the paper's order; all of them if no name is given.
+
+        Raises:
+            InvalidInputError: no table has that name, or the ratings have another best joke
+                than the seed paper's.
+        """
+        wanted = tuple(names) or tuple(self.builders)
+        for name in wanted:
+            choice(name, self.builders, "table")
+        return tuple(build(data) for name, build in self.builders.items() if name in wanted)

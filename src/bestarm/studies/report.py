@@ -1,0 +1,228 @@
+"""The report of a study: a page, pictures, Markdown, LaTeX tables, and CSV of runs and cells."""
+
+from __future__ import annotations
+
+import csv
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bestarm.errors import InvalidInputError, MissingDependencyError
+from bestarm.simulation.folder import exclusive, naming_file
+from bestarm.simulation.results import Outcome
+from bestarm.studies.pictures import house_style, write_figure
+from bestarm.studies.study import Picture, Report, Section, Study, StudyResults
+from bestarm.tables import latex_float
+
+_PAGE = "report.html"
+_PARTS = ("figures", "tables")
+_FRESH = ".report"  # where everything is made, before anything of old is replaced
+_RUNS = ("table", "row", "method", "environment", "run", "pulls", "success", *Outcome._fields[2:])
+
+
+class DrawnPicture(NamedTuple):
+    """A picture that is drawn: its title, its caption, and its SVG."""
+
+    title: str
+    caption: str
+    svg: str
+
+
+def write_report(
+    results: StudyResults[Any], folder: Path, *, executor: Executor | None = None
+) -> Path:
+    """Write the report of a finished study; the same results give the same bytes.
+
+    In `folder` there are then `report.html`, which needs no other file, `report.md`, `runs.csv`,
+    `cells.csv`, `figures/*.png` and `*.pdf`, and `tables/*.tex`. Files of an earlier report are
+    replaced only once all new ones are complete.
+
+    Args:
+        results: what `run_study` returned, with every row finished.
+        folder: where to; it is made if need be.
+        executor: processes of this machine that draw the pictures; without it this process does.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        InvalidInputError: rows are not finished, `executor` has threads, or another process writes
+            to the folder.
+        MissingDependencyError: Matplotlib or Jinja2 is not installed.
+        OSError: the folder cannot be written.
+    """
+    _check(results, executor)
+    folder.mkdir(parents=True, exist_ok=True)
+    fresh = folder / _FRESH
+    with exclusive(folder), naming_file(fresh):
+        shutil.rmtree(fresh, ignore_errors=True)  # of one that was killed
+        try:
+            fresh.mkdir()  # not through a link that somebody left in its place
+            for name in _PARTS:
+                (fresh / name).mkdir()
+            _write(results, fresh, executor)
+            _move(fresh, folder, results.study)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+    return folder / _PAGE
+
+
+def _check(results: StudyResults[Any], executor: Executor | None) -> None:
+    missing = results.missing()
+    if results.interrupted or missing:
+        raise InvalidInputError(
+            f"{len(missing)} of {len(results.study.rows())} rows have not finished, so there is "
+            "nothing to report.",
+            field="results",
+            value=missing,
+            remedy="Go on with it with resume=True.",
+        )
+    if isinstance(executor, ThreadPoolExecutor):  # Matplotlib draws in one thread at a time
+        raise InvalidInputError(
+            f"`executor` must have processes, not threads; got {executor!r}.",
+            field="executor",
+            value=executor,
+            remedy="Try concurrent.futures.ProcessPoolExecutor(), or leave it out.",
+        )
+
+
+def _write(results: StudyResults[Any], fresh: Path, executor: Executor | None) -> None:
+    report = results.study.report(results)
+    with _drawing(report.sections, fresh / "figures", executor) as drawings:
+        _write_csv(fresh / "runs.csv", [_RUNS, *_runs(results)])
+        _write_csv(fresh / "cells.csv", report.cells)
+        for section in report.sections:
+            if section.caption:
+                _write_text(fresh / "tables" / f"{section.key}.tex", latex(section))
+        _write_text(fresh / "report.md", markdown(report))
+        sections = [(section, drawings[section.key]()) for section in report.sections]
+    _write_text(fresh / _PAGE, page(report, sections))
+
+
+@contextmanager
+def _drawing(
+    sections: Sequence[Section], folder: Path, executor: Executor | None
+) -> Iterator[dict[str, Callable[[], list[DrawnPicture]]]]:
+    """Functions that give the pictures of each section; an executor has begun to draw them.
+
+    Nothing is drawn any more once this ends.
+    """
+    work = {each.key: partial(draw_section, each.draw, folder) for each in sections}
+    if executor is None:
+        yield dict(work)
+        return
+    futures: dict[str, Future[list[DrawnPicture]]] = {}
+    try:
+        futures.update((key, executor.submit(each)) for key, each in work.items())
+        yield {key: future.result for key, future in futures.items()}
+    finally:
+        for future in futures.values():
+            future.cancel()
+        wait(futures.values())
+
+
+def draw_section(draw: Callable[[], Iterable[Picture]] | None, folder: Path) -> list[DrawnPicture]:
+    """Draw the pictures of a section, and write them to a folder."""
+    if draw is None:
+        return []
+    with house_style():
+        return [
+            DrawnPicture(each.title, each.caption, write_figure(each.figure, folder / each.name))
+            for each in draw()
+        ]
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", newline="\n")
+
+
+def _write_csv(path: Path, lines: Iterable[Sequence[object]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(lines)
+
+
+def _runs(results: StudyResults[Any]) -> Iterator[Sequence[object]]:
+    for table, row in results.study.rows():
+        found = results.of(table, row)
+        names = (table.key, row.key, found.method, found.environment)
+        good = row.succeeded(found).tolist()
+        for outcome, success in zip(found.outcomes(), good, strict=True):
+            run, pulls, *rest = map(int, outcome)
+            yield *names, run, pulls, int(success), *rest
+
+
+def _move(fresh: Path, folder: Path, study: Study[Any]) -> None:
+    """Put every file in its place, the page last, and remove files of an earlier report."""
+    files = sorted(path.relative_to(fresh) for path in fresh.rglob("*") if path.is_file())
+    files.sort(key=lambda path: path.name == _PAGE)
+    for path in files:
+        (folder / path).parent.mkdir(exist_ok=True)
+    for path in files:
+        (fresh / path).replace(folder / path)
+    ours = re.compile(rf"({'|'.join(study.section_keys())})(-\w+)?\.(png|pdf|tex)")
+    for name in _PARTS:
+        for old in (folder / name).glob("*"):
+            if ours.fullmatch(old.name) and old.relative_to(folder) not in files:
+                old.unlink()
+
+
+def latex(section: Section) -> str:
+    """The tables of a section in one float."""
+    return latex_float(
+        [table for table in section.tables if not table.collapsed],
+        caption=section.caption,
+        label=f"tab:{section.key}",
+        legend=section.legend,
+        notes=section.notes,
+    )
+
+
+def markdown(report: Report) -> str:
+    """The report as Markdown: its tables, without pictures."""
+    parts = [f"# {report.title}", report.lead]
+    parts.append("\n".join(f"- {name}: {value}" for name, value in report.facts))
+    for table in report.summary:
+        parts += [f"## {table.title}"] if table.title else []
+        parts.append(table.to_markdown())
+    for section in report.sections:
+        parts += [f"## {section.title}", section.text, section.warning]
+        for table in section.tables:
+            if not table.collapsed:
+                parts += [f"### {table.title}" if table.title else "", table.to_markdown()]
+        parts.append("\n".join(f"- ({letter}) {sentence}" for letter, sentence in section.notes))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def page(report: Report, sections: Sequence[tuple[Section, Sequence[DrawnPicture]]]) -> str:
+    """The report as a page that needs no other file.
+
+    Raises:
+        MissingDependencyError: Jinja2 is not installed.
+    """
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - optional
+        from markupsafe import Markup, escape  # noqa: PLC0415 - comes with it
+    except ImportError:
+        raise MissingDependencyError.of("The report", "jinja2", extra="cli") from None
+    environment = Environment(
+        loader=PackageLoader("bestarm.studies"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["maths"] = lambda text: Markup(
+        re.sub(r"([νθδ])_(\w)", r"\1<sub>\2</sub>", str(escape(text)))
+    )
+    drawn = [
+        (section, [(picture, Markup(picture.svg)) for picture in pictures])
+        for section, pictures in sections
+    ]
+    return environment.get_template(report.template).render(
+        report=report, sections=drawn, **report.context
+    )
