@@ -32,8 +32,7 @@ from bestarm import Problem
 from bestarm.live import Experiment
 from bestarm.live.store.sql import SqlLedger, Store, schema
 from bestarm.server.api import schemas
-from bestarm.server.experiments import OpenExperiments
-from bestarm.server.maintenance import _EVERY, Maintenance
+from bestarm.server.experiments import _EVERY, Maintenance, OpenExperiments
 from bestarm.server.pages import routes
 
 _TIMES = 5

@@ -33,7 +33,7 @@ from sqlalchemy import create_engine
 
 from bestarm.live import Experiment
 from bestarm.live.store.sql import Store
-from bestarm.server.security.tokens import Role, create_token
+from bestarm.server.tokens import Role, create_token
 
 SERVE = [sys.executable, "-c", "from bestarm.cli import main; main()", "serve", "--quiet"]
 EXPERIMENT = {"source": [[1, 0, 0], [0, 1, 0], [0, 0, 1]], "options": {"bounds": [0, 1]}}

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from bestarm import Experiment, Problem
 from bestarm.cli.app import app
 from bestarm.live.store.sql import Store
-from bestarm.server.security.tokens import Role, create_token
+from bestarm.server.tokens import Role, create_token
 
 NESTED = "[" * 5000
 

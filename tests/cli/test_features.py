@@ -68,7 +68,7 @@ def test_one_column_is_features_not_labels(tmp_path: Path) -> None:
     assert read(tmp_path, "x\n1\n2\n") == FeatureTable([[1.0], [2.0]], None)
 
 
-@pytest.mark.parametrize("header", ["", "name\n", "Label\n"])
+@pytest.mark.parametrize("header", ["", "name\n", "Label\n", "option\n"])
 def test_names_alone_have_a_feature_each(tmp_path: Path, header: str) -> None:
     assert read(tmp_path, f"{header}old\nnew\n") == FeatureTable(
         [[1.0, 0.0], [0.0, 1.0]], ["old", "new"]

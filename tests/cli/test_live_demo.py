@@ -20,7 +20,7 @@ from bestarm.cli.app import app
 from bestarm.cli.live_demo import OPTIONS, LiveDemo, chance, outcome
 from bestarm.live import Experiment
 from bestarm.live.store.sql import Store
-from bestarm.server.security.tokens import list_tokens
+from bestarm.server.tokens import list_tokens
 
 
 def test_people_differ_less_by_option_than_by_the_day() -> None:

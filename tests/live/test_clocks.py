@@ -71,7 +71,7 @@ def test_real_times_alone_are_times(now: object, words: str) -> None:
 
 
 def test_a_stored_experiment_takes_real_times_alone(store_url: str) -> None:
-    now, words = WRONG["milliseconds"]
+    now, words = WRONG["seconds since the machine started"]
     with pytest.raises(ClockError, match="clock"):
         create(store_url, Clock(now))
     assert Experiment.list(store_url) == []

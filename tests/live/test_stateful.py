@@ -313,6 +313,9 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.history) > 20)
     @rule(who=who)
     def stop(self, who: int) -> None:
+        if self.model.window is not None:  # outcomes whose window has ended are used
+            self.model.expire(self.clock.now)
+            self.model.advance()
         self.change(who, "stop")
 
     def change(self, who: int, how: str) -> None:

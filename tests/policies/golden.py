@@ -42,7 +42,7 @@ from bestarm import (
     Uniform,
 )
 from bestarm.numerics.geometry import centered_diameter
-from bestarm.policies.means.rounds import RoundRule, radius_after
+from bestarm.policies.means.base import RoundRule, radius_after
 from bestarm.policies.policy import Policy
 from bestarm.records import BlockPlan, Plan, Rounds, Summary
 

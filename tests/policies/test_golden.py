@@ -17,7 +17,7 @@ from bestarm import AnytimeBAI, Problem, Summary
 from bestarm.policies.anytime import bets, sampler
 from bestarm.policies.anytime.estimates import predicted_levels
 from bestarm.policies.catalog import BUILT_IN, PolicyInfo
-from bestarm.policies.means import bernstein, rounds
+from bestarm.policies.means import base, bernstein
 from bestarm.policies.phased import halving
 
 RUNS: dict[str, golden.Run] = json.loads(KEPT.read_text(encoding="utf-8"))
@@ -62,8 +62,8 @@ def test_a_policy_that_names_a_version_has_a_recorded_run(info: PolicyInfo) -> N
         ("anytime, expected_gap", bets, "_EXPECTED", np.array([0.5, 1.0, 2.0])),
         ("anytime", bets, "MAX_LOSS", 0.89),
         ("anytime, bounds", bets, "LOG_PRIOR", bets.LOG_PRIOR[::-1].copy()),
-        ("lucb, certified", rounds, "_RHO", 301),
-        ("ae, certified", rounds, "_RHO", 301),
+        ("lucb, certified", base, "_RHO", 301),
+        ("ae, certified", base, "_RHO", 301),
         ("bernstein", bernstein, "_REFERENCE", 30.1),
     ],
 )

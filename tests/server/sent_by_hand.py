@@ -7,7 +7,7 @@ from typing import Any
 
 from served import Served
 
-from bestarm.server.security.tokens import Role
+from bestarm.server.tokens import Role
 
 __all__ = ["HEAD", "answer", "request"]
 

@@ -23,9 +23,9 @@ from forked_commands import ForkedCommand
 from sse_starlette.sse import AppStatus
 
 from bestarm.live.store.sql import Store
-from bestarm.server.security.guard import Limits
-from bestarm.server.security.tokens import Role, create_token
+from bestarm.server.guard import Limits
 from bestarm.server.serving import Serving, listen, uvicorn_config
+from bestarm.server.tokens import Role, create_token
 
 __all__ = [
     "ARMS",

@@ -14,7 +14,7 @@ from served import ARMS, Served, wrong
 from bestarm import Problem
 from bestarm.live import Experiment
 from bestarm.policies import AnytimeBAI
-from bestarm.server.security.tokens import Role
+from bestarm.server.tokens import Role
 
 pytest_plugins = ("api_fixtures",)
 

@@ -20,7 +20,7 @@ from bestarm.live import Experiment
 from bestarm.policies import AnytimeBAI
 from bestarm.server import create_app
 from bestarm.server.api.schemas import CreateBody
-from bestarm.server.security.tokens import Role
+from bestarm.server.tokens import Role
 
 pytest_plugins = ("api_fixtures",)
 

@@ -6,7 +6,7 @@ import httpx
 from served import Served, wrong
 
 from bestarm.live import Experiment
-from bestarm.server.security.guard import Limits
+from bestarm.server.guard import Limits
 
 pytest_plugins = ("api_fixtures",)
 

@@ -24,7 +24,7 @@ from bestarm.live.watch.overview import Overview, overview
 from bestarm.planning import PlanRequest, plan_experiment
 from bestarm.server.pages.charts import charts
 from bestarm.server.pages.panels import snippets
-from bestarm.server.security.tokens import Role
+from bestarm.server.tokens import Role
 
 NASTY = "<script>alert(1)</script>"
 NAME = "tea & ‘cake’ 1"

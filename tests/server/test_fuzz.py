@@ -15,7 +15,7 @@ from plan_processes import begin
 from served import ARMS, HANG_TIMEOUT, MANY, Served, in_thread
 
 from bestarm.server import create_app
-from bestarm.server.security.tokens import Role
+from bestarm.server.tokens import Role
 
 if TYPE_CHECKING:
     import schemathesis

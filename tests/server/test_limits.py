@@ -13,8 +13,8 @@ from databases import wait_until
 from sent_by_hand import HEAD, answer, request
 from served import ARMS, HANG_TIMEOUT, Served, get, in_thread, post
 
-from bestarm.server.security.guard import Limits, RateLimiter
-from bestarm.server.security.tokens import Role
+from bestarm.server.guard import Limits, RateLimiter
+from bestarm.server.tokens import Role
 
 JSON = {"Content-Type": "application/json"}
 
@@ -235,8 +235,8 @@ def test_a_caller_who_asks_too_often_is_told_when_to_come_again(url: str) -> Non
 
 def test_buckets_fill_again_and_forget_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("bestarm.server.security.guard.time.monotonic", lambda: now)
-    monkeypatch.setattr("bestarm.server.security.guard._MOST_CALLERS", 3)
+    monkeypatch.setattr("bestarm.server.guard.time.monotonic", lambda: now)
+    monkeypatch.setattr("bestarm.server.guard._MOST_CALLERS", 3)
     buckets = RateLimiter(Limits(rate=2, burst=2))
     assert [buckets.acquire("a") for _ in range(3)] == [0, 0, 0.5]
     now += 0.5

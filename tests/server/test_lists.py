@@ -16,10 +16,9 @@ from bestarm.live import Experiment
 from bestarm.live.store.sql import Store
 from bestarm.live.values import Check
 from bestarm.live.watch.overview import Watch
-from bestarm.server.experiments import OpenExperiments
-from bestarm.server.maintenance import Maintenance
+from bestarm.server.experiments import Maintenance, OpenExperiments
 from bestarm.server.pages.routes import listing
-from bestarm.server.security.tokens import Role
+from bestarm.server.tokens import Role
 
 NASTY = "<script>alert(1)</script> 50%_off\\"
 MANY = 130  # three pages

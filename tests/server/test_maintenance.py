@@ -14,9 +14,8 @@ from served import ARMS, HANG_TIMEOUT, get, in_thread
 from bestarm import Problem
 from bestarm.live import Experiment
 from bestarm.live.store.sql import Store
-from bestarm.server import maintenance
-from bestarm.server.experiments import OpenExperiments
-from bestarm.server.maintenance import Maintenance
+from bestarm.server import experiments as server_experiments
+from bestarm.server.experiments import Maintenance, OpenExperiments
 
 
 def create(url: str, name: str, **options: float) -> Experiment:
@@ -25,7 +24,7 @@ def create(url: str, name: str, **options: float) -> Experiment:
 
 
 def test_leases_run_out_while_nobody_asks(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(maintenance, "_EVERY", 0.05)
+    monkeypatch.setattr(server_experiments, "_EVERY", 0.05)
     with in_thread(sqlite_url) as served, served.client() as client:
         client.post("/experiments", json={"name": "short", **ARMS, "lease": 0.2})
         client.post("/experiments", json={"name": "long", **ARMS, "lease": 1000})
@@ -41,7 +40,7 @@ def test_leases_run_out_while_nobody_asks(sqlite_url: str, monkeypatch: pytest.M
 def test_the_list_says_what_is_wrong_with_an_experiment(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintenance, "_EVERY", 0.05)
+    monkeypatch.setattr(server_experiments, "_EVERY", 0.05)
     with create(sqlite_url, "sound") as sound, create(sqlite_url, "losing") as losing:
         sound.tell_many([(each.id, 1.0) for each in sound.ask(200)])
         losing.fail_many(losing.ask(200).ids)
@@ -106,7 +105,7 @@ def test_every_experiment_has_its_turn_and_what_is_new_comes_first(
 
     def check(name: str) -> None:
         nonlocal work
-        work += maintenance._HEALTH / 2.5
+        work += server_experiments._HEALTH / 2.5
         seen.append(name)
 
     monkeypatch.setattr(keeper, "_check", check)

@@ -26,7 +26,7 @@ from bestarm.live.watch.overview import overview
 from bestarm.server.api.requests import COOKIE
 from bestarm.server.pages.charts import charts
 from bestarm.server.pages.panels import PANELS, charts_json, report, write_report
-from bestarm.server.security.tokens import Role
+from bestarm.server.tokens import Role
 
 NASTY = "<script>alert(1)</script>"
 NAME = 'it\'s "a" <b>offer & ü #1 50% ?x=1'

@@ -25,8 +25,8 @@ from bestarm.live.store.sql import Store
 from bestarm.planning import PlanRequest, plan_experiment, worker
 from bestarm.server import Limits
 from bestarm.server.api import plan as plan_api
-from bestarm.server.security.tokens import Role, create_token
 from bestarm.server.serving import Serving, listen, uvicorn_config
+from bestarm.server.tokens import Role, create_token
 
 LONG = {"source": [[1, 0], [0, 1]], "gap": 0.03, "policies": ["anytime"], "runs": 2000}
 LIMIT = 600.0  # seconds: far more than anything here takes, however slow the machine

@@ -16,7 +16,7 @@ from databases import wait_until
 from needed import need
 from served import ARMS, HANG_TIMEOUT, MANY, Served, in_thread
 
-from bestarm.server.security.tokens import Role
+from bestarm.server.tokens import Role
 
 HOST = "experiments.example.org"
 AROUND = """

@@ -16,7 +16,7 @@ from bestarm.live.store.sql import Store
 from bestarm.server import create_app
 from bestarm.server.api.requests import COOKIE, role_needed
 from bestarm.server.pages.routes import PUBLIC
-from bestarm.server.security.tokens import Role, create_view_session, revoke_token
+from bestarm.server.tokens import Role, create_view_session, revoke_token
 
 # Bodies that the API takes; a route with another needs its own here.
 BODIES: dict[str, dict[str, Any]] = {

@@ -25,7 +25,7 @@ from typer.testing import CliRunner, Result
 from bestarm.cli.app import app
 from bestarm.live import Experiment
 from bestarm.live.store.sql import Store
-from bestarm.server.security.tokens import Role, create_token
+from bestarm.server.tokens import Role, create_token
 
 
 def free_port() -> int:

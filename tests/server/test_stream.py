@@ -19,8 +19,8 @@ from bestarm.errors import StoreUnavailableError
 from bestarm.live import Experiment
 from bestarm.live.store.sql import Store
 from bestarm.server import streams
-from bestarm.server.security.guard import Limits
-from bestarm.server.security.tokens import Role, revoke_token
+from bestarm.server.guard import Limits
+from bestarm.server.tokens import Role, revoke_token
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ from served import ARMS, HANG_TIMEOUT, Served, in_thread, wrong
 from bestarm.live import Experiment
 from bestarm.live.experiment import Tell
 from bestarm.live.store.sql import Store
-from bestarm.server.security.tokens import Role, revoke_token, token_number
+from bestarm.server.tokens import Role, revoke_token, token_number
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from bestarm.cli.app import app
 from bestarm.errors import InvalidInputError
 from bestarm.live.store.sql import Store
 from bestarm.server.errors import hide_tokens
-from bestarm.server.security.tokens import (
+from bestarm.server.tokens import (
     Role,
     _digest,
     _view_proof,

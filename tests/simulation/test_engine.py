@@ -128,6 +128,21 @@ def test_linear_algebra_runs_on_one_thread_and_is_given_back(pool: Executor) -> 
     assert threads()[: len(before)] == before
 
 
+def test_every_run_has_a_seed_and_outcomes_of_its_own() -> None:
+    seen: list[tuple[int, float]] = []
+
+    class Spy(ArmMeans):
+        def update(self, summary: Summary) -> None:
+            seen.append((self.seed, float(summary.sums.sum())))
+            super().update(summary)
+
+    simulate(Spy, small_gap(), runs=30)
+    seeds, sums = zip(*seen, strict=True)
+    assert len(set(seeds)) == 30
+    assert len(set(sums)) == 60
+    assert all(0 <= seed < 2**53 for seed in seeds)
+
+
 def test_ctrl_c_gives_back_the_finished_runs() -> None:
     whole = simulate(ArmMeans, small_gap(), runs=30)
     part = simulate(Interrupting, small_gap(), runs=30)

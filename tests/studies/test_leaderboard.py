@@ -228,7 +228,7 @@ def test_a_method_without_a_budget_stops_when_it_is_sure() -> None:
 def test_a_method_enters_with_its_line_in_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     table = dict(registry.policies())
     table["mine"] = PolicyInfo("mine", "bestarm.policies.means.lucb:LUCB", "mine", model="means")
-    table["needs more"] = PolicyInfo("needs more", "bestarm.policies.budget.gopt:GOpt", "told")
+    table["needs more"] = PolicyInfo("needs more", "bestarm.policies.budget.one_shot:GOpt", "told")
     monkeypatch.setattr("bestarm.studies.benchmark.policies", lambda: table)
     names = [each.name for each in competitors()]
     assert "mine" in names

@@ -23,8 +23,8 @@ from bestarm.errors import InvalidInputError
 from bestarm.live import Experiment
 from bestarm.live.store.sql import Store
 from bestarm.problem import Problem
-from bestarm.server.security.tokens import Role, create_token, revoke_token
 from bestarm.server.serving import Serving, listen, uvicorn_config
+from bestarm.server.tokens import Role, create_token, revoke_token
 
 OPTIONS = ("Plain", "Friendly", "Formal", "Question", "Surprise")
 _BETTER = (0.0, 0.02, -0.06, 0.05, 0.12)  # how much likelier a yes is than the mood of the day

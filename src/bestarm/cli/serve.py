@@ -42,8 +42,8 @@ def serve(
     from bestarm import checks
     from bestarm.live.store.sql import Store
     from bestarm.server import Limits
-    from bestarm.server.security.tokens import list_tokens
     from bestarm.server.serving import Serving, listen, run_server
+    from bestarm.server.tokens import list_tokens
 
     checks.whole(workers, "workers", least=1, below=65)
     if rate is not None:
@@ -102,7 +102,7 @@ def _only_this_machine(host: str) -> bool:
 
 
 if TYPE_CHECKING:
-    from bestarm.server.security.tokens import Token
+    from bestarm.server.tokens import Token
 
 token = typer.Typer(
     name="token", no_args_is_help=True, help="Create, list and revoke access tokens of a server."
@@ -120,7 +120,7 @@ def create(name: str, *, role: str, store: StoreUrl = DEFAULT_STORE, json: AsJso
     """
     need_server()
     from bestarm.live.store.sql import Store
-    from bestarm.server.security.tokens import Role, create_token
+    from bestarm.server.tokens import Role, create_token
 
     level = Role.named(role)
     text = create_token(Store(store), name, level)
@@ -143,7 +143,7 @@ def list_(*, store: StoreUrl = DEFAULT_STORE, json: AsJson = False) -> None:
     from rich.table import Table
 
     from bestarm.live.store.sql import Store
-    from bestarm.server.security.tokens import list_tokens
+    from bestarm.server.tokens import list_tokens
 
     tokens = list_tokens(Store(store))
     if json:
@@ -169,7 +169,7 @@ def revoke(number: int, *, store: StoreUrl = DEFAULT_STORE, json: AsJson = False
     """
     need_server()
     from bestarm.live.store.sql import Store
-    from bestarm.server.security.tokens import revoke_token
+    from bestarm.server.tokens import revoke_token
 
     revoked = revoke_token(Store(store), number)
     words = f"Token {revoked.id} ({revoked.name}) is revoked and no longer allows anything."

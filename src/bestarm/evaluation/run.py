@@ -29,8 +29,7 @@ import numpy as np
 from bestarm.defaults import DELTA, STORE
 from bestarm.errors import InvalidInputError, JudgeError
 from bestarm.evaluation.inputs import Description, Limits, Question
-from bestarm.evaluation.log import JudgementLog, Pair, open_log
-from bestarm.evaluation.results import Evaluation
+from bestarm.evaluation.log import Evaluation, JudgementLog, Pair, open_log
 from bestarm.simulation.progress import Progress, reporting
 
 if TYPE_CHECKING:

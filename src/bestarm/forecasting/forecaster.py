@@ -1,16 +1,19 @@
-"""The protocol of forecasters: a number for the baseline of a draw, fixed before its arm is drawn.
-
-A reward is x·θ + ν + noise. Whatever is taken off it before the arm is drawn changes only the
-baseline ν, so that every policy stays valid, and a forecast close to ν makes the rest less noisy.
-"""
+"""The protocol of forecasters, and what a policy needs for rewards less forecasts."""
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from bestarm import forecasting
+from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
+from bestarm.problem import Problem
 
 __all__ = ["Forecaster"]
 
@@ -67,3 +70,48 @@ class Forecaster(ABC):
             forecasts[i] = self.forecast(first + i, moment, known)
             self.learn(first + i, features[i], reward)
         return forecasts
+
+
+def find_forecaster(forecaster: object) -> Forecaster | None:
+    """The default forecaster for `"default"`; a forecaster of one's own, or None, as it is."""
+    if forecaster is None or isinstance(forecaster, Forecaster):
+        return forecaster
+    if forecaster == "default":
+        return forecasting.Mixture()  # loaded here: it is compiled
+    raise InvalidInputError(
+        f"`forecaster` must be 'default', a Forecaster or None; got {forecaster!r}.",
+        field="forecaster",
+        value=forecaster,
+        remedy="Derive a class from bestarm.forecasting.Forecaster.",
+    )
+
+
+class AdaptedMethod(NamedTuple):
+    """A method and a problem for rewards less forecasts.
+
+    Attributes:
+        method: makes a policy that is told rewards less forecasts.
+        problem: the problem to make it from.
+        interval: where forecasts must lie, unless a plan says it.
+    """
+
+    method: Callable[..., Any]
+    problem: Problem
+    interval: tuple[float, float]
+
+
+def less_forecasts(method: Callable[..., Any], problem: Problem) -> AdaptedMethod:
+    """The same method, for rewards from which forecasts are subtracted.
+
+    A method with an option `forecasts` limits them plan by plan. For any other, with forecasts
+    within ±R the baseline less its forecast lies within ±2R; and with rewards and forecasts in
+    [a, b], their differences lie in [a − b, b − a].
+    """
+    bound = method.keywords if isinstance(method, partial) else {}
+    interval = bound.get("bounds") or (-problem.baseline, problem.baseline)
+    if "forecasts" in inspect.signature(method).parameters:
+        return AdaptedMethod(partial(method, forecasts=True), problem, interval)
+    if bound.get("bounds") is not None:
+        low, high = interval
+        method = partial(method, bounds=(low - high, high - low))
+    return AdaptedMethod(method, problem.with_baseline(2 * problem.baseline), interval)

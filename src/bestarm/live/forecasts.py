@@ -16,7 +16,7 @@ import numpy as np
 from bestarm.checks import finite
 from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.forecasting import Encoder, Forecaster
-from bestarm.forecasting.rewards import find_forecaster
+from bestarm.forecasting.forecaster import find_forecaster
 from bestarm.live.draws import ForecastColumns, ForecastMaker
 from bestarm.live.inputs import EARLIEST
 from bestarm.live.store.contract import Ids, Rows, Snapshot

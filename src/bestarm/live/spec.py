@@ -13,7 +13,7 @@ from typing import Any
 
 from bestarm.checks import interval
 from bestarm.errors import BestArmError, DamagedStoreError, InvalidInputError, ReplayError
-from bestarm.forecasting.rewards import less_forecasts
+from bestarm.forecasting.forecaster import less_forecasts
 from bestarm.live.store.records import UNREADABLE, canonical
 from bestarm.policies.catalog import BUILT_IN
 from bestarm.policies.policy import Policy, Traits

@@ -1,7 +1,7 @@
 from bestarm.policies.anytime.rule import AnytimeBAI as AnytimeBAI
-from bestarm.policies.budget.deo import DEO as DEO
-from bestarm.policies.budget.gopt import GOpt as GOpt
-from bestarm.policies.budget.uniform import Uniform as Uniform
+from bestarm.policies.budget.one_shot import DEO as DEO
+from bestarm.policies.budget.one_shot import GOpt as GOpt
+from bestarm.policies.budget.one_shot import Uniform as Uniform
 from bestarm.policies.catalog import PolicyInfo as PolicyInfo
 from bestarm.policies.means.action_elimination import ActionElimination as ActionElimination
 from bestarm.policies.means.bernstein import BernsteinElimination as BernsteinElimination

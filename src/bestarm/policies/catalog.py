@@ -198,7 +198,7 @@ MAIN = (
     ),
     PolicyInfo(
         "deo",
-        "bestarm.policies.budget.deo:DEO",
+        "bestarm.policies.budget.one_shot:DEO",
         "one regression with a fixed number of pulls",
         example=_BUDGET,
         budgeted=True,
@@ -207,7 +207,7 @@ MAIN = (
     ),
     PolicyInfo(
         "uniform",
-        "bestarm.policies.budget.uniform:Uniform",
+        "bestarm.policies.budget.one_shot:Uniform",
         "every arm equally often, then the best mean",
         example=_BUDGET,
         blind=True,
@@ -218,7 +218,7 @@ MAIN = (
     ),
     PolicyInfo(
         "g-opt",
-        "bestarm.policies.budget.gopt:GOpt",
+        "bestarm.policies.budget.one_shot:GOpt",
         "told the true gap: for comparison in simulations",
         truths={"gap": "gap"},
         example={"gap": 0.5},

@@ -15,10 +15,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from bestarm.live.store.sql import Store
 from bestarm.server.api import plan, routes
 from bestarm.server.api.schemas import describe_fields
-from bestarm.server.experiments import OpenExperiments
-from bestarm.server.maintenance import Maintenance
+from bestarm.server.experiments import Maintenance, OpenExperiments
+from bestarm.server.guard import Guard, Limits
 from bestarm.server.pages.routes import add_pages
-from bestarm.server.security.guard import Guard, Limits
 from bestarm.server.streams import StatusStreams
 
 _DESCRIPTION = """

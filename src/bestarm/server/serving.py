@@ -14,7 +14,7 @@ from uvicorn.supervisors import Multiprocess
 from bestarm.checks import whole
 from bestarm.errors import InvalidInputError
 from bestarm.server.app import create_app
-from bestarm.server.security.guard import Limits
+from bestarm.server.guard import Limits
 
 _CHECK = "Check the host and the port."
 # Why an address cannot be listened on, and what to do: by the system's error.

@@ -20,7 +20,7 @@ from bestarm import compiling
 from bestarm.errors import BestArmError
 from bestarm.server.errors import ApiError
 from bestarm.server.experiments import OpenExperiments
-from bestarm.server.security.guard import Limits
+from bestarm.server.guard import Limits
 
 _POLL_INTERVAL = 0.5  # seconds between two reads of an experiment that is followed
 _PING_INTERVAL = 15.0  # seconds between two signs of life, and between two checks of the token

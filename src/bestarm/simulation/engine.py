@@ -29,7 +29,7 @@ from bestarm.environments.environment import fixed_world
 from bestarm.environments.streams import ForecastStream
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.forecasting import Forecaster
-from bestarm.forecasting.rewards import find_forecaster, less_forecasts
+from bestarm.forecasting.forecaster import find_forecaster, less_forecasts
 from bestarm.numerics.geometry import Array
 from bestarm.policies.policy import Method, Policy
 from bestarm.problem import Problem, as_problem

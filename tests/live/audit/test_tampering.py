@@ -125,13 +125,13 @@ def connect(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(path, isolation_level=None)
 
 
-def columns(connection: sqlite3.Connection) -> dict[str, list[tuple[str, bool]]]:
-    """The columns of each table, and whether they are part of its key."""
+def columns(connection: sqlite3.Connection) -> dict[str, list[tuple[str, bool, bool]]]:
+    """The columns of each table, whether they are part of its key, and whether one may be empty."""
     every = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
     return {
         table.removeprefix("bestarm_"): [
-            (column, bool(key))
-            for _, column, _, _, _, key in connection.execute(f"PRAGMA table_info({table})")
+            (column, bool(key), not needed)
+            for _, column, _, needed, _, key in connection.execute(f"PRAGMA table_info({table})")
         ]
         for (table,) in every
     }
@@ -170,7 +170,7 @@ def changed_leaves(value: Any) -> Iterator[Any]:
 def test_every_column_is_decided_upon(path: Path) -> None:
     with closing(connect(path)) as connection:
         tables = columns(connection).items()
-    there = {f"{table}.{column}" for table, names in tables for column, _ in names}
+    there = {f"{table}.{column}" for table, names in tables for column, *_ in names}
     assert there == {*COVERED, *COVERED_IN_WINDOWS, *NOT_COVERED}
     assert not {*COVERED, *COVERED_IN_WINDOWS} & {*NOT_COVERED}
 
@@ -261,7 +261,8 @@ def check_every_row(path: Path, place: str) -> None:
     """Change a field in any row, one at a time."""
     table, column = place.split(".")
     with closing(connect(path)) as connection:
-        keys = [name for name, key in columns(connection)[table] if key]
+        keys = [name for name, key, _ in columns(connection)[table] if key]
+        optional = [name for name, _, optional in columns(connection)[table] if optional]
         statement = f'UPDATE bestarm_{table} SET "{column}" = ? WHERE '
         statement += " AND ".join(f"{key} = ?" for key in keys)
         names = ", ".join([*keys, f'"{column}"'])
@@ -269,7 +270,9 @@ def check_every_row(path: Path, place: str) -> None:
         assert rows
         for *row, value in rows:
             # A key becomes one that no row has.
-            for other in changed(value, flag=column == "late", step=1000 if column in keys else 1):
+            others = changed(value, flag=column == "late", step=1000 if column in keys else 1)
+            gone = [None] if column in optional and value is not None else []
+            for other in [*others, *gone]:
                 key = dict(zip(keys, row, strict=True))
                 connection.execute(statement, [other, *key.values()])
                 found = findings(path, name=other if place == "experiments.name" else "offer")

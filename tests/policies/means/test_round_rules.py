@@ -25,7 +25,7 @@ from bestarm import (
 from bestarm.environments import Ratings, Semiparametric, baselines
 from bestarm.numerics.geometry import Array
 from bestarm.policies.means import action_elimination, lucb
-from bestarm.policies.means.rounds import Radius, radius_after
+from bestarm.policies.means.base import Radius, radius_after
 from bestarm.presampled import PresampledRewards
 
 RULES = [LUCB, ActionElimination]

@@ -1,18 +1,30 @@
-"""What rules share that choose every pull from arm means and counts alone."""
+"""Bases of rules on arm means: that choose every pull, and that pull a few arms per round."""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import replace
+from typing import Literal
 
-from bestarm.checks import interval, positive
-from bestarm.compiling import compiled
+import numpy as np
+
+from bestarm import bounds
+from bestarm.checks import choice, interval, positive
+from bestarm.compiling import compiled, tiered
 from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
-from bestarm.policies.policy import Traits
+from bestarm.policies.policy import Traits, same_plan
 from bestarm.policies.pull_by_pull import PullByPull
-from bestarm.policies.stepwise import Indices, require_pullable_targets
+from bestarm.policies.stepwise import (
+    Indices,
+    StepwisePolicy,
+    require_pullable_targets,
+    sub_gaussian_assumptions,
+)
+from bestarm.presampled import PresampledRewards
 from bestarm.problem import Problem
+from bestarm.records import Plan, Summary
 
 
 class MeansRule(PullByPull):
@@ -84,3 +96,137 @@ def best_mean(means: Array, counts: Indices) -> int:
         if counts[a] > 0 and (means[a] > means[leader] or counts[leader] == 0):
             leader = a
     return leader
+
+
+_RHO = 300.0  # pulls; the certified radius is tightest at about ten times as many
+
+Radius = tuple[float, float, float]  # the constants of `radius_after`
+
+
+@tiered
+def radius_after(n: int, radius: Radius) -> float:
+    """The radius of the mean of one arm after n pulls.
+
+    With ρ = 0 it is `bounds.lil_radius`, with scale = 2σ(1 + √ε) and level = δ/K. Otherwise it is
+    `bounds.mixture_radius`, with scale = σ, level from `bounds.mixture_level` and ρ = σ²/v₀.
+    """
+    scale, level, rho = radius
+    if rho == 0:  # 2σ(1 + √ε) √((1 + ε) log(log((1 + ε)n + 2) / (δ/K)) / (2n)), ε = 0.01
+        return scale * math.sqrt(1.01 * math.log(math.log(1.01 * n + 2) / level) / (2 * n))
+    # σ √((1 + ρ/n) (2 log(1/(2δ′c)) + log(1 + n/ρ)) / n)
+    return scale * math.sqrt((1 + rho / n) * (level + math.log1p(n / rho)) / n)
+
+
+class RoundRule(StepwisePolicy):
+    """A policy that decides after every round from the means of all pulls so far.
+
+    The first round pulls every arm once. Every other one is decided on by `_advance`, which
+    subclasses write as a compiled loop: live experiments go through it once per round, simulations
+    make thousands of rounds at once (`follow`).
+
+    Args:
+        problem: the problem; its targets must be its source arms.
+        sigma: the sub-Gaussian scale it assumes of a reward around its arm's mean.
+        radius: `"lil"` is the published radius, `"certified"` one with a proof at level δ.
+        seed: accepted like every policy's; nothing is drawn.
+        max_pulls: stop at this many pulls; such a stop is never final.
+    """
+
+    _blind = True
+    _kind = "fixed"
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        sigma: float = 1.0,
+        radius: Literal["lil", "certified"] = "lil",
+        seed: int = 0,  # noqa: ARG002
+        max_pulls: int | None = None,
+    ) -> None:
+        require_pullable_targets(problem, type(self).__name__)
+        super().__init__(problem, max_pulls=max_pulls)
+        choice(radius, ("lil", "certified"), "radius")
+        self._certified = radius == "certified"
+        self._sigma = positive(sigma, "sigma")
+        self._counts = np.zeros(problem.arms, dtype=np.int64)
+        self._sums = np.zeros(problem.arms)
+        self._round: Indices = np.arange(problem.arms)  # the arms to pull next
+        self._radius: Radius
+        if self._certified:
+            self._radius = self._sigma, bounds.mixture_level(self._share()), _RHO
+        else:
+            scale, level = bounds.lil_constants(
+                sigma=self._sigma, delta=problem.delta, arms=problem.arms
+            )
+            self._radius = scale, level, 0.0
+
+    @property
+    def traits(self) -> Traits:
+        """It ignores the baseline, and simulations can make its rounds at once."""
+        return replace(super().traits, follows=True)
+
+    def _share(self) -> float:
+        """The part of δ that each of the certified radii may spend."""
+        return bounds.arm_delta(self.problem.delta, arms=self.problem.arms)
+
+    def _make_plan(self) -> Plan:
+        counts = np.zeros(self.problem.arms, dtype=np.int64)
+        counts[self._round[: self._left()]] = 1
+        return Plan.fixed(counts, phase=self._plans + 1)
+
+    @abstractmethod
+    def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, int]:
+        """Decide on the next round, pull its arms, and so on.
+
+        Updates `_counts` and `_sums` in place; sets `_round`, and `_active` to one arm once that is
+        shown to be the best. Deciding twice on the same pulls must change nothing.
+
+        Args:
+            presampled: the rewards of the pulls to come.
+            most: how many pulls to make at most; with 0 it only decides.
+
+        Returns:
+            The number of pulls made, and of rounds.
+        """
+
+    def _observe(self, plan: Plan, summary: Summary) -> str | None:
+        """Decide, if the round was whole."""
+        self._counts = self._counts + summary.counts
+        self._sums = self._sums + summary.sums
+        if plan.pulls >= len(self._round):
+            self._advance(PresampledRewards.single(0.0, self.problem.arms), 0)
+        return self._reason(self._pulls + plan.pulls)
+
+    def follow(self, presampled: PresampledRewards) -> tuple[int, int]:
+        """Make as many whole rounds as the presampled rewards allow: for simulations.
+
+        Returns:
+            The number of pulls made, and of rounds. Both 0 where the next round must be planned:
+            the first one, and one that the cap cuts short.
+        """
+        left, plan = self._left(), self._open
+        if self._stopped is not None or not self._plans:
+            return 0, 0
+        if plan is not None and not same_plan(plan, self._make_plan()):
+            return 0, 0  # it was adopted
+        self._counts, self._sums = self._counts.copy(), self._sums.copy()
+        pulls, rounds = self._advance(presampled, len(presampled.rows) if left is None else left)
+        self._plans += rounds
+        self._pulls += pulls
+        self._rounds += pulls
+        self._open = None
+        self._stopped = self._reason(self._pulls)
+        return pulls, rounds
+
+    def _reason(self, pulls: int) -> str | None:
+        """Find the leader; why to stop after so many pulls, or None."""
+        pulled = self._active[self._counts[self._active] > 0]
+        if len(pulled):
+            self._leader = int(pulled[np.argmax(self._sums[pulled] / self._counts[pulled])])
+        if len(self._active) == 1:
+            return "identified"
+        return "max_pulls" if self._max_pulls is not None and pulls >= self._max_pulls else None
+
+    def _assumptions(self) -> tuple[str, ...]:
+        return sub_gaussian_assumptions(self._sigma) if self._certified else ()

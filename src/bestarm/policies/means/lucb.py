@@ -10,7 +10,7 @@ from numba import uint64 as _uint64
 
 from bestarm.compiling import tiered
 from bestarm.numerics.geometry import Array
-from bestarm.policies.means.rounds import Radius, RoundRule, radius_after
+from bestarm.policies.means.base import Radius, RoundRule, radius_after
 from bestarm.policies.stepwise import Indices
 from bestarm.presampled import Parts, PresampledRewards, reward_at
 

@@ -19,8 +19,8 @@ from bestarm.policies.registry import policies
 from bestarm.server.api import schemas
 from bestarm.server.api.requests import WITH_BODY, api_router
 from bestarm.server.errors import ApiError, event_stream
-from bestarm.server.security.tokens import Role
 from bestarm.server.streams import EventStream
+from bestarm.server.tokens import Role
 
 _GRACE = 5.0  # seconds beyond its time after which a simulation is ended from outside
 _LISTENING = 0.5  # seconds between two looks at whether the client is still there

@@ -19,8 +19,8 @@ from bestarm.errors import UnknownExperimentError
 from bestarm.live.inputs import normal_form
 from bestarm.server.errors import ApiError, error_responses
 from bestarm.server.experiments import OpenExperiments
-from bestarm.server.security.guard import TOKEN_KNOWN, TOKEN_VALID
-from bestarm.server.security.tokens import Role, find_role, is_view_session, require
+from bestarm.server.guard import TOKEN_KNOWN, TOKEN_VALID
+from bestarm.server.tokens import Role, find_role, is_view_session, require
 
 COOKIE = "bestarm_view"
 ANONYMOUS = "bestarm.anonymous"  # in the scope of a request that is allowed without a token

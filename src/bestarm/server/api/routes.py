@@ -32,8 +32,8 @@ from bestarm.server.api.requests import (
 )
 from bestarm.server.errors import event_stream
 from bestarm.server.experiments import OpenExperiments
-from bestarm.server.security.tokens import Role, check_token, token_number
 from bestarm.server.streams import StatusStreams
+from bestarm.server.tokens import Role, check_token, token_number
 
 _FEW = 1000  # outcomes: more take long enough to read that others should not wait for it
 _MOST_NUMBERS = 100_000  # features of an experiment: designs for more take minutes

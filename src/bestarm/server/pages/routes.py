@@ -30,8 +30,8 @@ from bestarm.server.api.requests import COOKIE, VIEW, Experiments, check_role
 from bestarm.server.errors import ApiError, to_api_error
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.pages.panels import Assets, charts_json, panels, render, report, snippets
-from bestarm.server.security.tokens import Role, create_view_session
 from bestarm.server.streams import compiling_now
+from bestarm.server.tokens import Role, create_view_session
 
 _PAGE = 50  # experiments on one page
 _LONGEST_SEARCH = 200

@@ -1,1 +1,0 @@
-"""Who may do what, and how much of it: tokens, roles, limits."""
