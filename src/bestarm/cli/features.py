@@ -50,8 +50,8 @@ def read_table(path: Path, *, names_alone: bool = True) -> FeatureTable:
     The first row is a header if nothing in it is a number. The first column holds labels if one of
     its fields is not a number, or if it has an empty header, as a data frame's index has; such a
     header may also number the columns 0, 1, 2, … A single column without a number holds names: what
-    has no features has a feature of its own. Its header, if any, is `name`, `label` or `option`. Empty lines
-    are skipped. There may be names without features only if `names_alone`.
+    has no features has a feature of its own. Its header, if any, is `name`, `label` or `option`.
+    Empty lines are skipped. There may be names without features only if `names_alone`.
 
     Raises:
         InvalidInputError: the file does not hold a table of numbers, or a label is empty or is
