@@ -21,7 +21,7 @@ demo: .venv/.installed
 # compiled once before, and not by each of the workers at the same time.
 test: export OPENBLAS_NUM_THREADS := 1
 test: .venv/.installed
-	$(BIN)/bestarm warm-up
+	$(BIN)/bestarm warm-up --simulations
 	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 lint: .venv/.installed

@@ -109,19 +109,19 @@ def test_a_leaderboard_does_not_depend_on_where_it_is_run(
     )
     there = ("--dask", cluster.scheduler_address)
 
-    def made(out: str, *further: str) -> dict[str, list[str]]:
+    def made(out: str, *further: str) -> dict[str, list[bytes]]:
         """The lines of all files; runs may finish in any order."""
         result = CliRunner().invoke(app, [*arguments, "--out", out, *further])
         assert result.exit_code == 0, result.output
         return {
-            str(path.relative_to(out)): sorted(path.read_text().splitlines())
+            str(path.relative_to(out)): sorted(path.read_bytes().splitlines())
             for path in Path(out).rglob("*")
             if path.is_file()
         }
 
     here = made("here", "--runs", "3", "--workers", "1")
     assert made("there", "--runs", "3", *there) == here
-    cells = "".join(here["cells.csv"])
+    cells = b"".join(here["cells.csv"]).decode()
     assert cells.count(",20000.0,") == 1  # the column's cap
     assert cells.count(",500.0,") == 1  # and its budget
     # Each goes on with the other's runs.

@@ -42,7 +42,7 @@ __all__ = [
 
 ARMS: dict[str, Any] = {"source": [[1, 0], [0, 1]], "options": {"bounds": [0, 1]}, "seed": 1}
 # Tests are one caller that asks a lot, and a plan may have to compile first.
-MANY = Limits(rate=1e6, burst=1_000_000, planning=120)
+MANY = Limits(rate=1e6, burst=1_000_000, planning=480)
 HANG_TIMEOUT = 120  # seconds after which what was awaited is thought never to come
 # Nothing here is encrypted, and to read the certificates of all the world takes long.
 _UNENCRYPTED = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

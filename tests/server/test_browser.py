@@ -453,7 +453,8 @@ def test_a_wrong_entry_is_named_in_a_sentence(browser: Browser, served: Served) 
         page.locator("#runs").fill("3")
         page.locator("#token").fill(token)
         page.locator("#plan-go").click()
-        expect(page.locator("#plan-words")).to_contain_text("leads the next one by")
+        compiled = 4 * HANG_TIMEOUT
+        expect(page.locator("#plan-words")).to_contain_text("leads the next one", timeout=compiled)
         assert "small, red" in page.locator("#plan-words").inner_text()
 
 
