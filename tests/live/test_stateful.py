@@ -394,7 +394,7 @@ class Machine(RuleBasedStateMachine):
     # --- what must be so -----------------------------------------------------------------------
 
     @invariant()
-    def the_books_are_those_of_the_model(self) -> None:
+    def the_record_is_that_of_the_model(self) -> None:
         if not self.open:
             return
         model, self.sound = self.model, False
@@ -483,7 +483,7 @@ class Machine(RuleBasedStateMachine):
             self.clock.now += self.model.window or 0.0
             if self.model.unsettled:
                 self.tells(1, [(n, reward_of(n)) for n in reversed(self.model.unsettled)])
-            self.the_books_are_those_of_the_model()
+            self.the_record_is_that_of_the_model()
         assert self.model.over
         assert self.open[0].verify().findings == ()
         clock = Clock()

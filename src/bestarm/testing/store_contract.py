@@ -553,7 +553,7 @@ def _texts_are_kept(case: Case) -> None:
         for number, text in enumerate(TEXTS):
             assign(tx, [0], request=text)
             lose(tx, [number], reason=text)
-            log(tx, "said", 1.0, text=text, **{f"key {text}": [text]})
+            log(tx, "noted", 1.0, text=text, **{f"key {text}": [text]})
     unknown = {"A", "a%", "_", "", "e", *(text + " " for text in TEXTS)} - set(TEXTS)
     for how, snapshot in case.snapshots(ledger):
         for number, text in enumerate(TEXTS):
@@ -561,8 +561,8 @@ def _texts_are_kept(case: Case) -> None:
             expect(snapshot.request(text), wanted, f"the request {text!r}{how} is found as")
         for text in sorted(unknown):
             expect(snapshot.request(text), None, f"the request {text!r}{how} is found as")
-        said = [event.data for event in snapshot.events() if event.kind == "said"]
-        for text, data in zip(TEXTS, said, strict=True):
+        noted = [event.data for event in snapshot.events() if event.kind == "noted"]
+        for text, data in zip(TEXTS, noted, strict=True):
             wanted_data = {"text": text, f"key {text}": [text]}
             expect(data, wanted_data, f"an event of {text!r}{how} is read back as")
 
