@@ -157,7 +157,7 @@ def count_errors_of_twins(runs: int, seed: int) -> None:
     twins = {
         "weights that do not sum to zero": Kind(reacting),
         "the block chosen after a peek": Kind(coins, peeks=True),
-        "losses by arm and reward, said to be random": Kind(coins, bounded=True, lack=of_the_first),
+        "losses by arm and reward, declared random": Kind(coins, bounded=True, lack=of_the_first),
     }
     for title, kind in twins.items():
         with _made_for_short_runs() as stack:
@@ -183,9 +183,11 @@ def count_exact_answers(runs: int, seed: int) -> None:
                 told = table[done : done + plan.rounds, plan.blocks[0]]
                 policy.update(Rounds.of(plan, [0] * plan.rounds, told))
                 done += plan.rounds
-            said, means = policy.recommend(), table.mean(axis=0)
-            wrong = min(means[list(said.chosen)]) < np.sort(means)[-top] - 1e-9
-            ends.append((said.reason == "exact", len(policy._judged_targets) < 4, bool(wrong)))
+            recommendation, means = policy.recommend(), table.mean(axis=0)
+            wrong = min(means[list(recommendation.chosen)]) < np.sort(means)[-top] - 1e-9
+            ends.append(
+                (recommendation.reason == "exact", len(policy._judged_targets) < 4, bool(wrong))
+            )
         exact = [(out, wrong) for at_end, out, wrong in ends if at_end]
         dropped, wrong_ones = sum(out for out, _ in exact), sum(wrong for _, wrong in exact)
         print(

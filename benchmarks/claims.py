@@ -140,7 +140,7 @@ def count_forecast_errors(runs: int, seed: int) -> None:
 
 
 def compare_soare(runs: int, seed: int) -> None:
-    """Soare's instance without a baseline, and under a sine that was said not to be."""
+    """Soare's instance without a baseline, and under a sine that was declared absent."""
     print("\nSoare's instance, delta = 0.05, told that there is no baseline")
     for dimension, angle in ((5, 0.1), (10, 0.2)):
         for name, baseline in (("none", 0.0), ("sine", baselines.sinusoid())):

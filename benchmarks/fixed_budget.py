@@ -144,7 +144,7 @@ class Variant(SequentialHalving):
 PARTS: Methods = {
     "as it is": Variant,
     "each round by its own pulls": partial(Variant, fit=_Forgetful),
-    "no level foreseen": partial(Variant, fit=_Blind),
+    "no level predicted": partial(Variant, fit=_Blind),
     "every round twice the last": partial(Variant, ratio=2.0),
     "every round half the last": partial(Variant, ratio=0.5),
     "8 plans a round": partial(Variant, batches=8),

@@ -3,7 +3,7 @@
     python -m benchmarks.forecasting
 
 A ratio is the variance of r − x·θ − f over that of r − x·θ, within batches that grow by 2 %, as
-those of `AnytimeBAI` do: the level of a whole batch is foreseen without a forecaster. The number
+those of `AnytimeBAI` do: the level of a whole batch is predicted without a forecaster. The number
 of pulls that a policy needs is about proportional to it. Each ratio is the mean over runs ± 1.96
 standard errors. Constants were chosen on the paths of the first table; the second was looked at
 while the parts of the forecaster were chosen; the third was run when all was done.

@@ -192,7 +192,7 @@ def workers(most: int | None = None, *, unlike: str | None = None) -> Iterator[l
 
 
 def goes_on(policy: str, kind: str, path: Path, those: Sequence[Family], *, large: bool) -> str:
-    """Whether an experiment that the first begins goes on under the others; else what was said.
+    """Whether an experiment that the first begins goes on under the others; else what differs.
 
     Every other one opens it, goes on for a phase or two and leaves it to the next; at the end each
     replays and verifies the whole.
@@ -200,12 +200,12 @@ def goes_on(policy: str, kind: str, path: Path, those: Sequence[Family], *, larg
     first, *others = those
     case = {"path": str(path), "policy": policy, "kind": kind, "large": large}
     try:
-        said = first.do("begin", **case)
+        decided = first.do("begin", **case)
         for other in others:
-            found = other.do("go_on", before=said, **case)
-            said = found
+            found = other.do("go_on", before=decided, **case)
+            decided = found
         for each in those:
-            if each.do("check", **case) != said:
+            if each.do("check", **case) != decided:
                 return f"{each.family} says otherwise than {others[-1].family}"
     except RuntimeError as error:
         return str(error)
@@ -248,9 +248,9 @@ def _tell(experiment: Experiment, plans: int) -> None:
         experiment.tell_many(zip(ids.tolist(), rewards.tolist(), strict=True))
 
 
-def _said(experiment: Experiment) -> list[Any]:
-    said = experiment.recommendation()
-    return [said.target, list(said.active), said.reason, said.pulls]
+def _decision(experiment: Experiment) -> list[Any]:
+    decided = experiment.recommendation()
+    return [decided.target, list(decided.active), decided.reason, decided.pulls]
 
 
 def _begin(path: str, policy: str, kind: str, large: bool) -> list[Any]:
@@ -259,15 +259,15 @@ def _begin(path: str, policy: str, kind: str, large: bool) -> list[Any]:
         f"sqlite:///{path}", "x", _problem(kind, large), policy=name, options=options, seed=7
     ) as experiment:
         _tell(experiment, 2)
-        return _said(experiment)
+        return _decision(experiment)
 
 
 def _go_on(path: str, before: list[Any], **_: object) -> list[Any]:
     with Experiment.open(f"sqlite:///{path}", "x") as experiment:
-        if _said(experiment) != before:
-            raise RuntimeError(f"it says {_said(experiment)} where {before} was said")
+        if _decision(experiment) != before:
+            raise RuntimeError(f"it says {_decision(experiment)} where the other says {before}")
         _tell(experiment, 2)
-        return _said(experiment)
+        return _decision(experiment)
 
 
 def _check(path: str, **_: object) -> list[Any]:
@@ -275,10 +275,10 @@ def _check(path: str, **_: object) -> list[Any]:
         audit = experiment.verify()
         if not audit.sound:
             raise RuntimeError(str(audit))
-        said = experiment.replay()
-        if said.recommendation.pulls != experiment.recommendation().pulls:
+        decided = experiment.replay()
+        if decided.recommendation.pulls != experiment.recommendation().pulls:
             raise RuntimeError("the replay ends elsewhere")
-        return _said(experiment)
+        return _decision(experiment)
 
 
 def _designs(path: str, large: bool) -> int:
@@ -392,14 +392,14 @@ def main() -> None:
 
 def _cell(policy: str, kind: str, folder: Path, those: Sequence[Worker], turn: int) -> str:
     """What became of experiments on small features, begun under each, and of one on large ones."""
-    said = set()
+    decided = set()
     for number in range(len(those) + 1):
         large = number == len(those)
         start = (turn if large else number) % len(those)
         path = folder / f"{policy}-{kind}-{number}.db"
         order = [*those[start:], *those[:start]]
-        said.add(goes_on(policy, kind, path, order, large=large))
-    return "; ".join(sorted(said))
+        decided.add(goes_on(policy, kind, path, order, large=large))
+    return "; ".join(sorted(decided))
 
 
 if __name__ == "__main__":

@@ -171,8 +171,10 @@ def run(pages: Pages, seed: int, make: Make = in_memory) -> Ended:
                 experiment.tell_many(due)
             else:
                 experiment.expire()
-        said = experiment.recommendation()
-        return Ended(said.target if said.final else None, experiment.status().pulls)
+        recommendation = experiment.recommendation()
+        return Ended(
+            recommendation.target if recommendation.final else None, experiment.status().pulls
+        )
 
 
 # --- what was found -----------------------------------------------------------------------------

@@ -180,9 +180,11 @@ class Game:
                 continue
             self._pull(plan)
             self._settle(plan.phase - _LATE)
-        said = self.policy.recommend()
-        least = np.sort(self.means)[-len(said.chosen)] - HAIR / 2
-        return said.final, not set(np.flatnonzero(self.means > least)) <= set(said.active)
+        recommendation = self.policy.recommend()
+        least = np.sort(self.means)[-len(recommendation.chosen)] - HAIR / 2
+        return recommendation.final, not set(np.flatnonzero(self.means > least)) <= set(
+            recommendation.active
+        )
 
     def _draw(self, plan: BlockPlan) -> tuple[Arms, Draw, Array]:
         """Which block each round has, and its rewards."""
@@ -236,8 +238,10 @@ def judge(table: Array, problem: Problem, rng: np.random.Generator) -> tuple[boo
         told = rows[done : done + plan.rounds][:, plan.blocks[0]]
         policy.update(Rounds.of(plan, [0] * plan.rounds, told))
         done += plan.rounds
-    said, means = policy.recommend(), table.mean(axis=0)
-    return said.final, said.final and bool(means[said.target] < means.max() - 1e-9)
+    recommendation, means = policy.recommend(), table.mean(axis=0)
+    return recommendation.final, recommendation.final and bool(
+        means[recommendation.target] < means.max() - 1e-9
+    )
 
 
 KINDS: dict[str, Kind] = {

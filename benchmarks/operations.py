@@ -237,10 +237,16 @@ def run(
             while arriving and arriving[0][0] <= clock.now:
                 told.append(heapq.heappop(arriving)[1:])
             experiment.tell_many(told)
-        said = experiment.recommendation()
+        recommendation = experiment.recommendation()
         pulls = experiment.status().pulls
         history = tuple(_history(experiment)) if keep else ()
-    return Ended(said.target if said.final else None, pulls, said.pulls, waited, history)
+    return Ended(
+        recommendation.target if recommendation.final else None,
+        pulls,
+        recommendation.pulls,
+        waited,
+        history,
+    )
 
 
 def _history(experiment: Experiment) -> Iterator[object]:
@@ -276,8 +282,8 @@ def _first_answers(scenario: Scenario, seed: int) -> Ended:
         arms_told = [arm for _, arm, _ in first]
         made.update(Summary.from_pulls(arms_told, [reward for *_, reward in first], size=3))
         used += plan.pulls
-    said = made.recommend()
-    return Ended(said.target if said.final else None, pulls, used, 0)
+    recommendation = made.recommend()
+    return Ended(recommendation.target if recommendation.final else None, pulls, used, 0)
 
 
 # --- what was found -----------------------------------------------------------------------------

@@ -148,8 +148,8 @@ def apart(url: str, count: int, checkout: Path) -> dict[str, float]:
 def _said(command: list[str], path: str | None = None) -> dict[str, float]:
     environment = os.environ if path is None else {**os.environ, "PYTHONPATH": path}
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    said: dict[str, float] = json.loads(ran.stdout.splitlines()[-1])
-    return said
+    figures: dict[str, float] = json.loads(ran.stdout.splitlines()[-1])
+    return figures
 
 
 def one_process(

@@ -148,22 +148,22 @@ def main() -> None:
                 seed=chosen.seed,
             )
         )
-        said = plan.forecasts[0].rounds
+        predicted = plan.forecasts[0].rounds
         truth = assumptions(case, case.true)
         seeds = range(chosen.seed + 1000, chosen.seed + 1000 + chosen.experiments)
         for out in _OUT:
             started = time.perf_counter()
             done = [realised(case, truth, seed, out) for seed in seeds]
             rounds = np.array([taken for taken, _ in done])
-            inside = int(np.count_nonzero((rounds >= said.low) & (rounds <= said.high)))
+            inside = int(np.count_nonzero((rounds >= predicted.low) & (rounds <= predicted.high)))
             ends = (
                 "–"
-                if (known := said.median_interval) is None
+                if (known := predicted.median_interval) is None
                 else "{:,.0f} to {:,.0f}".format(*known)
             )
             print(
-                f"{case.name} | {said.median:,.0f} ({ends}) | "
-                f"{said.low:,.0f} to {said.high:,.0f} | {out} | "
+                f"{case.name} | {predicted.median:,.0f} ({ends}) | "
+                f"{predicted.low:,.0f} to {predicted.high:,.0f} | {out} | "
                 f"{np.median(rounds):,.0f} | {inside} of {len(done)} | "
                 f"{sum(not right for _, right in done)} | {time.perf_counter() - started:.0f}",
                 flush=True,

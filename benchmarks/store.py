@@ -265,14 +265,14 @@ def _timed(times: dict[str, list[float]], name: str) -> Iterator[None]:
 def _grow(url: str, outcomes: int) -> None:
     print(f"{'outcomes':>12} {'a second':>9} {'phase':>6} {'memory':>9}")
     experiment = Experiment.create(url, "large", PROBLEM, options=OPTIONS, seed=0)
-    begun, said, told = time.perf_counter(), 0, 0
+    begun, shown, told = time.perf_counter(), 0, 0
     while told < outcomes:
         given = experiment.ask(min(ROWS, outcomes - told))
         rewards = (np.asarray(given.ids) * 0.6180339887) % 1
         experiment.tell_many(dict(zip(given.ids, rewards.tolist(), strict=True)))
         told += len(given)
-        if 10 * told // outcomes > said:
-            said = 10 * told // outcomes
+        if 10 * told // outcomes > shown:
+            shown = 10 * told // outcomes
             rate = told / (time.perf_counter() - begun)
             print(f"{told:>12,} {rate:>9,.0f} {experiment.phase:>6} {_memory():>9}", flush=True)
     experiment.close()

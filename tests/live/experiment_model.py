@@ -449,7 +449,7 @@ class Model:
         if active - set(self.policy.recommend().active):
             self.kinds.append("eliminated")
 
-    # --- what is said of it --------------------------------------------------------------------
+    # --- what is reported of it -----------------------------------------------------------------
 
     def status(self) -> Status:
         mine = self.rows[self.first :]

@@ -312,7 +312,7 @@ def test_data_that_contradict_what_was_declared(sqlite_url: str, problem: Proble
         with pytest.raises(InvalidInputError):
             experiment.tell(0, 7.0)
         seen = overview(experiment)
-        assert seen.proven  # it was refused, and is said
+        assert seen.proven  # it was refused, and is reported
         assert "refused" in seen.contradictions[0]
 
 

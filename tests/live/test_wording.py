@@ -1,4 +1,4 @@
-"""What is said of an experiment is made from facts, in every place where a verdict is said."""
+"""Sentences about an experiment are made from facts, wherever a verdict is shown."""
 
 from __future__ import annotations
 

@@ -142,17 +142,17 @@ def test_an_installed_package_adds_its_policy_everywhere(installed: Path) -> Non
         assert experiment.traits.blind
     plan = plan_experiment(PlanRequest(PROBLEM, gap=0.5, policies=["guess"], runs=3))
     assert plan.forecasts[0].policy == "guess"
-    said = installed / "said"
-    ran = processes.Process(target=_serve_and_compare, args=(installed, said))
+    output = installed / "output"
+    ran = processes.Process(target=_serve_and_compare, args=(installed, output))
     ran.start()
     ran.join(HANG_TIMEOUT)
-    assert ran.exitcode == 0, said.read_text(encoding="utf-8")
-    assert "guess" in said.read_text(encoding="utf-8")
+    assert ran.exitcode == 0, output.read_text(encoding="utf-8")
+    assert "guess" in output.read_text(encoding="utf-8")
 
 
-def _serve_and_compare(installed: Path, said: Path) -> None:
+def _serve_and_compare(installed: Path, output: Path) -> None:
     """In a process of its own, which imports all of bestarm again: other packages stay."""
-    sys.stdout = sys.stderr = said.open("w", encoding="utf-8", buffering=1)
+    sys.stdout = sys.stderr = output.open("w", encoding="utf-8", buffering=1)
     for name in [name for name in sys.modules if name.partition(".")[0] == "bestarm"]:
         del sys.modules[name]
     sys.path.insert(0, str(installed))

@@ -458,7 +458,7 @@ class KnowsAsciiOnly(MemoryLedger):
 SHARED: dict[str, Request] = {}
 
 
-@breaks("ledgers are apart", words="after somebody else's")
+@breaks("ledgers are apart", words="after those of another experiment")
 class SharesRequests(MemoryLedger):
     def __init__(self) -> None:
         super().__init__()

@@ -118,7 +118,7 @@ def conflict(number: int, before: float, now: float | None) -> ConflictingOutcom
 
 
 def has_outcome(number: int, reward: float) -> ConflictingOutcomeError:
-    """The error for an assignment that is said to have failed, and has an outcome or a report."""
+    """The error for an assignment reported as failed that has an outcome or a report."""
     return ConflictingOutcomeError(
         f"Assignment {number} has the outcome {reward:g}, so it has not failed.",
         field="id",

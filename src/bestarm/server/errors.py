@@ -19,8 +19,6 @@ from starlette.routing import BaseRoute
 from bestarm import errors
 from bestarm.checks import suggestion
 
-_LIKE_A_TOKEN = re.compile(r"(bestarm-\d+-)[\w-]+")
-
 
 class UnauthorizedError(errors.BestArmError):
     """A request brings no valid token."""
@@ -315,6 +313,9 @@ def _shown(value: object) -> str:
     except (TypeError, ValueError):  # among others, a number of very many digits
         return "something else"
     return text if len(text) <= 60 else f"{text[:59]}…"
+
+
+_LIKE_A_TOKEN = re.compile(r"(bestarm-\d+-)[\w-]+")
 
 
 def hide_tokens(text: str) -> str:

@@ -151,7 +151,7 @@ def _a_snapshot_sees_one_state(case: Case) -> None:
             writer = pool.submit(write)
             with suppress(TimeoutError):  # whether it finishes or is held back, both are right
                 writer.result(timeout=_WRITER_TIMEOUT)
-            expect_contents(snapshot, before, "while somebody else writes, within one snapshot")
+            expect_contents(snapshot, before, "while another writes, within one snapshot")
         writer.result()
     with ledger.snapshot() as snapshot:
         expect(snapshot.head.assigned, 5, "once others have written, the assignments are")
@@ -226,7 +226,7 @@ def _ledgers_are_apart(case: Case) -> None:
     with one.transaction() as tx:
         write_everything(tx)
     with other.snapshot() as snapshot:
-        expect_contents(snapshot, before, "after somebody else's were written")
+        expect_contents(snapshot, before, "after those of another experiment were written")
     with other.transaction() as tx:
         write_everything(tx)
 

@@ -165,7 +165,7 @@ def test_what_is_found_does_not_depend_on_the_pieces_read(
     assert "add up to" in two
 
 
-# `test_tampering.py` changes every field; here is what is said of changes, and of rows that are
+# `test_tampering.py` changes every field; here are the findings for changes, and of rows that are
 # gone or never were.
 OPEN, EVERY = ("open",), tuple(KINDS)
 FIRST = "number = (SELECT min(number) FROM bestarm_deferrals WHERE summary >= 0)"

@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 def one_sentence(error: BestArmError) -> bool:
-    """Whether an error is said in one line, with a remedy."""
+    """Whether an error is one line, with a remedy."""
     return "\n" not in str(error) and error.message.endswith(".") and error.remedy.endswith(".")
 
 

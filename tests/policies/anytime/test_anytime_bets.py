@@ -468,7 +468,7 @@ def test_no_reward_within_the_reach_takes_all_of_a_stake(end: float) -> None:
     """1 + λz > 0 for every reward that is not charged for, or the product is no wealth at all.
 
     Guesses are at an end of the range, where all falls are falls of the noise, and hardly any
-    spread is foreseen, so that nothing but the reach keeps the largest stakes small.
+    spread is predicted, so that nothing but the reach keeps the largest stakes small.
     """
     weights, spread, scale = np.array([0.9, 0.1]), np.full(2, 1e-4), Scale(-1.0, 1.0, 0.5)
     for pulls in (0, 10_000):

@@ -320,7 +320,7 @@ def test_a_rule_that_peeks_is_caught(peek: str, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_an_arm_that_left_does_not_come_back() -> None:
-    """What it would have got while it was away is unknown, so nothing can be said of it."""
+    """What it would have got while it was away is unknown, so nothing is claimed of it."""
     table = np.tile([0.9, 0.8, 0.0], (60, 1)) + 0.1 * np.random.default_rng(0).random((60, 3))
     policy, observed = rule(3, 60, delta=0.1), 0
     while (plan := policy.plan()) is not None and plan.size == 3:

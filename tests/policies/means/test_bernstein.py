@@ -196,7 +196,7 @@ def test_an_exact_tie_is_rarely_broken() -> None:
 
 
 def test_a_drift_that_keeps_time_with_the_rounds_decides_the_outcome() -> None:
-    """Fixed orders can be foreseen: rewards in bounds, a wrong answer, and a claim that is void."""
+    """A fixed order is predictable: rewards in bounds, a wrong answer, and a claim that is void."""
     tilted = Semiparametric(
         np.eye(2),
         [0.1, -0.1],

@@ -27,7 +27,9 @@ from bestarm.records import Plan
 from bestarm.units import Unit
 
 _PRICE = 1.0  # nats that a bet on all stakes at once costs, about, against the best of them
-_NEAR = 0.2  # nats that are always taken to be lacking: a batch must close before anything is said
+_NEAR = (
+    0.2  # nats that are always taken to be lacking: a batch must close before anything is reported
+)
 _RANGE = (0.2, 0.5, 0.8)  # quantiles
 _SCORES: Array = ndtri((np.arange(61) + 0.5) / 61)  # of a normal deviate, equally likely each
 _FAR = 300.0  # times the pulls so far: beyond that nothing is predicted
@@ -147,7 +149,7 @@ class Overview:
     created: float  # when it began, in seconds since 1970
     verdict: str
     leaders: tuple[str, ...]  # the options named, or those that lead so far
-    standing: str  # what each of them is, or would be, said to be
+    standing: str  # what each of them is, or would be, called
     proven: bool  # whether an error probability is proven under the assumptions
     reliability: str  # the same in words
     contradictions: tuple[str, ...]  # assumptions that the data contradict, one sentence each

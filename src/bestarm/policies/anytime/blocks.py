@@ -222,7 +222,7 @@ class BlockEstimates:
         self._add(batch, 1)
 
     def relearn(self, before: BlockOutcome, after: BlockOutcome) -> None:
-        """Put what a batch says now in the place of what it said before."""
+        """Replace what a batch contributed before by what it contributes now."""
         if not before.freedom:
             self.learn(after)
             return

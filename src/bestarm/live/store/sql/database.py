@@ -592,5 +592,5 @@ def _is_foreign_database(path: Path) -> bool:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
             tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
     except (OSError, sqlite3.Error):
-        return False  # that is said where it is opened
+        return False  # opening it raises the error
     return (VERSION_TABLE,) not in tables
