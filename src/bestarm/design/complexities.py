@@ -8,22 +8,26 @@ from typing import Literal
 
 import numpy as np
 
-from bestarm.checks import choice, vector, whole
+from bestarm.checks import choice, not_negative, vector, whole
 from bestarm.design.blocks import BlockDesign, check_size, minimise_blocks, ring_blocks
+from bestarm.design.bounded import minimise_bounded
 from bestarm.design.criteria import Regression, contrast_features, regression_features
 from bestarm.design.solver import Design, ListedContrasts, check_gap, check_tolerance, minimise
 from bestarm.errors import InvalidInputError
-from bestarm.numerics.geometry import Array
+from bestarm.numerics.geometry import Array, lift, linear_span
 from bestarm.problem import Problem, as_problem
+
+Kind = Literal["centered", "shifted", "linear", "blocked"]
 
 
 def complexity(
     problem: Problem,
     theta: object,
-    kind: Literal["centered", "shifted", "linear", "blocked"] = "centered",
+    kind: Kind = "centered",
     *,
     anchor: int = 0,
     size: int = 2,
+    baseline: float | None = None,
     tol: float = 1e-3,
 ) -> Design:
     """min over p of max over z ≠ z* of ‖z* − z‖² / ((z* − z)·θ)², certified; +∞ if z* is tied.
@@ -39,6 +43,9 @@ def complexity(
             different arms under one baseline, with the norm under M(q)⁻¹ of `design.blocked_xy`.
         anchor: the arm the features are shifted by, for `kind="shifted"`.
         size: arms in a block, for `kind="blocked"`.
+        baseline: for `kind="centered"`, a bound R on |ν|: τ(R), which lies between the linear
+            complexity, at R = 0, and the centered one, which it reaches at a finite R. By default
+            the baseline may be anything.
         tol: the relative gap to certify.
 
     Returns:
@@ -54,6 +61,9 @@ def complexity(
     whole(anchor, "anchor", least=0, below=problem.arms)
     if kind == "blocked":
         check_size(size, problem.arms)
+    used = None  # the bound on the baseline, where it makes a difference
+    if baseline is not None:
+        kind, used = _with_bound(problem, kind, not_negative(baseline, "baseline"))
     contrasts, gaps = _best_contrasts(problem, theta)
     if not gaps.all():
         if kind == "blocked":
@@ -62,6 +72,7 @@ def complexity(
             return BlockDesign(uniform, math.inf, math.inf, 0.0, 0, blocks)
         return Design(np.full(problem.arms, 1 / problem.arms), math.inf, math.inf, 0.0, 0)
     source = problem.source
+    unit = float(gaps.max())  # whatever the size of θ, the solver sees numbers near 1
     regression: Regression = "centered" if kind in ("centered", "blocked") else "linear"
     if kind == "shifted":
         # In coordinates of the span: shifting a constant feature leaves nothing but rounding.
@@ -69,15 +80,34 @@ def complexity(
         source = coordinates - coordinates[anchor]
         contrasts = problem.span.contrast_coordinates(contrasts)
     span, features = regression_features(source, regression)
-    unit = float(gaps.max())  # whatever the size of θ, the solver sees numbers near 1
     rows = contrast_features(span, contrasts, regression) / (gaps / unit)[:, None]
     if kind == "blocked":
         found: Design = minimise_blocks(features[:, 1:], ListedContrasts(rows[:, 1:]), size, tol)
         check_gap(found.gap, tol)
+    elif used is not None:
+        origin = linear_span(source)  # that of the features, because the level is known
+        features, rows = lift(origin.coordinates(source)), origin.contrast_coordinates(contrasts)
+        found = minimise_bounded(features, rows, gaps / unit, used / unit, tol)
     else:
         found = minimise(features, ListedContrasts(rows), tol)
     value, bound = found.value / unit / unit, found.lower_bound / unit / unit
     return replace(found, value=value, lower_bound=bound)
+
+
+def _with_bound(problem: Problem, kind: Kind, baseline: float) -> tuple[Kind, float | None]:
+    """The kind of complexity with |ν| ≤ `baseline`, and that bound if it makes a difference."""
+    if kind != "centered":
+        raise InvalidInputError(
+            f"A bound on the baseline has no part in the {kind} complexity.",
+            field="baseline",
+            value=baseline,
+            remedy='Leave `baseline` out, or ask for kind="centered".',
+        )
+    if baseline == 0:
+        return "linear", None
+    # Where features express a level that all arms share, the weights of any contrast sum to 0.
+    shared = problem.span.rank < linear_span(problem.source).rank
+    return kind, None if shared else baseline
 
 
 def _best_contrasts(problem: Problem, theta: object) -> tuple[Array, Array]:

@@ -500,7 +500,7 @@ def test_weights_read_contrasts_off_rewards_without_a_baseline() -> None:
     w = contrasts @ sampling.readout
     np.testing.assert_allclose((w * p) @ arms, contrasts, atol=1e-9)
     assert np.abs((w * p).sum(axis=1)).max() > 1e-3
-    centered = contrasts @ Sampling(arms, p, np.ones(7)).readout
+    centered = contrasts @ Sampling(arms, p, np.ones(7)).readout[:3]
     np.testing.assert_allclose((centered * p).sum(axis=1), 0.0, atol=1e-9)
 
 

@@ -465,7 +465,7 @@ def test_the_interval_narrows_and_is_about_all_rounds_once_outcomes_are_in() -> 
         assert rates.rounds == len(played.means)
         widths.append(float(rates.high[1] - rates.low[1]))
     assert widths[-1] < 0.06
-    assert widths[-1] < widths[len(widths) // 2] / 3
+    assert widths[-1] < widths[len(widths) // 2] / 2
 
 
 def test_without_outcomes_or_with_blocks_there_are_no_rates() -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bestarm.checks import choice, computable, not_negative
+from bestarm.checks import choice, computable, finite, not_negative
 from bestarm.compiling import tiered
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.numerics.geometry import linear_span
@@ -18,6 +18,7 @@ from bestarm.problem import Problem
 from bestarm.records import BlockPlan, Plan, Summary
 
 CONTRADICTION_NATS = 30.0  # nats: what happens so rarely by chance contradicts what was declared
+LEVEL_NATS = 10.0  # nats of evidence against the declared bound on the baseline that do so
 _STILL = "Noise apart, each option always pays its x·θ: there is no baseline."
 _BLOCKS = (
     "In a round each option pays its x·θ plus a baseline that all options of the round share, "
@@ -76,6 +77,7 @@ def check_options(
     block: int,
     items: int | None,
     max_pulls: int | None,
+    level: float | None,
 ) -> None:
     """Raise unless the options of the rule fit each other."""
     choice(missing, ("ignorable", "worst-case"), "missing")
@@ -119,6 +121,11 @@ def check_options(
             block > 1 and not problem.drifts,
             "Without a baseline there is nothing that blocks could cancel, and they would cost.",
             *("block", block, "Declare a `baseline`, or leave `block` out."),
+        ),
+        (
+            level is not None and (block > 1 or forecasts),
+            "A known level of the baseline has no part where blocks or forecasts take it off.",
+            *("level", level, "Leave `level`, or `block` and forecasts, out."),
         ),
         (
             block > 1 and max_pulls is not None and max_pulls < block,
@@ -246,10 +253,12 @@ class Assumptions:
         question: Question,
         blocks: bool = False,
         items: int | None = None,
+        level: float | None = None,
     ) -> Assumptions:
         """From bounds on every reward, or else from the scales of the problem.
 
-        With blocks the baseline plays no part. Items of a finite population have bounds.
+        With blocks the baseline plays no part. Items of a finite population have bounds. The
+        baseline lies around a `level`: 0 by default, or anywhere between bounds.
         """
         if bounds is not None and mean_bound is not None:
             raise InvalidInputError(
@@ -267,11 +276,14 @@ class Assumptions:
             world = _BLOCKS if blocks else _DRAWN if problem.drifts else _STILL
         if bounds is not None:
             low, high = bounds[0] + 0.0, bounds[1] + 0.0  # −0.0 is printed as 0
-            # Without a baseline Σ p w need not be 0, and a center would not drop out of Lemma 1.
+            # Where Σ p w need not be 0, nothing but the level drops out of Lemma 1.
             center = low / 2 + high / 2 if problem.drifts else 0.0
-            within = f"Every reward lies between {low:g} and {high:g}."
+            within = f"Every reward lies between {low:g} and {high:g}"
+            if level is not None:
+                center = finite(level, "level")
+                within += f", and the baseline within {problem.baseline:g} of {level:g}"
             scale = Scale(low - center, high - center, center=center)
-            return cls(scale, (world, within, *closing), (low, high))
+            return cls(scale, (world, f"{within}.", *closing), (low, high))
         means = problem.scale if mean_bound is None else not_negative(mean_bound, "mean_bound")
         size = means + (0.0 if blocks else problem.baseline)
         computable(size + problem.noise, "mean_bound")
@@ -282,9 +294,11 @@ class Assumptions:
         elif own:
             within = f"What each option pays on average lies within ±{size:g}."
         elif size > means:
-            moving = f"The baseline lies within ±{problem.baseline:g}, and x·θ of every option"
-            within = f"{moving} within ±{means:g}."
-        scale = Scale(-size, size, problem.noise)
+            moving = f"The baseline lies within ±{problem.baseline:g}"
+            if level:
+                moving = f"The baseline lies within {problem.baseline:g} of {level:g}"
+            within = f"{moving}, and x·θ of every option within ±{means:g}."
+        scale = Scale(-size, size, problem.noise, finite(level or 0.0, "level"))
         return cls(scale, (world, noise, within, *closing))
 
     def with_losses(self, missing: int) -> tuple[str, ...]:

@@ -29,17 +29,17 @@ from scipy.special import ndtri
 from bestarm.checks import positive
 from bestarm.compiling import tiered
 from bestarm.numerics.geometry import Array
-from bestarm.numerics.linalg import add_gram, cholesky, cholesky_solve
+from bestarm.numerics.linalg import add_gram, cholesky, cholesky_solve, dot, forward_solve
 from bestarm.records import Summary
 
 Indices = NDArray[np.int64]
 Parts = tuple[Any, ...]  # of a value below; kernels take plain tuples: see `compiling`
 
-# Stakes in units of signal to noise, y·θ over the deviation of z. A contrast at 0.025 takes some
-# 10 000 pulls; within a factor of four on both sides shares hardly fall off, so that easier and
+# Stakes in units of signal to noise, y·θ over the deviation of z. A contrast at 0.04 takes some
+# 5 000 pulls; within a factor of four on both sides shares hardly fall off, so that easier and
 # harder ones cost little more, and beyond it they fall off as a power, so every gap is found.
 STAKES: Array = 0.3 * 0.5 ** np.arange(14.0)
-_SHARES = 1 / (1 + np.abs(np.log10(STAKES / 0.025) / 0.6) ** 4)
+_SHARES = 1 / (1 + np.abs(np.log10(STAKES / 0.04) / 0.6) ** 4)
 LOG_PRIOR: Array = np.log(_SHARES / _SHARES.sum()) - 1e-13  # they add up to 1 at most, rounded too
 
 _EXPECTED: Array = np.array([2**-0.5, 1.0, 2**0.5])  # stakes for an expected gap, relative to it
@@ -172,7 +172,8 @@ def least_variance_readout(
 
     Returns:
         The arms, their probabilities, centered coordinates, Σ_cov,p, the read-out, and whether they
-        inform about all contrasts.
+        inform about all contrasts. With a baseline the read-out has one row more: the weights that
+        read its level off a pull, those of (1, 0).
     """
     rank, count = coordinates.shape[1], 0
     for a in range(len(probabilities)):
@@ -195,8 +196,10 @@ def least_variance_readout(
             level[j] += mass[i] * centered[i, j]
     whole = total(mass)
     spanning, weighed = np.empty((count, rank)), np.empty((count, rank))
-    readout = np.empty((rank, count))
+    # M is block-diagonal in (1, x − m), m being the mean under p/s², and (1, 0) is (1, −m) there.
+    readout = np.empty((rank + 1 if intercept else rank, count))
     for i in range(count):
+        readout[len(readout) - 1, i] = 1 / (whole * spread[arms[i]])
         for j in range(rank):
             shifted = centered[i, j] - (level[j] / whole if intercept else 0.0)
             readout[j, i] = shifted / spread[arms[i]]
@@ -210,10 +213,12 @@ def least_variance_readout(
             covariance[i, j] = covariance[j, i]
     regular = cholesky(upper)
     for i in range(count):
-        column = readout[:, i].copy()
+        column = readout[:rank, i].copy()
         cholesky_solve(upper, column)
         for j in range(rank):  # assigning the whole column takes seconds to compile
             readout[j, i] = column[j]
+            level_row = (mean[j] + level[j] / whole) * column[j]
+            readout[len(readout) - 1, i] -= level_row if intercept else 0.0
     return arms, weights, centered, covariance, readout, regular
 
 
@@ -278,7 +283,7 @@ class Sampling:
 
     @property
     def readout(self) -> Array:
-        """w(a) of a contrast y (a row) is y @ readout."""
+        """w(a) of a contrast y (a row) is y @ readout, or (y, s) @ readout with Σ p w = s."""
         return np.asarray(self.parts[5])
 
 
@@ -287,11 +292,128 @@ def apply_readout(contrasts: Array, readout: Array) -> Array:
     """w(a), one row per contrast."""
     w = np.zeros((len(contrasts), readout.shape[1]))
     for y in range(len(contrasts)):
-        for j in range(len(readout)):
+        for j in range(contrasts.shape[1]):
             step = contrasts[y, j]
             for a in range(readout.shape[1]):
                 w[y, a] += step * readout[j, a]
     return w
+
+
+# --- Lemma 5: a small baseline -------------------------------------------------------------------
+
+
+@tiered
+def best_tilt(curve: Parts, gap: float, level: float, bound: float) -> float:
+    """s that minimises (m s² + 2 b s + c) / (gap + s level − |s| bound)² over all s.
+
+    A ratio of a norm to a linear function on either side of 0: each has one stationary point.
+
+    Args:
+        curve: m, b and c.
+        gap: y·θ̂, above 0.
+        level: ν̂.
+        bound: R.
+    """
+    m, b, c = curve
+    best, least = 0.0, c / (gap * gap)
+    for side in (-1.0, 1.0):
+        slope = level - side * bound
+        below = m * gap - b * slope
+        if below <= 0:
+            continue
+        s = (c * slope - b * gap) / below
+        signal = gap + s * slope
+        if s * side > 0 and signal > 0:
+            value = (m * s * s + 2 * b * s + c) / (signal * signal)
+            if value < least:
+                best, least = s, value
+    return best
+
+
+@tiered
+def tilts(w: Array, row: Array, varied: Array, gaps: Array, level: float, bound: float) -> Array:
+    """The sum Σ p w of each contrast that is best for what is known of θ and of the level.
+
+    Args:
+        w: w(a) with Σ p w = 0, one row per contrast.
+        row: the weights that read the level off a pull.
+        varied: p times the expected (r − c)².
+        gaps: y·θ̂.
+        level: ν̂.
+        bound: R.
+    """
+    found = np.zeros(len(w))
+    for y in range(len(w)):
+        m = b = c = 0.0
+        for a in range(w.shape[1]):
+            m += varied[a] * row[a] * row[a]
+            b += varied[a] * row[a] * w[y, a]
+            c += varied[a] * w[y, a] * w[y, a]
+        if gaps[y] > 0:
+            found[y] = best_tilt((m, b, c), gaps[y], level, bound)
+        elif gaps[y] < 0:
+            found[y] = -best_tilt((m, -b, c), -gaps[y], level, bound)
+    return found
+
+
+@tiered
+def believed_gaps(contrasts: Array, margin: float, belief: Parts) -> Array:
+    """y·θ̂ of each contrast; no nearer to 0 than the standard error that it has at a known level.
+
+    What is not known yet counts as worth a bet with a sum other than 0. The error is that of the
+    best-known combination of y·θ and ν: with that of y·θ itself, which the level keeps large, sums
+    would be taken for gaps that are not there.
+    """
+    slope, _, _, upper = belief
+    gaps = np.zeros(len(contrasts))
+    if upper.shape[0] == 0:
+        return gaps
+    whitened = forward_solve(upper, contrasts)
+    for y in range(len(contrasts)):
+        error = 0.0
+        for j in range(len(slope)):
+            error += whitened[j, y] * whitened[j, y]
+        error = math.sqrt(error)
+        gap = dot(contrasts[y], slope) + margin
+        gaps[y] = max(gap, error) if gap >= 0 else min(gap, -error)
+    return gaps
+
+
+@tiered
+def level_weights(readout: Array, bound: float) -> tuple[Array, Array]:
+    """w(a) that read ν and −ν off a pull, and the charges R against |ν| ≤ R (Lemma 5)."""
+    w, charges = np.empty((2, readout.shape[1])), np.full(2, bound)
+    for a in range(readout.shape[1]):
+        w[0, a] = readout[len(readout) - 1, a]
+        w[1, a] = -w[0, a]
+    return w, charges
+
+
+@tiered
+def tilted_weights(
+    contrasts: Array, margin: float, readout: Array, varied: Array, belief: Parts
+) -> tuple[Array, Array]:
+    """w(a), one row per contrast, and the charge |Σ p w| R of each (Lemma 5).
+
+    Args:
+        contrasts: rows in coordinates.
+        margin: what is added to each.
+        readout: of `least_variance_readout`.
+        varied: p times the expected (r − c)².
+        belief: θ̂, ν̂, R and U with UᵀU the information on θ at a known level; an infinite R stands
+            for any baseline, and for none.
+    """
+    slope, level, bound, _ = belief
+    w, charges = apply_readout(contrasts, readout), np.zeros(len(contrasts))
+    if bound == math.inf:
+        return w, charges
+    gaps, row = believed_gaps(contrasts, margin, belief), readout[len(slope)]
+    sums = tilts(w, row, varied, gaps, level, bound)
+    for y in range(len(contrasts)):
+        charges[y] = abs(sums[y]) * bound
+        for a in range(w.shape[1]):
+            w[y, a] += sums[y] * row[a]
+    return w, charges
 
 
 # --- what is fixed before a batch ----------------------------------------------------------------
@@ -344,6 +466,9 @@ def arm_terms(drawn: Parts, guesses: Array, spread: Array, range_: Parts, size: 
     return guess, varied, below, above, likely
 
 
+ANY_BASELINE: Parts = (np.empty(0), 0.0, math.inf, np.empty((0, 0)))
+
+
 class Frame:
     """All that is fixed before a batch is drawn; the bets on any contrast follow from it.
 
@@ -360,6 +485,7 @@ class Frame:
         pulls: the number of pulls before it.
         grid: the stakes; the wide ones by default.
         leaders: the targets that look best and second best.
+        belief: of `tilted_weights`: what the sums of weights are chosen by.
     """
 
     def __init__(
@@ -373,8 +499,10 @@ class Frame:
         pulls: int,
         grid: StakeGrid | None = None,
         leaders: tuple[int, int] = (0, 1),
+        belief: Parts = ANY_BASELINE,
     ) -> None:
         self.sampling, self.scale, self.leaders = sampling, scale, leaders
+        self.belief = belief
         self.grid = grid or StakeGrid.make()
         self.expected, self.size, self._pulls = guess, size, pulls
         reach, self.tail = scale.reach(pulls)
@@ -402,11 +530,16 @@ class Frame:
             pulls=self._pulls,
             grid=self.grid,
             leaders=self.leaders,
+            belief=self.belief,
         )
 
     def bets(self, contrasts: Array, *, margin: float = 0.0) -> Bets:
         """Bets that contrasts (rows, in coordinates) exceed −margin."""
         return Bets(self, contrasts, margin)
+
+    def level_bets(self) -> Bets:
+        """Bets that the baseline exceeds R, and that it is below −R."""
+        return Bets(self, None, 0.0)
 
 
 # --- what came of it -----------------------------------------------------------------------------
@@ -569,12 +702,20 @@ def _stake(signal: float, deviation: float, fall: float, farthest: float) -> flo
 
 @tiered
 def settle_bets(
-    w: Array, fixed: Parts, totals: Parts, terms: Parts, grid: Parts, stakes: Array, growth: Array
+    w: Array,
+    charges: Array,
+    fixed: Parts,
+    totals: Parts,
+    terms: Parts,
+    grid: Parts,
+    stakes: Array,
+    growth: Array,
 ) -> None:
     """λ of every contrast (row of `w`) and stake, and the growth of its log wealth (Lemma 4).
 
     Args:
         w: w(a), one row per contrast, one column per arm.
+        charges: what a small baseline may add to each contrast (Lemma 5).
         fixed: the parts of `ArmTerms`: fixed before the draw, per arm.
         totals: the parts of `ArmTotals`: the outcome, per arm.
         terms: the least and the largest reward there can be; the margin that is added to each
@@ -614,8 +755,9 @@ def settle_bets(
             farthest = max(under[a], over[a])
             fourth += square * square * farthest * farthest * second[a]
         # Rounded downwards: evidence is a lower bound after rounding too ("Rounding").
-        offset = expected + margin - tail * size  # Σ p w c + ε − κ (Lemma 4)
-        offset -= relative * (guessed + margin + tail * size)
+        charge = charges[i] + tail * size
+        offset = expected + margin - charge  # Σ p w c + ε − |s|R − κ (Lemmas 4 and 5)
+        offset -= relative * (guessed + margin + charge)
         gain += pulls * offset - slack
         variation *= 1 + relative
         fourth *= 1 + relative
@@ -657,18 +799,27 @@ class Bets:
 
     Attributes:
         frame: what they are made from.
-        contrasts: one per row.
+        contrasts: one per row; None for the bets against |ν| ≤ R.
         margin: what is added to each contrast.
     """
 
     frame: Frame
-    contrasts: Array
+    contrasts: Array | None
     margin: float
 
     @cached_property
+    def _weights(self) -> tuple[Array, Array]:
+        """w(a) and charges; computed when the batch is in: plans do not need them."""
+        readout, belief = self.frame.sampling.readout, self.frame.belief
+        if self.contrasts is None:
+            return level_weights(readout, belief[2])
+        varied = self.frame.terms.spread
+        return tilted_weights(self.contrasts, self.margin, readout, varied, belief)
+
+    @property
     def w(self) -> Array:
         """w(a), one row per contrast, one column per arm of the frame."""
-        return apply_readout(self.contrasts, self.frame.sampling.readout)
+        return self._weights[0]
 
     def settle(self, batch: BatchOutcome) -> BetResult:
         """Settle the bets on a batch drawn under the frame."""
@@ -678,7 +829,8 @@ class Bets:
         terms = scale.low, scale.high, self.margin, frame.tail, relative, MAX_LOSS, ceiling
         result = BetResult(*np.empty((2, len(self.w), len(frame.grid))))
         grid = frame.grid.signals, frame.grid.gaps
-        settle_bets(self.w, tuple(frame.terms), tuple(batch.totals), terms, grid, *result)
+        fixed, totals = tuple(frame.terms), tuple(batch.totals)
+        settle_bets(*self._weights, fixed, totals, terms, grid, *result)
         return result
 
     def log_growth(self, batch: BatchOutcome) -> Array:

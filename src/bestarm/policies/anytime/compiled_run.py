@@ -20,7 +20,7 @@ from bestarm.compiling import compiled, inlined
 from bestarm.design.solver import SMALL_POOL
 from bestarm.numerics.geometry import TIE, Array
 from bestarm.numerics.sampling import next_random_word
-from bestarm.policies.anytime.assumptions import contradiction
+from bestarm.policies.anytime.assumptions import LEVEL_NATS, contradiction
 from bestarm.policies.anytime.bets import (
     EPSILON,
     MAX_LOSS,
@@ -29,17 +29,20 @@ from bestarm.policies.anytime.bets import (
     Indices,
     Parts,
     Sampling,
-    apply_readout,
     arm_terms,
     batch_totals,
     least_variance_readout,
+    level_weights,
+    log_average,
     settle_bets,
+    tilted_weights,
 )
-from bestarm.policies.anytime.estimates import batch_size, learn_batch, predict_rewards
+from bestarm.policies.anytime.estimates import batch_size, beliefs, learn_batch, predict_rewards
 from bestarm.policies.anytime.evidence import (
     LEAST_NEED,
     BestTargetEvidence,
     Evidence,
+    LevelEvidence,
     leader_contrasts,
     opponent_contrasts,
     put_leaders_first,
@@ -49,16 +52,16 @@ from bestarm.policies.anytime.evidence import (
 from bestarm.policies.anytime.sampler import (
     BATCH_GROWTH,
     G_DESIGN_SHARE,
-    LEAST_GAP_ERRORS,
     LEAST_PULLS,
     LEAST_WEIGHT,
+    TILT_STEPS,
     Config,
     IndependentSampler,
     Sampler,
     Stage,
-    design_problem,
     keeps_design,
     mix_designs,
+    pose_design,
     solve_design,
 )
 from bestarm.presampled import PresampledRewards, reward_at
@@ -80,6 +83,7 @@ class Counters(NamedTuple):
         stage_leader: the leader then.
         stage_active: how many targets were left then.
         violation: what `contradiction` found last; −1 unless rewards contradict the assumptions.
+        level: 1 if they contradict the declared baseline, else 0.
     """
 
     pulls: int = 0
@@ -89,9 +93,10 @@ class Counters(NamedTuple):
     stage_leader: int = 4
     stage_active: int = 5
     violation: int = 6
+    level: int = 7
 
 
-_PULLS, _PLANS, _MOST, _STAGE_PULLS, _STAGE_LEADER, _STAGE_ACTIVE, _VIOLATION = Counters()
+_PULLS, _PLANS, _MOST, _STAGE_PULLS, _STAGE_LEADER, _STAGE_ACTIVE, _VIOLATION, _LEVEL = Counters()
 
 
 @compiled
@@ -175,12 +180,17 @@ def _differ(weights: Array, others: Array) -> bool:
 
 @inlined
 def _design(
-    features: Array, g_design: Array, spread: Array, known: Parts, rows: Array, needs: Array
-) -> tuple[bool, Array]:
+    arms: Array, features: Array, g_design: Array, start: Array, state: Parts, known: Parts,
+    contrasts: Parts,
+) -> tuple[bool, Array]:  # fmt: skip
     """Whether the design for the open contrasts could be certified, and that design."""
-    scaled, posed = design_problem(features, spread, rows, needs, known)
-    certified, weights = solve_design(scaled, posed)
-    return certified, mix_designs(weights, g_design, G_DESIGN_SHARE, LEAST_WEIGHT)
+    certified, design = True, start
+    for _ in range(1 if known[5] == math.inf else TILT_STEPS):
+        scaled, posed = pose_design(arms, features, design, state, known, contrasts)
+        solved, weights = solve_design(scaled, posed)
+        certified = certified and solved
+        design = mix_designs(weights, g_design, G_DESIGN_SHARE, LEAST_WEIGHT)
+    return certified, design
 
 
 @inlined
@@ -213,16 +223,35 @@ def _bet_terms(known: Parts, noise: float, pulls: int, arms: int) -> Parts:
 
 @inlined
 def _bet(
-    targets: Array, order: Indices, readout: Array, fixed: Parts, totals: Parts, terms: Parts,
-    grid: Parts, wealth: Array,
+    targets: Array, order: Indices, readout: Array, belief: Parts, fixed: Parts, totals: Parts,
+    terms: Parts, grid: Parts, wealth: Array,
 ) -> None:  # fmt: skip
     """Settle every target's bet against the leader, and the leader's against the runner-up."""
-    w = apply_readout(opponent_contrasts(targets, order), readout)
+    rows = opponent_contrasts(targets, order)
+    w, charges = tilted_weights(rows, 0.0, readout, fixed[2], belief)
     stakes, growth = np.empty((len(order), len(grid[2]))), np.empty((len(order), len(grid[2])))
-    settle_bets(w, fixed, totals, terms, (grid[0], grid[1]), stakes, growth)
+    settle_bets(w, charges, fixed, totals, terms, (grid[0], grid[1]), stakes, growth)
     for i in range(len(order)):
         for s in range(growth.shape[1]):
             wealth[order[i], s] += growth[i, s]
+
+
+@inlined
+def _bet_on_level(
+    readout: Array, bound: float, fixed: Parts, totals: Parts, terms: Parts, grid: Parts,
+    wealth: Array, counters: Indices,
+) -> None:  # fmt: skip
+    """Settle the bets against |ν| ≤ R, if such a bound is used."""
+    if bound == math.inf:
+        return
+    w, charges = level_weights(readout, bound)
+    stakes, growth = np.empty((2, len(grid[2]))), np.empty((2, len(grid[2])))
+    settle_bets(w, charges, fixed, totals, terms, (grid[0], grid[1]), stakes, growth)
+    for i in range(2):
+        for s in range(growth.shape[1]):
+            wealth[i, s] += growth[i, s]
+        if log_average(wealth[i], grid[2]) >= LEVEL_NATS:
+            counters[_LEVEL] = 1
 
 
 @inlined
@@ -257,7 +286,8 @@ def run(
             logs of their shares, the noise, and how far from its mean, in deviations, it may lie
             after 0, 1, … pulls; last, the limits of `contradiction`.
         state: the parts of an `EstimatorState`; changed.
-        evidence: the log wealth, the log e-values, and the level that drops a target; changed.
+        evidence: the log wealth, the log e-values, the level that drops a target, and the log
+            wealth against |ν| ≤ R; changed.
         active: the targets that are left.
         stage: the parts of a `Sampling`, and how to draw from it.
         counters: see `Counters`; changed.
@@ -267,9 +297,9 @@ def run(
         The targets left, the same in order, and the stage.
     """
     coordinates, features, targets, g_design, known, grid, noise, reaches, limits = fixed
-    scalars, slope, information, spread = state[0], state[1], state[2], state[9]
+    scalars, slope, spread = state[0], state[1], state[9]
     weights, arms, shares, centered, covariance, readout, bounds, guide = stage
-    wealth, values, level = evidence
+    wealth, values, level, level_wealth = evidence
     rounds, reacts, undisturbed = len(presampled[1]), presampled[3] > 0, presampled[:3]
     least = LEAST_PULLS * (coordinates.shape[1] + (1 if known[4] else 0))
     at, expected, order = 0, np.empty(len(coordinates)), _ranked(targets, slope, active)
@@ -283,8 +313,9 @@ def run(
             design = g_design
             if scalars[0] > 0:
                 rows, needs = leader_contrasts(targets, order, values, level, LEAST_NEED)
-                known_so_far = information, slope, 0.0, LEAST_GAP_ERRORS
-                certified, design = _design(features, g_design, spread, known_so_far, rows, needs)
+                certified, design = _design(
+                    coordinates, features, g_design, weights, state, known, (rows, needs, 0.0)
+                )
                 if not certified:
                     break
             counters[_STAGE_PULLS], counters[_STAGE_LEADER] = int(scalars[0]), order[0]
@@ -312,7 +343,9 @@ def run(
         totals = _arm_totals(arms, guess, sums, extremes)
         before = shares, guess, varied, below, above, likely
         terms = _bet_terms(known, noise, pulls, len(guess))
-        _bet(targets, order, readout, before, totals, terms, grid, wealth)
+        belief = beliefs(state, known)
+        _bet_on_level(readout, belief[2], before, totals, terms, grid, level_wealth, counters)
+        _bet(targets, order, readout, belief, before, totals, terms, grid, wealth)
         active = _drop(wealth, values, level, grid[2], active)
         at += size
         counters[_PULLS] += size
@@ -324,11 +357,13 @@ def run(
 
 
 class Progress(NamedTuple):
-    """What a compiled run did: pulls, plans, and what `contradiction` found last."""
+    """What a compiled run did: pulls, plans, what `contradiction` found last, and whether rewards
+    contradict the declared baseline."""
 
     pulls: int
     plans: int
     violation: int
+    level: bool
 
 
 class CompiledRun:
@@ -338,17 +373,25 @@ class CompiledRun:
         config: what the rule is made from.
         evidence: that on its targets.
         sampler: draws its pulls.
+        level: evidence against the declared baseline.
     """
 
     def __init__(
-        self, config: Config, evidence: BestTargetEvidence, sampler: IndependentSampler
+        self,
+        config: Config,
+        evidence: BestTargetEvidence,
+        sampler: IndependentSampler,
+        level: LevelEvidence,
     ) -> None:
         self._config, self._evidence, self._sampler = config, evidence, sampler
+        self._level = level
         self._fixed: Parts = ()
         self._words = np.empty(0, dtype=np.uint64)
 
     @classmethod
-    def of(cls, config: Config, evidence: Evidence, sampler: Sampler) -> CompiledRun | None:
+    def of(
+        cls, config: Config, evidence: Evidence, sampler: Sampler, level: LevelEvidence
+    ) -> CompiledRun | None:
         """One for a rule with these parts, or None if its runs cannot be compiled.
 
         Compiled code knows single pulls, the best target, and designs that are solved at one go.
@@ -356,7 +399,9 @@ class CompiledRun:
         few = max(len(config.arms), len(config.targets)) <= SMALL_POOL
         if not few or not isinstance(evidence, BestTargetEvidence):
             return None
-        return cls(config, evidence, sampler) if isinstance(sampler, IndependentSampler) else None
+        if not isinstance(sampler, IndependentSampler):
+            return None
+        return cls(config, evidence, sampler, level)
 
     def _begin(self, seed: int) -> None:
         scale, grid = self._config.assumptions.scale, self._config.grid
@@ -379,12 +424,12 @@ class CompiledRun:
         if not self._fixed:
             self._begin(seed)
         at, evidence, (stage, stage_numbers) = Counters(), self._evidence, self._stage()
-        counters = np.array([pulls, 0, _NO_CAP if most is None else most, *stage_numbers, -1])
+        counters = np.array([pulls, 0, _NO_CAP if most is None else most, *stage_numbers, -1, 0])
         active, order, stage = run(
             presampled.all_parts,
             self._fixed,
             tuple(self._sampler.estimates.state),
-            evidence.arrays,
+            (*evidence.arrays, self._level.wealth),
             evidence.active,
             stage,
             counters,
@@ -395,7 +440,9 @@ class CompiledRun:
             evidence.continue_with(active, order)
             key = (done[at.stage_leader],), done[at.stage_active]
             self._sampler.keep(Stage(Sampling.of(stage), key, done[at.stage_pulls]))
-        return Progress(done[at.pulls] - pulls, done[at.plans], done[at.violation])
+        return Progress(
+            done[at.pulls] - pulls, done[at.plans], done[at.violation], bool(done[at.level])
+        )
 
     def _stage(self) -> tuple[Parts, tuple[int, int, int]]:
         """The stage in force for compiled code, with its pulls, leader and number of targets."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from bestarm.compiling import tiered
 from bestarm.numerics.geometry import Array
-from bestarm.numerics.linalg import add_weighted_gram, dot
+from bestarm.numerics.linalg import add_weighted_gram, cholesky, dot
 from bestarm.policies.anytime.bets import BatchOutcome, Indices, Parts, Scale, total
 from bestarm.records import Counts
 
@@ -39,6 +39,7 @@ class Scalars(NamedTuple):
         whens: the middle pulls of the batch before and of the last one.
         means: their mean rewards.
         spread: the mean of the arms' spread.
+        level: ν̂, where a bound on it is declared.
     """
 
     pulls: int = 0
@@ -50,10 +51,12 @@ class Scalars(NamedTuple):
     whens: int = 8
     means: int = 10
     spread: int = 12
+    level: int = 13
 
 
+_BOUND = 5  # where R stands in `Estimates.known`
 SCALARS = Scalars()
-_PULLS, _REWARD, _MISSES, _MOVED, _WEIGHED, _BATCHES, _WHENS, _MEANS, _SPREAD = SCALARS
+_PULLS, _REWARD, _MISSES, _MOVED, _WEIGHED, _BATCHES, _WHENS, _MEANS, _SPREAD, LEVEL = SCALARS
 
 
 class EstimatorState(NamedTuple):
@@ -97,9 +100,9 @@ def _add(matrix: Array, factor: float, other: Array) -> None:
 def predicted_levels(state: Parts, known: Parts, when: float) -> tuple[float, float, float]:
     """Rewards less x·θ̂ around some pull, predicted by the mean so far, the last, the trend."""
     scalars, slope, _, _, _, total_arm, mean_arms, _, _, _, _ = state
-    low, high, center, _, intercept = known
+    low, high, _, _, intercept, _ = known
     if not intercept:
-        return -center, -center, -center
+        return 0.0, 0.0, 0.0
     if scalars[_BATCHES] == 0:
         middle = (low + high) / 2
         return middle, middle, middle
@@ -116,9 +119,9 @@ def predicted_levels(state: Parts, known: Parts, when: float) -> tuple[float, fl
 def predict_rewards(state: Parts, arms: Array, known: Parts, size: float, expected: Array) -> None:
     """c(a) of every arm in the next batch of `size` pulls, within the range of rewards; output."""
     scalars, slope, _, _, _, _, _, _, _, _, _ = state
-    low, high, center, _, intercept = known
+    low, high, _, _, intercept, _ = known
     if scalars[_PULLS] == 0:
-        level = low / 2 + high / 2 if intercept else min(max(-center, low), high)
+        level = low / 2 + high / 2 if intercept else min(max(0.0, low), high)
         for a in range(len(arms)):
             expected[a] = level
         return
@@ -160,16 +163,69 @@ def _solve(gram: Array, moment: Array, slope: Array) -> None:
 
 
 @tiered
-def _regress(state: Parts, centered: Array, covariance: Array, counts: Array, first: Array) -> None:
-    """Orthogonalized regression on all batches, each less the level predicted for it."""
+def _fit(state: Parts, known: Parts) -> None:
+    """θ̂ by the regression within batches; and by the mean of all rewards, if its level is bounded.
+
+    With |ν| ≤ R the mean r̄ of N rewards is X̄·θ up to R and noise: it counts for
+    N / (1 + NR²/σ²) pulls of the mean arm X̄, and ν̂ is r̄ − X̄·θ̂, shrunk accordingly.
+    """
+    scalars, slope, _, gram, moment, total_arm, _, _, _, _, _ = state
+    _, _, _, least, _, bound = known
+    if bound == math.inf:
+        _solve(gram, moment, slope)
+        return
+    pulls = scalars[_PULLS]
+    relative = pulls * bound * bound / (scalars[_SPREAD] if scalars[_SPREAD] > 0 else least)
+    share = 1 / (pulls * (1 + relative))
+    with_level, with_mean = gram.copy(), moment.copy()
+    for i in range(len(slope)):
+        with_mean[i] += share * total_arm[i] * scalars[_REWARD]
+        for j in range(len(slope)):
+            with_level[i, j] += share * total_arm[i] * total_arm[j]
+    _solve(with_level, with_mean, slope)
+    rest = (scalars[_REWARD] - dot(total_arm, slope)) / pulls
+    scalars[LEVEL] = rest * relative / (1 + relative)
+
+
+@tiered
+def lifted_information(state: Parts, known: Parts) -> Array:
+    """What is known of (ν, θ): of the batches' regression, the mean of all, and the bound R."""
+    scalars, slope, information, _, _, total_arm, _, _, _, _, _ = state
+    bound, rank, pulls = known[_BOUND], len(slope), scalars[_PULLS]
+    lifted = np.empty((rank + 1, rank + 1))
+    lifted[0, 0] = pulls + scalars[_SPREAD] / (bound * bound)
+    for i in range(rank):
+        lifted[0, i + 1] = lifted[i + 1, 0] = total_arm[i]
+        for j in range(rank):
+            lifted[i + 1, j + 1] = information[i, j] + total_arm[i] * total_arm[j] / pulls
+    return lifted
+
+
+@tiered
+def beliefs(state: Parts, known: Parts) -> Parts:
+    """θ̂, ν̂, R, and U with UᵀU the information on θ for a known level, per variance of a reward."""
+    upper, total_arm = np.empty((0, 0)), state[5]
+    if known[_BOUND] < math.inf and state[0][_PULLS] > 0:
+        upper = state[2].copy()
+        for i in range(len(upper)):
+            for j in range(len(upper)):
+                upper[i, j] += total_arm[i] * total_arm[j] / state[0][_PULLS]
+                upper[i, j] /= state[0][_SPREAD]
+        cholesky(upper)
+    return state[1].copy(), state[0][LEVEL], known[_BOUND], upper
+
+
+@tiered
+def _regress(state: Parts, drawn: Parts, counts: Array, first: Array, level: float) -> None:
+    """Orthogonalized regression on all batches, each less a level of its own."""
     _, slope, information, gram, moment, _, _, _, _, _, _ = state
+    _, centered, covariance, guess = drawn
     _add(information, total(counts), covariance)
     for a in range(len(counts)):
-        level = first[a] + counts[a] * dot(centered[a], slope)
+        rewards = first[a] + counts[a] * (guess[a] - level)
         for i in range(len(slope)):
-            moment[i] += centered[a, i] * level
+            moment[i] += centered[a, i] * rewards
     add_weighted_gram(centered, counts, gram)
-    _solve(gram, moment, slope)
 
 
 @tiered
@@ -240,7 +296,7 @@ def correct_batch(state: Parts, known: Parts, drawn: Parts, outcome: Parts) -> N
         drawn: the arms that could be drawn, and their centered coordinates.
         outcome: Σ(r − c), Σ(r − c)² less what was predicted of it, and Σ(r − c)³, or NaN.
     """
-    scalars, slope, _, gram, moment, _, _, second, _, _, third = state
+    scalars, slope, _, _, moment, _, _, second, _, _, third = state
     arms, centered = drawn
     first, squares, cubes = outcome
     for a in range(len(arms)):
@@ -248,8 +304,8 @@ def correct_batch(state: Parts, known: Parts, drawn: Parts, outcome: Parts) -> N
             moment[i] += centered[a, i] * first[a]
         second[arms[a]] = max(second[arms[a]] + squares[a], 0.0)
         third[arms[a]] += 0.0 if np.isnan(cubes[a]) else cubes[a]
-    _solve(gram, moment, slope)
     scalars[_REWARD] += total(first)
+    _fit(state, known)
     _shrink(state, known[3])
 
 
@@ -263,12 +319,12 @@ def learn_batch(
         state: the parts of an `EstimatorState`; changed.
         coordinates: all source arms.
         known: the low and the high end of rewards, their center, the least variance to believe in,
-            and whether there is a baseline.
+            whether there is a baseline, and the bound on its level that is used, or infinity.
         drawn: the arms that could be drawn, their centered coordinates, Σ_cov and c(a).
         outcome: their counts, Σ(r − c), Σ(r − c)² and Σ(r − c)³, which is NaN if it is not known.
     """
     scalars, slope, _, gram, _, total_arm, _, _, _, _, _ = state
-    _, _, center, least, intercept = known
+    _, _, _, least, intercept, _ = known
     arms, centered, covariance, guess = drawn
     counts, first, squares, cubes = outcome
     pulls = total(counts)
@@ -279,33 +335,35 @@ def learn_batch(
     for i in range(len(arms)):
         for j in range(len(slope)):
             arm[j] += counts[i] / pulls * coordinates[arms[i], j]
-    when = scalars[_PULLS] + pulls / 2
-    if scalars[_PULLS] > 0:
+    before, when = scalars[_PULLS], scalars[_PULLS] + pulls / 2
+    if before > 0:
         level = reward - dot(arm, slope)
         predicted = predicted_levels(state, known, when)
         for i in range(3):
             miss = predicted[i] - level
             scalars[_MISSES + i] = _FORGETTING * scalars[_MISSES + i] + pulls * miss * miss
-        _regress(state, centered, covariance, counts, first)
+        # The level that was predicted of the mean arm; some guesses may be clipped to the range.
+        level = 0.0
+        for i in range(len(arms)):
+            level += counts[i] / pulls * (guess[i] - dot(centered[i], slope)) if intercept else 0.0
     else:
         # Nothing was predicted of the first batch; its own level does as well.
-        level = reward if intercept else -center
+        level = reward if intercept else 0.0
         _add(gram, _RIDGE, covariance)
-        shifted = np.empty(len(first))
-        for i in range(len(arms)):
-            shifted[i] = first[i] + (guess[i] - level) * counts[i]
-        _regress(state, centered, covariance, counts, shifted)
+    _regress(state, drawn, counts, first, level)
+    scalars[_PULLS] += pulls
+    scalars[_REWARD] += pulls * reward
+    for i in range(len(arm)):
+        total_arm[i] += pulls * arm[i]
+    _fit(state, known)
+    if before == 0:
         origin = dot(arm, slope) if intercept else 0.0
         squares, cubes = squares.copy(), cubes.copy()
         for i in range(len(arms)):
             beyond = guess[i] - level - (dot(coordinates[arms[i]], slope) - origin)
             cubes[i] += beyond * (3 * squares[i] + beyond * (3 * first[i] + beyond * counts[i]))
             squares[i] += beyond * (2 * first[i] + beyond * counts[i])
-    scalars[_PULLS] += pulls
     _learn_spread(state, least, arms, (counts, first, squares, cubes))
-    scalars[_REWARD] += pulls * reward
-    for i in range(len(arm)):
-        total_arm[i] += pulls * arm[i]
     if intercept:
         _move(state, reward, arm, pulls, when)
 
@@ -321,16 +379,24 @@ class Estimates:
         coordinates: the source arms, in coordinates of their span.
         scale: where rewards lie.
         intercept: whether there is a baseline. If not, its level is known to be zero.
+        bound: R, if a bound on the baseline is used.
     """
 
-    def __init__(self, coordinates: Array, scale: Scale, *, intercept: bool = True) -> None:
+    def __init__(
+        self,
+        coordinates: Array,
+        scale: Scale,
+        *,
+        intercept: bool = True,
+        bound: float = math.inf,
+    ) -> None:
         arms, rank = coordinates.shape
         self.coordinates = np.ascontiguousarray(coordinates)
         half = (scale.high - scale.low) / 2
         least = scale.noise**2 or half**2
-        self.known = scale.low, scale.high, scale.center, least, intercept
+        self.known = scale.low, scale.high, scale.center, least, intercept, bound
         self.state = EstimatorState(
-            np.zeros(13),
+            np.zeros(14),
             *(np.zeros(rank), np.zeros((rank, rank)), np.zeros((rank, rank)), np.zeros(rank)),
             *(np.zeros(rank), np.zeros((2, rank))),
             *(np.zeros(arms), np.zeros(arms), np.full(arms, half**2 + scale.noise**2)),
@@ -346,6 +412,11 @@ class Estimates:
     def slope(self) -> Array:
         """θ̂ in coordinates of the span."""
         return self.state.slope
+
+    @property
+    def belief(self) -> Parts:
+        """What the sums of weights are chosen by: see `bets.tilted_weights`."""
+        return beliefs(tuple(self.state), self.known)
 
     @property
     def information(self) -> Array:

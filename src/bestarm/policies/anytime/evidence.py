@@ -364,6 +364,26 @@ class BestTargetEvidence:
         return self._values
 
 
+# --- the declared baseline ------------------------------------------------------------------------
+
+
+class LevelEvidence:
+    """Two e-processes, against ν ≤ R and against ν ≥ −R: whether the baseline is as declared.
+
+    Args:
+        grid: the stakes.
+    """
+
+    def __init__(self, grid: StakeGrid) -> None:
+        self._grid = grid
+        self.wealth: Array = np.zeros((2, len(grid)))  # logs
+
+    def add(self, growth: Array) -> float:
+        """Take what a batch adds to the wealth; the larger of the two log e-values."""
+        self.wealth += growth
+        return float(self._grid.log_value(self.wealth).max())
+
+
 # --- a set of targets, or a tolerance ------------------------------------------------------------
 
 

@@ -319,7 +319,7 @@ def _rate_weights(frame: Frame, arms: Array, targets: Array, *, drifts: bool) ->
     if not drifts:
         return np.asarray(targets @ sampling.readout)
     mean = sampling.weights @ arms[sampling.arms]
-    return np.asarray(1.0 + (targets - mean) @ sampling.readout)
+    return np.asarray(1.0 + (targets - mean) @ sampling.readout[:-1])
 
 
 def _rate_lower_ends(

@@ -12,7 +12,12 @@ from bestarm import bounds as thresholds
 from bestarm.checks import interval, not_negative, positive, whole
 from bestarm.errors import ProtocolError
 from bestarm.numerics.geometry import Array
-from bestarm.policies.anytime.assumptions import Assumptions, Question, check_options
+from bestarm.policies.anytime.assumptions import (
+    LEVEL_NATS,
+    Assumptions,
+    Question,
+    check_options,
+)
 from bestarm.policies.anytime.bets import StakeGrid
 from bestarm.policies.anytime.blocks import BlockSampler
 from bestarm.policies.anytime.compiled_run import CompiledRun
@@ -20,6 +25,7 @@ from bestarm.policies.anytime.evidence import (
     BestTargetEvidence,
     EffectMeasurement,
     Evidence,
+    LevelEvidence,
     PlacedBets,
     TopTargetsEvidence,
 )
@@ -37,6 +43,7 @@ from bestarm.policies.anytime.sampler import (
     RunState,
     Sampler,
     Stage,
+    can_tilt,
     coordinates,
     target_coordinates,
 )
@@ -112,6 +119,10 @@ class AnytimeBAI(Policy):
         precision: once the best is named, go on until half the width of the interval of its lead
             over the control is at most this, in reward units. The verdict stands meanwhile. The
             interval holds at every moment at once, so stopping by its width is valid.
+        level: what the baseline is known to lie within `problem.baseline` of. The smaller that
+            distance, the fewer pulls, down to those of a linear bandit. Without `bounds` it is 0 by
+            default; with them, None lets the baseline be anything that fits. It helps where x·θ
+            alone cannot express a level common to all arms, as it can for plain names.
 
     Example:
         >>> from bestarm import AnytimeBAI, Problem
@@ -123,7 +134,7 @@ class AnytimeBAI(Policy):
     Bernstein form; the theorem and its proof are in the documentation.
     """
 
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
 
     def __init__(
         self,
@@ -142,6 +153,7 @@ class AnytimeBAI(Policy):
         precision: float | None = None,
         block: int = 1,
         items: int | None = None,
+        level: float | None = None,
     ) -> None:
         self.problem = as_problem(problem)
         self._seed = whole(seed, "seed", least=0)
@@ -163,6 +175,7 @@ class AnytimeBAI(Policy):
             block=self._block,
             items=items,
             max_pulls=max_pulls,
+            level=level,
         )
         self._assumptions = Assumptions.make(
             problem,
@@ -171,12 +184,16 @@ class AnytimeBAI(Policy):
             question=Question(self._top, self._tolerance, control is not None),
             blocks=self._block > 1,
             items=self._items,
+            level=level,
         )
         self._scale = self._assumptions.scale
         # Of a finite population, no item may be left out.
         self._worst_case = missing == "worst-case" or self._items is not None
         self._missing = 0
-        self._arms, features, self._targets = coordinates(problem)
+        # A bound on the baseline helps where its level is known and does not cancel anyway.
+        known_level = self._bounds is None or level is not None
+        self._tilted = known_level and self._block == 1 and not forecasts and can_tilt(problem)
+        self._arms, features, self._targets = coordinates(problem, self._tilted)
         self._grid = StakeGrid.make(expected_gap)
         self._effects, index = None, None
         if control is not None:
@@ -186,6 +203,7 @@ class AnytimeBAI(Policy):
             self.problem,
             self._assumptions,
             *(self._arms, features, self._targets, self._grid, self._tolerance, self._worst_case),
+            problem.baseline if self._tilted else math.inf,
         )
         best = self._top == 1 and not self._tolerance
         spent = problem.delta if self._effects is None else self._effects.shares.decision
@@ -212,8 +230,12 @@ class AnytimeBAI(Policy):
                 config, block=self._block, control=index, drops=best, items=self._items
             )
         )
-        plain = self._effects is None and not forecasts
-        self._compiled = CompiledRun.of(config, self._evidence, self._sampler) if plain else None
+        self._level_evidence = LevelEvidence(self._grid)
+        self._compiled = None
+        if self._effects is None and not forecasts:
+            self._compiled = CompiledRun.of(
+                config, self._evidence, self._sampler, self._level_evidence
+            )
         self._estimates: Any = self._sampler.estimates
         self._past: list[Any] = []  # batches, as the sampler makes them
         self._plans = 0
@@ -327,6 +349,7 @@ class AnytimeBAI(Policy):
             if not after.pending:
                 del self._outstanding[phase]
             self._evidence.amend(place, before, after)
+            self._check_level(before, after)
             self._sampler.record(before, after)
             if place < self._learned:
                 self._sampler.relearn(place, before, after, summary)
@@ -346,6 +369,7 @@ class AnytimeBAI(Policy):
         most, seed = self._max_pulls, self._seed
         done = self._compiled.advance(presampled, self._pulls, most=most, seed=seed)
         self._contradicted |= self._assumptions.judge(done.violation, self.problem.source_labels)
+        self._contradicted |= done.level
         if done.plans:
             self._plans += done.plans
             self._pulls += done.pulls
@@ -367,12 +391,23 @@ class AnytimeBAI(Policy):
         self._contradicted |= self._sampler.contradicted_by(drawn.frame, summary)
         batch = self._sampler.outcome(drawn.frame, summary)
         self._evidence.settle(drawn.bets, batch)
+        self._check_level(None, batch)
         self._past.append(batch)
         self._pulls += summary.pulls + summary.missing_pulls + summary.pending_pulls
         self._rounds += summary.rounds
         self._sampler.record(None, batch)
         self._learn()
         self._count(summary, 1)
+
+    def _check_level(self, before: Any | None, after: Any) -> None:
+        """Withdraw the claim if a batch, or what it is now, contradicts the declared baseline."""
+        if not self._tilted:
+            return
+        bets = after.frame.level_bets()
+        growth = bets.log_growth(after)
+        if before is not None:
+            growth = growth - bets.log_growth(before)
+        self._contradicted |= self._level_evidence.add(growth) >= LEVEL_NATS
 
     def _learn(self) -> None:
         """Learn from all batches up to the last one of which nearly all outcomes are in.
@@ -509,7 +544,7 @@ class AnytimeBAI(Policy):
             self.problem,
             self._past,
             arms=self._arms,
-            targets=target_coordinates(self.problem),
+            targets=target_coordinates(self.problem, self._tilted),
             slope=self._estimates.slope,
             scale=self._scale,
         )

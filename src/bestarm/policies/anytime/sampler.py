@@ -17,7 +17,7 @@ from bestarm.design import centered_g, linear_g
 from bestarm.design.kernels import interior_point
 from bestarm.design.solver import SMALL_POOL, ListedContrasts, minimise
 from bestarm.errors import ProtocolError
-from bestarm.numerics.geometry import Array, lift, linear_span
+from bestarm.numerics.geometry import Array, Span, lift, linear_span
 from bestarm.numerics.linalg import cholesky, forward_solve
 from bestarm.policies.anytime.assumptions import Assumptions, check_plan_options
 from bestarm.policies.anytime.bets import (
@@ -27,9 +27,19 @@ from bestarm.policies.anytime.bets import (
     Sampling,
     Scale,
     StakeGrid,
+    apply_readout,
+    believed_gaps,
+    least_variance_readout,
+    tilts,
     total,
 )
-from bestarm.policies.anytime.estimates import Estimates, batch_size
+from bestarm.policies.anytime.estimates import (
+    LEVEL,
+    Estimates,
+    batch_size,
+    beliefs,
+    lifted_information,
+)
 from bestarm.policies.anytime.evidence import AnyBatch, AnyFrame, Evidence
 from bestarm.problem import Problem, as_weights
 from bestarm.records import Plan, Summary
@@ -39,6 +49,7 @@ BATCH_GROWTH = 0.02  # relative to the pulls before; less where the baseline mov
 G_DESIGN_SHARE = 0.02  # it keeps every contrast, and the bound C, within reach
 LEAST_GAP_ERRORS = 2.0  # standard errors: gaps are not believed to be smaller than this
 LEAST_WEIGHT = 1e-6
+TILT_STEPS = 3
 _REDESIGN = 2.0  # pulls or rounds, relative to those at the last design, at which to design anew, …
 _REDESIGN_CHANGED = 1.2  # … and if other contrasts are open than then
 _TOL = 0.05  # how far from its optimum a design may be: estimates are farther from the truth
@@ -50,10 +61,23 @@ _CLEAR = 3.0  # standard errors from which on a level counts as having left the 
 Key = tuple[tuple[int, ...], int]  # the targets chosen, and how many are left
 
 
+def _span(problem: Problem, tilted: bool) -> Span:
+    return problem.span if problem.drifts and not tilted else linear_span(problem.source)
+
+
 @lru_cache(maxsize=128)
-def coordinates(problem: Problem) -> tuple[Array, Array, Array]:
-    """In coordinates of the span of the arms: these, their φ, and the targets up to a shift."""
-    span = problem.span if problem.drifts else linear_span(problem.source)
+def can_tilt(problem: Problem) -> bool:
+    """Whether Σ p w can be chosen: Σ p w x = y leaves it open unless 1 is a feature."""
+    return problem.drifts and problem.span.rank == linear_span(problem.source).rank
+
+
+@lru_cache(maxsize=128)
+def coordinates(problem: Problem, tilted: bool = False) -> tuple[Array, Array, Array]:
+    """In coordinates of the span of the arms: these, their φ, and the targets up to a shift.
+
+    Where a bound on the baseline is used, the origin is that of the features.
+    """
+    span = _span(problem, tilted)
     arms = np.ascontiguousarray(span.coordinates(problem.source))
     features = np.ascontiguousarray(lift(arms)) if problem.drifts else arms
     targets = span.contrast_coordinates(problem.target - problem.target[0])
@@ -61,9 +85,9 @@ def coordinates(problem: Problem) -> tuple[Array, Array, Array]:
 
 
 @lru_cache(maxsize=128)
-def target_coordinates(problem: Problem) -> Array:
+def target_coordinates(problem: Problem, tilted: bool = False) -> Array:
     """The targets in the coordinates of `coordinates`, not shifted."""
-    span = problem.span if problem.drifts else linear_span(problem.source)
+    span = _span(problem, tilted)
     return np.ascontiguousarray(span.coordinates(problem.target))
 
 
@@ -80,6 +104,7 @@ class Config:
         grid: the stakes.
         margin: what is added to each contrast.
         worst_case: whether outcomes that never come enter at their worst.
+        bound: R, if a bound on the baseline is used; else infinity.
     """
 
     problem: Problem
@@ -90,6 +115,7 @@ class Config:
     grid: StakeGrid
     margin: float
     worst_case: bool
+    bound: float = math.inf
 
 
 class RunState(NamedTuple):
@@ -221,10 +247,11 @@ def design_problem(
         spread: the expected (r − c(a))² of each.
         rows: the open contrasts in coordinates.
         needs: how much evidence each wants.
-        known: Σ n Σ_cov over the batches, θ̂, what is added to each contrast's estimate, and below
-            how many standard errors it is not believed.
+        known: Σ n Σ_cov over the batches, θ̂, what is added to each contrast's estimate, below
+            how many standard errors it is not believed, and R; with a finite R, information, θ̂ and
+            rows are lifted, with the level first.
     """
-    information, slope, margin, sure = known
+    information, slope, margin, sure, bound = known
     (count, rank), lifted = rows.shape, features.shape[1] - rows.shape[1]
     typical = total(spread) / len(spread)
     upper = information.copy()
@@ -237,6 +264,8 @@ def design_problem(
         for j in range(rank):
             error += whitened[j, y] * whitened[j, y]
             gap += rows[y, j] * slope[j]
+        if bound < math.inf:
+            gap -= abs(rows[y, 0]) * bound
         gap = max(gap + margin, sure * math.sqrt(typical * error))
         for j in range(rank):
             posed[y, lifted + j] = rows[y, j] * (math.sqrt(needs[y]) / gap)
@@ -262,6 +291,47 @@ def solve_design(features: Array, rows: Array) -> tuple[bool, Array]:
     for a in range(len(q)):
         q[a] /= scale
     return gap <= _TOL, q
+
+
+@tiered
+def pose_design(
+    arms: Array, features: Array, start: Array, state: Parts, known: Parts, contrasts: Parts
+) -> tuple[Array, Array]:
+    """What `design_problem` makes of the estimates so far.
+
+    With a bound R on the baseline, the sums s of the contrasts' weights are the best ones under the
+    design `start`; with the design for these sums they can be improved again.
+
+    Args:
+        arms: in coordinates.
+        features: φ of each.
+        start: a design.
+        state: the parts of an `EstimatorState`.
+        known: `Estimates.known`.
+        contrasts: the open contrasts, how much evidence each wants, and the margin.
+    """
+    rows, needs, margin = contrasts
+    slope, information, spread, bound = state[1], state[2], state[9], known[5]
+    if bound == math.inf:
+        learned = information, slope, margin, LEAST_GAP_ERRORS, bound
+        return design_problem(features, spread, rows, needs, learned)
+    (count, rank), level = rows.shape, state[0][LEVEL]
+    belief, tilted = np.empty(rank + 1), np.empty((count, rank + 1))
+    drawn, shares, _, _, readout, _ = least_variance_readout(arms, start, spread, True)
+    varied = np.empty(len(drawn))
+    for i in range(len(drawn)):
+        varied[i] = shares[i] * spread[drawn[i]]
+    gaps = believed_gaps(rows, margin, beliefs(state, known))
+    sums = tilts(apply_readout(rows, readout), readout[rank], varied, gaps, level, bound)
+    belief[0] = level
+    for j in range(rank):
+        belief[j + 1] = slope[j]
+    for y in range(count):
+        tilted[y, 0] = sums[y]
+        for j in range(rank):
+            tilted[y, j + 1] = rows[y, j]
+    learned = lifted_information(state, known), belief, margin, LEAST_GAP_ERRORS, bound
+    return design_problem(features, spread, tilted, needs, learned)
 
 
 @tiered
@@ -342,7 +412,9 @@ class IndependentSampler:
         self._least = LEAST_PULLS * int(rank + self._intercept)
         self._interval = ForecastInterval(self._scale, rank) if forecasts else None
         scale = replace(self._scale, center=0.0) if forecasts else self._scale
-        self.estimates = Estimates(config.arms, scale, intercept=self._intercept)
+        self.estimates = Estimates(
+            config.arms, scale, intercept=self._intercept, bound=config.bound
+        )
         self.stage: Stage | None = None  # how the last batch was drawn
         self._predicted: dict[int, Frame] = {}  # of batches learned from that lack outcomes
 
@@ -388,15 +460,22 @@ class IndependentSampler:
         config, estimates = self._config, self.estimates
         if not estimates.pulls:
             return g_design(config.problem)
-        known = estimates.information, estimates.slope, config.margin, LEAST_GAP_ERRORS
-        contrasts = evidence.open_contrasts()
-        features, rows = design_problem(config.features, estimates.spread, *contrasts, known)
-        few = max(len(features), len(rows)) <= SMALL_POOL
-        certified, weights = solve_design(features, rows) if few else (False, np.empty(0))
-        if not certified:
-            weights = minimise(features, ListedContrasts(rows), _TOL).weights.copy()
         # Copies: for arrays that cannot be changed it would be compiled once more.
-        return mix_designs(weights, g_design(config.problem).copy(), G_DESIGN_SHARE, LEAST_WEIGHT)
+        explored = g_design(config.problem).copy()
+        assert self.stage is not None  # that of the batches that were learned from
+        design = self.stage.sampling.probabilities.copy()
+        contrasts = *evidence.open_contrasts(), config.margin
+        known, state = estimates.known, tuple(estimates.state)
+        for _ in range(1 if config.bound == math.inf else TILT_STEPS):
+            features, rows = pose_design(
+                config.arms, config.features, design, state, known, contrasts
+            )
+            few = max(len(features), len(rows)) <= SMALL_POOL
+            certified, weights = solve_design(features, rows) if few else (False, np.empty(0))
+            if not certified:
+                weights = minimise(features, ListedContrasts(rows), _TOL).weights.copy()
+            design = mix_designs(weights, explored, G_DESIGN_SHARE, LEAST_WEIGHT)
+        return design
 
     def check(self, plan: Plan) -> None:
         """Raise unless a recorded plan is of a rule with these options."""
@@ -417,6 +496,7 @@ class IndependentSampler:
             pulls=run.pulls,
             grid=self._config.grid,
             leaders=evidence.leaders,
+            belief=self.estimates.belief,
         )
         return frame, stage
 

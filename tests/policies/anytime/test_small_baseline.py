@@ -1,0 +1,248 @@
+"""A small declared baseline (Lemma 5): weights, charges, adversaries, and what contradicts it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+from anytime_runs import pays, play
+from hypothesis import given
+from hypothesis import strategies as st
+
+import bestarm.policies.anytime.bets as bets_module
+from bestarm import AnytimeBAI, Problem, simulate
+from bestarm.environments import Semiparametric, soare
+from bestarm.errors import InvalidInputError
+from bestarm.numerics.geometry import Array
+from bestarm.numerics.linalg import cholesky
+from bestarm.policies.anytime.bets import Frame, Parts, Sampling, Scale, best_tilt
+from bestarm.records import Counts, Summary
+from bestarm.simulation import run_once
+
+ARMS = np.array([[1.0, 0.0], [0.0, 1.0], [0.9, 0.45], [0.3, -0.2]])
+
+
+def frame(seed: int, bound: float, scale: Scale) -> Frame:
+    """A frame with beliefs that a run might have."""
+    rng = np.random.default_rng(seed)
+    weights, spread = rng.dirichlet(np.full(4, 2.0)), rng.uniform(0.5, 1.5, 4)
+    upper = np.eye(2) * rng.uniform(20, 200)
+    cholesky(upper)
+    return Frame(
+        Sampling(ARMS, weights, spread),
+        guess=rng.uniform(-0.5, 0.5, 4),
+        spread=spread,
+        scale=scale,
+        size=30,
+        pulls=0,
+        belief=(rng.normal(size=2) * 0.3, rng.uniform(-bound, bound), bound, upper),
+    )
+
+
+@given(
+    m=st.floats(0.1, 50.0),
+    b=st.floats(-0.99, 0.99),
+    c=st.floats(0.1, 50.0),
+    gap=st.floats(0.01, 2.0),
+    level=st.floats(-1.0, 1.0),
+    bound=st.floats(0.01, 1.0),
+)
+def test_the_sum_of_weights_has_the_least_variance_for_its_signal(
+    m: float, b: float, c: float, gap: float, level: float, bound: float
+) -> None:
+    b, level = b * np.sqrt(m * c), level * bound
+
+    def ratio(s: Array) -> Array:
+        signal = gap + s * level - np.abs(s) * bound
+        return np.where(
+            signal > 1e-9, (m * s * s + 2 * b * s + c) / np.maximum(signal, 1e-9) ** 2, np.inf
+        )
+
+    found = best_tilt((m, b, c), gap, level, bound)
+    sums = np.concatenate([np.linspace(-4, 4, 4001) * np.sqrt(c / m), [0.0]])
+    assert ratio(np.array(found)) <= ratio(sums).min() * (1 + 1e-9)
+
+
+@given(seed=st.integers(0, 10_000), bound=st.floats(0.01, 1.0))
+def test_tilted_weights_read_the_contrast_and_are_charged_for_their_sum(
+    seed: int, bound: float
+) -> None:
+    made = frame(seed, bound, Scale(-3.0, 3.0, 1.0))
+    contrasts = np.array([[0.1, -0.45], [0.7, 0.2], [-0.1, 0.45]])
+    bets, p = made.bets(contrasts), made.sampling.weights
+    w, charges = bets._weights
+    arms = ARMS[made.sampling.arms]
+    np.testing.assert_allclose((w * p) @ arms, contrasts, atol=1e-9)
+    np.testing.assert_allclose(np.abs((w * p).sum(axis=1)) * bound, charges, atol=1e-9)
+    np.testing.assert_allclose(w[2], -w[0], atol=1e-9)  # a contrast and its opposite
+    level, charge = made.level_bets()._weights
+    np.testing.assert_allclose((level * p) @ arms, 0.0, atol=1e-9)
+    np.testing.assert_allclose((level * p).sum(axis=1), [1.0, -1.0], atol=1e-9)
+    np.testing.assert_allclose(charge, bound)
+
+
+def expected_factor(made: Frame, w: Array, charge: float, means: Array, stake: float) -> float:
+    """E[(1 + λz) exp(λ(Σ p w c − charge))] for rewards of −1 and 1 with these means."""
+    p, c = made.sampling.weights, made.guess
+    offset = np.exp(stake * (p @ (w * c) - charge))
+    high = (1 + means[made.sampling.arms]) / 2
+    factors = high * (1 + stake * w * (1 - c)) + (1 - high) * (1 + stake * w * (-1 - c))
+    return float(offset * (p @ factors))
+
+
+@given(seed=st.integers(0, 10_000), bound=st.floats(0.02, 0.3), side=st.sampled_from([-1.0, 1.0]))
+def test_a_bet_is_unfavourable_under_every_baseline_within_the_bound(
+    seed: int, bound: float, side: float
+) -> None:
+    """Exactly, over arms and two-point rewards; where y·θ = 0 and the baseline is ±R."""
+    made = frame(seed, bound, Scale(-1.0, 1.0))
+    theta = np.array([0.45, 0.1])  # (0.1, −0.45)·θ = 0
+    w, charges = made.bets(np.array([[0.1, -0.45]]))._weights
+    means = ARMS @ theta + side * bound
+    fall = np.abs(w[0]).max() * 2.5
+    for stake in (0.1 / fall, 0.5 / fall):
+        assert expected_factor(made, w[0], charges[0], means, stake) <= 1 + 1e-12
+
+
+def test_without_the_charge_such_a_bet_is_favourable() -> None:
+    """A twin that charges nothing has expectations above 1."""
+    worst = 0.0
+    for seed in range(50):
+        made = frame(seed, 0.3, Scale(-1.0, 1.0))
+        w, _ = made.bets(np.array([[0.1, -0.45]]))._weights
+        for side in (-0.3, 0.3):
+            means = ARMS @ np.array([0.45, 0.1]) + side
+            factor = expected_factor(made, w[0], 0.0, means, 0.2 / (np.abs(w[0]).max() * 2.5))
+            worst = max(worst, factor)
+    assert worst > 1.005
+
+
+def pulls(bound: float, level: float, runs: int) -> tuple[float, int]:
+    """Mean pulls and wrong answers on Soare's instance."""
+    world = soare(5, 0.3, baseline=level, declared_baseline=bound)
+    rule = partial(AnytimeBAI, mean_bound=2.0, max_pulls=60_000)
+    results = simulate(rule, world, runs=runs, seed=5, delta=0.05)
+    return results.mean_pulls, int((results.final & ~results.correct).sum())
+
+
+def test_a_small_bound_saves_most_of_the_pulls() -> None:
+    """With any baseline it takes some 4 000; of 40 runs more than 8 are wrong by chance in 10⁻⁴."""
+    for level in (-0.05, 0.0, 0.05):
+        mean, wrong = pulls(0.05, level, 40)
+        assert mean < 1_000
+        assert wrong <= 8
+
+
+def test_a_level_where_it_hurts_does_not_keep_the_rule_from_ending() -> None:
+    """With sums for y·θ̂ − |s|R it would not end: y·θ − 2|s|R is below 0 here."""
+    mean, wrong = pulls(0.2, 0.2, 30)
+    assert mean < 12_000
+    assert wrong <= 7
+
+
+def test_a_twin_that_charges_nothing_errs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A level of −0.5 makes the second best look better, unless sums of weights are charged."""
+    source = np.array([[1.0, 0.0], [0.0, 1.0], [np.cos(0.3), np.sin(0.3)]])
+    world = Semiparametric(source, [0.6, 0.1], baseline=-0.5, declared_baseline=0.5)
+
+    def wrong() -> int:
+        rule = partial(AnytimeBAI, mean_bound=0.7, max_pulls=1_500)
+        # Observed, so that its plans are carried out one by one, by functions that can be replaced.
+        ended = [
+            run_once(rule, world, run=i, delta=0.05, observe=lambda _: None) for i in range(12)
+        ]
+        return sum(each.final and each.target != world.best for each in ended)
+
+    assert wrong() == 0
+    charged = bets_module.tilted_weights
+
+    def uncharged(
+        contrasts: Array, margin: float, readout: Array, varied: Array, belief: Parts
+    ) -> tuple[Array, Array]:
+        slope, level, _, upper = belief
+        return charged(contrasts, margin, readout, varied, (slope, level, 1e-12, upper))
+
+    monkeypatch.setattr(bets_module, "tilted_weights", uncharged)
+    assert wrong() >= 6
+
+
+@pytest.mark.parametrize(("level", "contradicted"), [(0.1, False), (-0.1, False), (1.0, True)])
+def test_a_baseline_beyond_the_bound_ends_the_claim(level: float, contradicted: bool) -> None:
+    rng, problem = np.random.default_rng(1), Problem(ARMS, baseline=0.1, delta=1e-6)
+
+    def reward(arms: Counts) -> Array:
+        return ARMS[arms] @ np.array([0.45, 0.1]) + level + rng.normal(size=len(arms))
+
+    policy = play(AnytimeBAI(problem, mean_bound=0.5, max_pulls=2_000), pays(reward, rng), plans=90)
+    recommendation = policy.recommend()
+    assert recommendation.contradicted is contradicted
+    if contradicted:
+        assert recommendation.error_bound is None
+
+
+def test_a_baseline_beyond_the_bound_is_found_in_compiled_runs_too() -> None:
+    world = Semiparametric(ARMS, [0.45, 0.1], baseline=1.0, declared_baseline=0.1)
+    found = run_once(partial(AnytimeBAI, mean_bound=0.5, max_pulls=2_000), world, delta=1e-6)
+    assert found.contradicted
+
+
+def test_plans_depend_on_rewards_less_the_level() -> None:
+    """Rewards and level moved alike: the same plans and evidence but for rounding."""
+    found = []
+    for level in (0.0, 7.0):
+        rng, problem = np.random.default_rng(2), Problem(ARMS, baseline=0.1, delta=0.05)
+
+        def reward(arms: Counts, rng: np.random.Generator = rng, level: float = level) -> Array:
+            return ARMS[arms] @ np.array([0.5, 0.1]) + level + rng.normal(size=len(arms))
+
+        policy = AnytimeBAI(problem, mean_bound=0.6, level=level)
+        play(policy, pays(reward, rng), plans=12)
+        found.append((np.log(policy.evidence()), policy.recommend().pulls))
+    np.testing.assert_allclose(found[0][0], found[1][0], atol=1e-6)
+    assert found[0][1] == found[1][1]
+
+
+def test_bounded_rewards_use_a_level_that_is_declared() -> None:
+    """Told the level, the hard contrast takes a fraction of the pulls."""
+    source = np.array([[1.0, 0.0], [0.0, 1.0], [np.cos(0.4), np.sin(0.4)]])
+    counts = []
+    for level in (None, 0.5):
+        rng = np.random.default_rng(4)
+
+        def pull(plan: object, rng: np.random.Generator = rng) -> Summary:
+            counts = rng.multinomial(plan.pulls, plan.weights)  # type: ignore[attr-defined]
+            yes = rng.binomial(counts, 0.5 + 0.35 * source[:, 0]).astype(float)
+            values = np.repeat(
+                [0, 0, 1, 1, 2, 2], np.column_stack([counts - yes, yes]).astype(int).ravel()
+            )
+            rewards = np.repeat(
+                [0.0, 1.0] * 3, np.column_stack([counts - yes, yes]).astype(int).ravel()
+            )
+            return Summary.from_pulls(values, rewards, size=3, center=plan.center)  # type: ignore[attr-defined]
+
+        policy = AnytimeBAI(
+            Problem(source, baseline=0.02, delta=0.05), bounds=(0, 1), level=level, max_pulls=40_000
+        )
+        recommendation = play(policy, pull).recommend()  # type: ignore[arg-type]
+        assert recommendation.target == 0
+        counts.append(recommendation.pulls)
+    assert counts[1] < 0.8 * counts[0]
+    assert "the baseline within 0.02 of 0.5" in " ".join(recommendation.assumptions)
+
+
+def test_for_plain_names_a_bound_changes_nothing() -> None:
+    frames = [
+        AnytimeBAI(Problem(np.eye(3), baseline=0.01), mean_bound=mean_bound)._tilted
+        for mean_bound in (0.5, 1.0)
+    ]
+    assert frames == [False, False]
+
+
+def test_a_level_needs_single_pulls_without_forecasts() -> None:
+    with pytest.raises(InvalidInputError, match="level"):
+        AnytimeBAI(Problem(ARMS), bounds=(0, 1), level=0.5, block=2)
+    with pytest.raises(InvalidInputError, match="level"):
+        AnytimeBAI(Problem(ARMS), bounds=(0, 1), level=0.5, forecasts=True)
+    with pytest.raises(InvalidInputError, match="level"):
+        AnytimeBAI(Problem(ARMS), level=float("nan"))
