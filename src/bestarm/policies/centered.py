@@ -12,7 +12,6 @@ from scipy.special import ndtr
 from bestarm import bounds
 from bestarm.checks import positive, whole
 from bestarm.numerics.geometry import Array, first_largest
-from bestarm.policies.policy import Traits
 from bestarm.policies.stepwise import StepwisePolicy
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
@@ -56,8 +55,7 @@ class CenteredBandit(StepwisePolicy):
     _expected: ClassVar[float]
 
     def __init__(self, problem: Problem, *, budget: int, ridge: float = 1.0, seed: int = 0) -> None:
-        super().__init__(problem)
-        self._budget = whole(budget, "budget", least=1)
+        super().__init__(problem, budget=budget)
         size = float(np.linalg.norm(problem.source, axis=1).max()) or 1.0
         self._points = problem.source / size
         self._options = (problem.target - problem.target[0]) / size
@@ -66,18 +64,13 @@ class CenteredBandit(StepwisePolicy):
         self._theta: Array = np.zeros(problem.dimension)  # of features divided by `size`
         self._seed = seed
 
-    @property
-    def traits(self) -> Traits:
-        """It stops when its pulls are spent."""
-        return Traits(budgeted=True)
-
     def _make_plan(self) -> Plan:
         # A generator per plan: plans on record are adopted, and nothing is drawn for them.
         weights = self._probabilities(np.random.default_rng((self._seed, self._plans)))
-        length = min(max(1, int(_BATCH * self._pulls)), self._budget - self._pulls)
+        length = min(max(1, int(_BATCH * self._pulls)), self._left())
         return Plan.randomised(weights, length, phase=self._plans + 1)
 
-    def _observe(self, plan: Plan, summary: Summary) -> str | None:
+    def _observe(self, plan: Plan, summary: Summary) -> None:
         assert plan.weights is not None
         centered = self._points - plan.weights @ self._points
         factors = self._realised * summary.counts + self._expected * plan.pulls * plan.weights
@@ -86,7 +79,6 @@ class CenteredBandit(StepwisePolicy):
         self._moment = self._moment + (self._realised + self._expected) * (centered.T @ rewards)
         self._theta = np.asarray(np.linalg.solve(self._gram, self._moment))
         self._leader = first_largest(self._options @ self._theta)
-        return "budget" if self._pulls + plan.pulls >= self._budget else None
 
     @abstractmethod
     def _probabilities(self, rng: np.random.Generator) -> Array:
@@ -158,7 +150,6 @@ class BOSE(CenteredBandit):
         problem: the problem; any source and targets.
         budget: the number of pulls T.
         width: γ, with λ = 1; the theorem's γ and λ if left out.
-        seed: accepted like every policy's; the draws are not the policy's to make.
 
     Example:
         >>> import numpy as np

@@ -57,7 +57,7 @@ def test_the_inverse_stays_exact(rule: Rule) -> None:
     policy = rule(problem, sigma=1e3)  # so large that it does not stop
     policy.follow(rewards_of(problem, 20_200))
     source, _ = coordinates(problem)
-    design = policy._model[3] * np.eye(3) + source.T @ (policy._counts[:, None] * source)
+    design = policy._model[2] * np.eye(3) + source.T @ (policy._counts[:, None] * source)
     np.testing.assert_allclose(policy._state[2] @ design, np.eye(3), atol=1e-11)
     theta = np.linalg.solve(design, source.T @ policy._sums) / 1e3
     np.testing.assert_allclose(policy._state[3], theta, rtol=1e-10)
@@ -134,7 +134,7 @@ def test_a_final_answer_says_what_it_rests_on(rule: Rule) -> None:
         text = " ".join(answer.assumptions)
         for part in ("without an intercept", "0.1-sub-Gaussian, given the past", "nothing drifts"):
             assert (part in text) == (threshold != "experiments")
-        regularised = policy._model[3] > 0
+        regularised = policy._model[2] > 0
         assert ("norm 2 or less" in text) == (regularised and threshold == "published")
         assert answer.claims == (None if threshold == "experiments" else problem.delta)
 

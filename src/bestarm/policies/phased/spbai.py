@@ -9,8 +9,7 @@ from functools import cached_property, lru_cache, partial
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.linalg.lapack import dpotrf, dsyevr, dsyevr_lwork, dtrtrs
+from scipy.linalg import cholesky, eigh, solve_triangular
 from scipy.optimize import minimize_scalar
 
 from bestarm import bounds
@@ -367,14 +366,14 @@ def shortest_mixture(
     span = problem.span
     arms = lift(span.coordinates(problem.source))
     options = lift(span.contrast_coordinates(targets - targets[0]), 0.0)
-    lower = _cholesky(arms.T @ (spread[:, None] * arms))
-    inner, _ = dtrtrs(lower, (arms * np.sqrt(contrast)[:, None]).T, lower=1)
-    eigenvalues, basis = _eigh(inner @ inner.T)
-    arms = np.square(dtrtrs(lower, arms.T, lower=1)[0].T @ basis)
-    options = dtrtrs(lower, options.T, lower=1)[0].T @ basis
+    lower = cholesky(arms.T @ (spread[:, None] * arms), lower=True)
+    inner = solve_triangular(lower, (arms * np.sqrt(contrast)[:, None]).T, lower=True)
+    eigenvalues, basis = eigh(inner @ inner.T)
+    arms = np.square(solve_triangular(lower, arms.T, lower=True).T @ basis)
+    options = solve_triangular(lower, options.T, lower=True).T @ basis
     pairs = None
     if len(options) <= _FEW:
-        first, second = _pairs(len(options))
+        first, second = np.triu_indices(len(options), 1)
         pairs = np.square(options[first] - options[second])
     eigenvalues = np.maximum(eigenvalues, 0.0)
 
@@ -400,31 +399,6 @@ def shortest_mixture(
         options={"xatol": 0.02},
     )
     return math.exp(refined.x if refined.fun <= lengths[best] else grid[best])
-
-
-def _cholesky(matrix: Array) -> Array:
-    """L with LLᵀ = matrix; at such sizes SciPy's checks take longer than the work."""
-    lower, info = dpotrf(matrix, lower=1)
-    if info:
-        raise np.linalg.LinAlgError("The covariance of the G-design is not positive definite.")
-    return np.asarray(lower)
-
-
-def _eigh(matrix: Array) -> tuple[Array, Array]:
-    """Eigenvalues and eigenvectors of a symmetric matrix, as SciPy's `eigh` finds them."""
-    room, whole_room, _ = dsyevr_lwork(len(matrix), lower=1)
-    values, vectors, *_, info = dsyevr(matrix, lower=1, lwork=int(room), liwork=int(whole_room))
-    if info:
-        raise np.linalg.LinAlgError("The eigenvalues of a mixture of designs were not found.")
-    return values, vectors
-
-
-@lru_cache(maxsize=64)
-def _pairs(count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The indices of all pairs of so many points."""
-    first, second = np.triu_indices(count, 1)
-    first.flags.writeable = second.flags.writeable = False
-    return first, second
 
 
 class PooledTotals:
