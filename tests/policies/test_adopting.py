@@ -121,32 +121,6 @@ def test_halving_centers_at_the_mean_on_record() -> None:
     np.testing.assert_allclose(policy.theta, PLANE.span.dual @ slope, rtol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["anytime", "anytime, top and tolerance", "sp-bai, sharp"])
-def test_who_adopts_goes_on_bit_for_bit_as_who_planned(name: str) -> None:
-    """One policy plans for itself; another is handed its plans and makes the last ones itself."""
-    case = CASES[name]
-    maker, taker = case.make(), case.make()
-    rewards = LinearRewards(maker.problem)
-    rng = np.random.default_rng(1)
-    for number in range(12):
-        plan = maker.plan()
-        if plan is None:
-            break
-        if number < 9:
-            taker.adopt(replace(plan, weights=np.array(plan.weights)))
-        other = taker.plan()
-        assert other is not None
-        assert same_plan(plan, other)
-        summary = rewards(plan, rng)
-        maker.update(summary)
-        taker.update(summary)
-        assert maker.recommend().active == taker.recommend().active
-        if isinstance(maker, AnytimeBAI) and isinstance(taker, AnytimeBAI):
-            assert maker.evidence().tolist() == taker.evidence().tolist()
-            assert maker.intervals().low.tolist() == taker.intervals().low.tolist()
-    assert number >= 2
-
-
 def test_a_plan_that_was_not_told_yet_leaves_no_trace_when_another_is_adopted() -> None:
     asked, fresh = (AnytimeBAI(PLANE, bounds=(-3, 3)) for _ in range(2))
     rng = np.random.default_rng(3)

@@ -104,10 +104,10 @@ class ActionCentered(CenteredBandit):
         seed: seeds the draws from the posterior.
 
     Example:
-        >>> import numpy as np
         >>> from bestarm import Problem
         >>> from bestarm.policies.centered import ActionCentered
-        >>> sorted(ActionCentered(Problem(np.eye(3)), budget=100).plan().weights.tolist())
+        >>> policy = ActionCentered(Problem.named(["a", "b", "c"]), budget=100)
+        >>> sorted(policy.plan().weights.tolist())
         [0.0, 0.5, 0.5]
 
     Reference: Greenewald, Tewari, Klasnja and Murphy (2017), Algorithm 1.
@@ -152,10 +152,10 @@ class BOSE(CenteredBandit):
         width: γ, with λ = 1; the theorem's γ and λ if left out.
 
     Example:
-        >>> import numpy as np
         >>> from bestarm import Problem
         >>> from bestarm.policies.centered import BOSE
-        >>> [round(p, 2) for p in BOSE(Problem(np.eye(4)), budget=100).plan().weights.tolist()]
+        >>> policy = BOSE(Problem.named(["a", "b", "c", "d"]), budget=100)
+        >>> policy.plan().weights.round(2).tolist()
         [0.25, 0.25, 0.25, 0.25]
 
     Reference: Krishnamurthy, Wu and Syrgkanis (2018), Algorithm 1 and Theorem 1.
@@ -237,10 +237,10 @@ class KimPaik(CenteredBandit):
         seed: seeds the draws from the posterior.
 
     Example:
-        >>> import numpy as np
         >>> from bestarm import Problem
         >>> from bestarm.policies.centered import KimPaik
-        >>> round(float(KimPaik(Problem(np.eye(3)), budget=100).plan().weights.max()), 1)
+        >>> policy = KimPaik(Problem.named(["a", "b", "c"]), budget=100)
+        >>> round(float(policy.plan().weights.max()), 1)
         0.3
 
     Reference: Kim and Paik (2019), Algorithm 1; gisoo1989/semiparametric-MAB for the draws.

@@ -100,10 +100,9 @@ class EpochStratified(PeriodRule):
         sigma: the scale of the noise for which the mixture is chosen; variances are estimated.
 
     Example:
-        >>> import numpy as np
         >>> from bestarm import Problem
         >>> from bestarm.policies.industry import EpochStratified
-        >>> EpochStratified(Problem(np.eye(4))).plan().pulls
+        >>> EpochStratified(Problem.named(["a", "b", "c", "d"])).plan().pulls
         400
 
     Reference: Optimizely, "Stats Accelerator: Acceleration Under Time-Varying Signals" and
@@ -158,10 +157,9 @@ class PeriodThompson(PeriodRule):
         seed: seeds the draws from the posterior.
 
     Example:
-        >>> import numpy as np
         >>> from bestarm import Problem
         >>> from bestarm.policies.industry import PeriodThompson
-        >>> PeriodThompson(Problem(np.eye(4))).plan().weights.tolist()
+        >>> PeriodThompson(Problem.named(["a", "b", "c", "d"])).plan().weights.tolist()
         [0.25, 0.25, 0.25, 0.25]
 
     Reference: GrowthBook's documentation of bandits, and `gbstats/bayesian/bandits_previous.py` in

@@ -11,7 +11,6 @@ from plans import next_counts
 
 from bestarm import Problem, Summary, environments, simulate
 from bestarm.design import linear_xy
-from bestarm.design.rounding import round_any
 from bestarm.policies.budget.peace import PeaceBudget
 
 SOARE = environments.soare(5, 0.3)
@@ -56,10 +55,6 @@ def test_two_targets_need_the_phases_of_their_width() -> None:
     """γ = 8/π for two orthogonal arms, so there are two phases."""
     policy = PeaceBudget(Problem(np.eye(2)), budget=100)
     assert next_counts(policy).tolist() == [25, 25]
-
-
-def test_few_pulls_go_to_the_heaviest_arms() -> None:
-    assert round_any(np.array([0.1, 0.5, 0.4]), 2).tolist() == [0, 1, 1]
 
 
 def test_published_errors() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -18,7 +17,6 @@ from bestarm.policies.budget.linear import g_counts, g_weights
 from bestarm.policies.budget.odlinbai import ODLinBAI, sparse_weights
 from bestarm.policies.budget.pss import PSS
 from bestarm.policies.phased.shrinking import Shrinking
-from bestarm.recommendation import Phase
 
 SPHERE = np.random.default_rng(5).normal(size=(40, 3))
 SPHERE /= np.linalg.norm(SPHERE, axis=1, keepdims=True)
@@ -81,13 +79,9 @@ def test_gse_halves_on_each_stage_alone() -> None:
     assert [plan.pulls for plan in plans] == [25, 26, 26, 26]
     assert [len(phase.active) for phase in policy.recommend().trace] == [11, 6, 3, 2]
     assert policy.recommend().target == np.argmax(means)
-    assert [len(phase.active) for phase in _ended(GSE, 11, factor=4)] == [11, 3]
-
-
-def _ended(method: type[GSE], arms: int, factor: int) -> Sequence[Phase]:
-    policy = method(Problem(SPHERE[:arms]), budget=500, factor=factor)
-    play(policy, SPHERE[:arms, 0])
-    return policy.recommend().trace
+    policy = GSE(Problem(SPHERE[:11]), budget=500, factor=4)
+    play(policy, means)
+    assert [len(phase.active) for phase in policy.recommend().trace] == [11, 3]
 
 
 def test_few_pulls_still_span_the_arms() -> None:
@@ -127,10 +121,8 @@ def test_a_budget_too_small_is_refused_before_the_first_pull(
     method: type[ODLinBAI] | type[GSE] | type[PSS], least: int
 ) -> None:
     problem = Problem(SPHERE)
-    with pytest.raises(InvalidInputError, match="too few") as caught:
+    with pytest.raises(InvalidInputError, match=f"`budget` .* of at least {least}"):
         method(problem, budget=least - 1)
-    assert caught.value.field == "budget"
-    assert caught.value.remedy
     policy = method(problem, budget=least)
     pulls = sum(plan.pulls for plan in play(policy, SPHERE[:, 0]))
     assert pulls <= least

@@ -92,23 +92,6 @@ def test_other_numbers_of_stages() -> None:
         assert [len(p.active) - len(p.eliminated) for p in trace] == [9, *left]
 
 
-@pytest.mark.parametrize(
-    ("options", "field"),
-    [
-        ({"budget": 2}, "budget"),
-        ({"budget": 10.5}, "budget"),
-        ({"budget": 100, "stages": 4}, "stages"),
-        ({"budget": 100, "stages": 0}, "stages"),
-        ({"budget": 100, "batches": 0}, "batches"),
-        ({"budget": 100, "block": 5}, "block"),
-        ({"budget": 7, "block": 4}, "budget"),
-    ],
-)
-def test_what_cannot_be_is_refused(options: dict[str, int], field: str) -> None:
-    with pytest.raises(InvalidInputError, match=f"`{field}`"):
-        SequentialHalving(Problem(np.eye(4)), **options)
-
-
 # --- what a baseline can do ------------------------------------------------------------------
 
 

@@ -96,11 +96,7 @@ class P1Peace(P1RAGE):
     Half of every epoch is drawn from the G-design. The other half follows an elimination played
     through on the estimate so far: each of its phases keeps the most leading targets whose design
     has at most half the value of the design before. (The authors measure difficulty by that value
-    ρ here, not by Peace's Gaussian width.) Estimates and epochs are those of P1-RAGE.
-
-    Args:
-        problem: the problem; any source and targets.
-        budget: the number of pulls.
+    ρ here, not by Peace's Gaussian width.) Estimates, epochs and options are those of `P1RAGE`.
 
     Example:
         >>> from bestarm import Problem

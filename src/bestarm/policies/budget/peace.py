@@ -48,10 +48,9 @@ class PeaceBudget(LinearShrinking):
             contrast in its place, as in the code of Xiong et al. (2024).
 
     Example:
-        >>> import numpy as np
         >>> from bestarm import Problem
         >>> from bestarm.policies.budget.peace import PeaceBudget
-        >>> PeaceBudget(Problem(np.eye(4)), budget=1000).plan().counts.tolist()
+        >>> PeaceBudget(Problem.named(["a", "b", "c", "d"]), budget=1000).plan().counts.tolist()
         [50, 50, 50, 50]
 
     Reference: Katz-Samuels, Jain, Karnin and Jamieson (2020), fixed-budget Peace.

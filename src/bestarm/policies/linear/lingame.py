@@ -117,14 +117,8 @@ class LinGameC(LinGame):
     """LinGame with one learner, over pairs of an answer and an arm: the convexified game.
 
     Nature answers for every answer; for those that are not the leader's, with the estimate
-    itself. Work and memory per pull grow with targets × arms. Everything else is as in `LinGame`.
-
-    Args:
-        problem: the problem; targets may be others than the source arms.
-        sigma: the sub-Gaussian scale of the noise it assumes.
-        norm: M, the bound on ‖θ‖ in the unit in which the longest arm has norm 1.
-            Only the published threshold uses it.
-        threshold: `"published"`, `"certified"` or `"experiments"`, as in `LinGame`.
+    itself. Work and memory per pull grow with targets × arms. Everything else, the options too, is
+    as in `LinGame`.
 
     Example:
         >>> from bestarm import Problem

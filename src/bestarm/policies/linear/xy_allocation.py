@@ -142,19 +142,9 @@ def _allocate(
 ) -> int:
     """Go on with a greedy allocation until `order` is full, or all widths are narrow enough.
 
-    They are after n pulls if ‖y‖² ≤ level·n for every direction.
-
-    Args:
-        within: x·P·x′ for all arms, updated in place.
-        across: z·P·x for all targets and arms, updated in place.
-        pairs: the two targets of each direction.
-        widths: ‖y‖² under P, updated in place.
-        counts: pulls per arm, updated in place.
-        order: the arms pulled are written into it.
-        level: how narrow is narrow enough.
-
-    Returns:
-        The number of pulls.
+    They are after n pulls if ‖y‖² ≤ level·n for every direction. `within` has x·P·x′ for all arms,
+    `across` z·P·x for all targets and arms, `pairs` the two targets of each direction y, and
+    `widths` ‖y‖² under P. All but `pairs` are updated in place. Returns the number of pulls.
     """
     arms = len(within)
     own, work, row = np.empty(arms), np.empty((3, arms)), np.empty(arms)
@@ -188,14 +178,8 @@ def _next_arm(own: Array, across: Array, pairs: Indices, widths: Array, work: Ar
     A pull of x takes (x·P·y)²/(1 + x·P·x) off ‖y‖². The widest direction stays at least as wide as
     the best arm for it leaves it, so that directions narrower than this need no look. Where several
     directions are equally wide, no arm may make all of them narrower. Of arms that are equal, it is
-    the one that makes the directions looked at narrowest in sum.
-
-    Args:
-        own: x·P·x for every arm.
-        across: z·P·x for all targets and arms.
-        pairs: the two targets of each direction.
-        widths: ‖y‖² under P.
-        work: three rows, one entry per arm.
+    the one that makes the directions looked at narrowest in sum. `own` has x·P·x for every arm,
+    and `work` room for three rows.
     """
     arms = len(own)
     largest, total, left = work[0], work[1], work[2]

@@ -111,10 +111,8 @@ class XYOracle(XYStatic):
     contrasts share an arm it goes on pulling that one.)
 
     Args:
-        problem: the problem; its scales are not used.
         theta: the true parameter, one entry per feature; or a number, if all are equal.
-        sigma: the sub-Gaussian scale it assumes of the noise.
-        threshold: `"published"` is that of the paper, `"small"` a smaller one with a proof.
+        problem, sigma, threshold: as those of `XYStatic`.
 
     Example:
         >>> from bestarm import Problem

@@ -35,10 +35,9 @@ class EBTCI(MeansRule):
         seed: seeds the coin.
 
     Example:
-        >>> import numpy as np
         >>> from bestarm import Problem
         >>> from bestarm.policies.means.eb_tci import EBTCI
-        >>> EBTCI(Problem(np.eye(3)), sigma=0.5).plan().counts.tolist()
+        >>> EBTCI(Problem.named(["a", "b", "c"]), sigma=0.5).plan().counts.tolist()
         [1, 0, 0]
 
     Reference: Jourdan, Degenne, Baudry, de Heide and Kaufmann (2022), with Gaussian arms.

@@ -44,10 +44,9 @@ class KLLUCB(MeansRule):
         bounds: if given, between which all rewards lie; others are refused, and σ is not used.
 
     Example:
-        >>> import numpy as np
         >>> from bestarm import Problem
         >>> from bestarm.policies.means.kl_lucb import KLLUCB
-        >>> KLLUCB(Problem(np.eye(3)), sigma=0.5).plan().counts.tolist()
+        >>> KLLUCB(Problem.named(["a", "b", "c"]), sigma=0.5).plan().counts.tolist()
         [1, 0, 0]
 
     Reference: Kaufmann and Kalyanakrishnan (2013), Theorems 1 and 3.

@@ -46,10 +46,9 @@ class TrackAndStop(MeansRule):
         bounds: if given, between which all rewards lie; others are refused, and σ is not used.
 
     Example:
-        >>> import numpy as np
         >>> from bestarm import Problem
         >>> from bestarm.policies.means.track_and_stop import TrackAndStop
-        >>> TrackAndStop(Problem(np.eye(3)), sigma=0.5).plan().counts.tolist()
+        >>> TrackAndStop(Problem.named(["a", "b", "c"]), sigma=0.5).plan().counts.tolist()
         [1, 0, 0]
 
     Reference: Garivier and Kaufmann (2016), sections 3 and 4, Theorems 5 and 10; Kaufmann and

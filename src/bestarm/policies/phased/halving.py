@@ -61,10 +61,9 @@ class SequentialHalving(Shrinking):
         tol: the relative gap to which designs are certified.
 
     Example:
-        >>> import numpy as np
         >>> from bestarm import Problem
         >>> from bestarm.policies import SequentialHalving
-        >>> policy = SequentialHalving(Problem(np.eye(4)), budget=1000)
+        >>> policy = SequentialHalving(Problem.named(["a", "b", "c", "d"]), budget=1000)
         >>> policy.plan().weights.tolist()
         [0.25, 0.25, 0.25, 0.25]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -214,38 +214,25 @@ class SPBAI(Elimination):
         return self._pooled.radii(differences, delta=design.delta)
 
 
-@dataclass(frozen=True)
-class _Length:
-    """n_ℓ of one phase, as a function of the design's value and stability."""
+def _accuracy(reading: _Reading, phase: int) -> float:
+    """The accuracy of a phase, in units of the normalised rewards."""
+    # Where pulls are kept, shorter steps waste nothing; where they are not, each must halve.
+    return 2.0 ** (-(phase + 3) / 4) if reading.sharp else 2.0**-phase
 
-    problem: Problem
-    reading: _Reading
-    phase: int
-    active: int
 
-    @cached_property
-    def epsilon(self) -> float:
-        """The accuracy of the phase, in units of the normalised rewards."""
-        # Where pulls are kept, shorter steps waste nothing; where they are not, each must halve.
-        return 2.0 ** (-(self.phase + 3) / 4) if self.reading.sharp else 2.0**-self.phase
-
-    @cached_property
-    def delta(self) -> float:
-        """The part of δ that is spent on the phase."""
-        return bounds.phase_delta(self.problem.delta, active=self.active, phase=self.phase)
-
-    def __call__(self, value: float, stability: float, *, fine: float = 1.0) -> int:
-        """The length in units of 1/`fine` pulls."""
-        problem, reading = self.problem, self.reading
-        return bounds.phase_length(
-            value,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            stability=stability,
-            dimension=problem.dimension if reading.stability == "paper" else problem.rank,
-            r1=fine * reading.r1,
-            r2=fine * reading.r2,
-        )
+def _length(
+    problem: Problem, reading: _Reading, phase: int, active: int, *, fine: float = 1.0
+) -> Callable[[float, float], int]:
+    """n_ℓ of a phase from the design's value and stability, in units of 1/`fine` pulls."""
+    return lambda value, stability: bounds.phase_length(
+        value,
+        epsilon=_accuracy(reading, phase),
+        delta=bounds.phase_delta(problem.delta, active=active, phase=phase),
+        stability=stability,
+        dimension=problem.dimension if reading.stability == "paper" else problem.rank,
+        r1=fine * reading.r1,
+        r2=fine * reading.r2,
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -262,9 +249,8 @@ def _design_phase(
     share = 0.5
     if reading.sharp:
         targets = problem.target[np.frombuffer(active, dtype=np.int64)]
-        length = _Length(problem, reading, phase, len(targets))
-        fine = partial(length, fine=_FINE)
-        share = shortest_mixture(problem, targets, contrasting, spread, fine)
+        length = _length(problem, reading, phase, len(targets), fine=_FINE)
+        share = shortest_mixture(problem, targets, contrasting, spread, length)
     weights = (1 - share) * contrasting + share * spread
     weights.flags.writeable = False
     return weights, gap
@@ -296,19 +282,18 @@ def _describe_phase(
     """The quantities that follow from the weights of a phase."""
     indices = np.frombuffer(active, dtype=np.int64)
     targets, distribution = problem.target[indices], np.frombuffer(weights, dtype=float)
-    length = _Length(problem, reading, phase, len(targets))
     if reading.stability == "paper":
         value = centered_diameter(problem.source, distribution, targets)
         m = 32.0 * problem.dimension
     else:
         value, m = diameter_and_stability(problem.source, distribution, targets)
-    delta = length.delta
+    delta = bounds.phase_delta(problem.delta, active=len(targets), phase=phase)
     if reading.sharp:
         delta = bounds.contrast_delta(problem.delta, active=len(targets))
     return PhaseDesign(
-        pulls=length(value, m),
+        pulls=_length(problem, reading, phase, len(targets))(value, m),
         weights=distribution,
-        radius=length.epsilon * problem.scale,
+        radius=_accuracy(reading, phase) * problem.scale,
         delta=delta,
         value=value,
         stability=m,
