@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bestarm import Plan, Recommendation, Summary
-from bestarm.environments import Environment
+from bestarm.environments import Semiparametric
 from bestarm.numerics.geometry import Array
 from bestarm.policies import Policy
 from bestarm.presampled import PresampledRewards
@@ -60,7 +60,7 @@ def without_noise(policy: Policy, means: Array, plans: int | None = None) -> lis
     return made
 
 
-def carry_out(policy: Policy, world: Environment, *, seed: int = 0) -> Recommendation:
+def carry_out(policy: Policy, world: Semiparametric, *, seed: int = 0) -> Recommendation:
     """The recommendation after all plans, drawn in a world."""
     stream = world.begin(np.random.default_rng(seed))
     while (plan := policy.plan()) is not None:

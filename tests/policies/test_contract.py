@@ -183,9 +183,9 @@ def test_many_pulls_at_once_are_the_planned_pulls(name: str) -> None:
         kinds += ["transductive", "rank-deficient"]
     for kind in kinds:
         problem, rng = PROBLEMS[kind], np.random.default_rng(6)
-        table = LinearRewards(problem).means + rng.normal(size=(600, problem.arms))
+        table = LinearRewards(problem).means + rng.normal(size=(300, problem.arms))
         table.flags.writeable = False
-        rewards = PresampledRewards(table, np.arange(600), np.zeros(600))
+        rewards = PresampledRewards(table, np.arange(300), np.zeros(300))
         one, many = (FOLLOWED[name](problem, seed=5) for _ in range(2))
         assert vars(run(one, rewards)) == vars(run(many, rewards, block=97))
         assert np.array_equal(many._counts, one._counts)

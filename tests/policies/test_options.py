@@ -28,7 +28,7 @@ from bestarm.policies.budget.bayes_gap import BayesGap
 from bestarm.policies.budget.gbai import GBAI
 
 PROBLEM = Problem(np.eye(4))
-REPLICATION = {"preset": "replication"}
+REPLICATION: dict[str, object] = {"preset": "replication"}
 REFUSED: list[tuple[Any, dict[str, object], str]] = [
     (SPBAI, {"design": "best"}, "design"),
     (SPBAI, {"stability": 32}, "stability"),

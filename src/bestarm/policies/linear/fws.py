@@ -115,8 +115,8 @@ def advance(
 ) -> tuple[int, int, bool]:
     """Make `most` pulls, or fewer if it stops: the pulls made, the next arm, whether it stopped."""
     for i in range(most):
-        learn(model, state, arm, reward_at(presampled, i, arm))
-        if identified(model, state, rule):
+        above = learn(model, state, arm, reward_at(presampled, i, arm))
+        if above and identified(model, state, rule):
             return i + 1, arm, True
         arm = _next_arm(model, state, allocation)
     return most, arm, False

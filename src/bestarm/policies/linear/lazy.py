@@ -139,8 +139,8 @@ def advance(
     is still to be chosen.
     """
     for i in range(most):
-        learn(model, state, arm, reward_at(presampled, i, arm))
-        if identified(model, state, rule):
+        above = learn(model, state, arm, reward_at(presampled, i, arm))
+        if above and identified(model, state, rule):
             return i + 1, arm, _STOPPED
         if state[8][PULLS] >= allocation[3][_NEXT]:
             return i + 1, arm, _ALLOCATING

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -35,7 +35,7 @@ Threshold = Literal["published", "certified", "experiments"]
 # Arms; targets; λ, where A = λI + Σ x xᵀ; σ.
 Model = tuple[Array, Array, float, float]
 # Pulls and sum of rewards of each arm; A⁻¹ and θ̂, in units of σ; z·θ̂ and ‖z_leader − z‖² of each
-# target z, ‖x‖² of each arm x, with norms under A⁻¹; numbers; counters.
+# target z, ‖x‖² of each arm x if the rule uses it, with norms under A⁻¹; numbers; counters.
 State = tuple[Indices, Array, Array, Array, Array, Array, Array, Array, Indices]
 Rule = tuple[int, float, float, float, Array]  # growth, factor, level, shift, Λ: `LinearThreshold`
 
@@ -68,6 +68,7 @@ class LinearRule(PullByPull):
         opening: arms to pull once before anything is decided; None for all, in order.
     """
 
+    _uses_arm_norms: ClassVar[bool] = False
     _norm: float | None = None  # the bound on ‖θ‖ that the published threshold rests on
 
     def __init__(
@@ -101,7 +102,7 @@ class LinearRule(PullByPull):
             np.zeros(rank),
             np.zeros(len(target)),
             np.zeros(len(target)),
-            np.zeros(arms),
+            np.zeros(arms if self._uses_arm_norms else 0),
             np.array([0.0, -1.0]),
             np.zeros(4, dtype=np.int64),
         )
@@ -169,8 +170,8 @@ def _rule(threshold: LinearThreshold, source: Array) -> Rule:
 
 
 @compiled
-def learn(model: Model, state: State, arm: int, reward: float) -> None:
-    """Learn from one pull.
+def learn(model: Model, state: State, arm: int, reward: float) -> bool:
+    """Learn from one pull; whether Z(t) exceeds the last threshold, so that it may be `identified`.
 
     With v = A⁻¹x and s = 1 + x·v, a pull of x changes A⁻¹ by −v vᵀ/s, θ̂ by (r − x·θ̂) v/s, and
     log det A by log s. Every so often all of it is computed anew from counts and sums, so rounding
@@ -186,7 +187,7 @@ def learn(model: Model, state: State, arm: int, reward: float) -> None:
         for n in counts:  # with those of the opening
             counters[PULLS] += n
         refresh(model, state)
-        return
+        return _statistic(state) > numbers[THRESHOLD]
     v = np.empty(len(theta))
     scale = sherman_morrison(inverse, source[arm], v)
     error = (reward / sigma - dot(source[arm], theta)) / scale
@@ -207,6 +208,7 @@ def learn(model: Model, state: State, arm: int, reward: float) -> None:
     if best != leader:
         _compare_with(best, target, inverse, contrast_norms)
         counters[LEADER] = best
+    return _statistic(state) > numbers[THRESHOLD]
 
 
 @compiled

@@ -72,6 +72,7 @@ class LinGame(LinearRule):
     Reference: Degenne, Ménard, Shang and Valko (2020).
     """
 
+    _uses_arm_norms = True
     _pairs: ClassVar[bool] = False  # whether one learner chooses answers too
 
     def __init__(
@@ -138,8 +139,8 @@ def advance(
 ) -> tuple[int, int, bool]:
     """Make `most` pulls, or fewer if it stops: the pulls made, the next arm, whether it stopped."""
     for i in range(most):
-        learn(model, state, arm, reward_at(presampled, i, arm))
-        if identified(model, state, rule):
+        above = learn(model, state, arm, reward_at(presampled, i, arm))
+        if above and identified(model, state, rule):
             return i + 1, arm, True
         arm = _play_pairs(model, state, game) if len(game[3]) > 0 else _play(model, state, game)
     return most, arm, False

@@ -65,6 +65,8 @@ class LinGapE(LinearRule):
     Reference: Xu, Honda and Sugiyama (2018).
     """
 
+    _uses_arm_norms = True
+
     def __init__(
         self,
         problem: Problem,

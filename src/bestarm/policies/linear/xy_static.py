@@ -162,7 +162,7 @@ def advance(
     leader is separated.
     """
     for i in range(len(order)):
-        learn(model, state, order[i], reward_at(presampled, i, order[i]))
-        if state[8][PULLS] > model[0].shape[1] and identified(model, state, rule):
+        above = learn(model, state, order[i], reward_at(presampled, i, order[i]))
+        if above and state[8][PULLS] > model[0].shape[1] and identified(model, state, rule):
             return i + 1, True
     return len(order), False
