@@ -17,6 +17,9 @@ from bestarm.live.inputs import connected
 from bestarm.problem import Problem
 from bestarm.recommendation import Recommendation
 
+if TYPE_CHECKING:
+    from bestarm.live.store.sql import Store
+
 
 @dataclass(frozen=True)
 class Score:
@@ -131,12 +134,6 @@ def _percent(share: float) -> str:
     return f"{share:.0%}".replace("%", " %")
 
 
-if TYPE_CHECKING:
-    from bestarm.live.store.sql import Store
-
-_FINGERPRINTED = ("options", "items")
-
-
 class Pair(NamedTuple):
     """An option to judge on an item.
 
@@ -234,7 +231,7 @@ class JudgementLog:
             recommendation=recommendation,
             scores=self._scores(recommendation),
             judgements=self.judged,
-            all_judgements=len(self._question.options) * len(self._question.items),
+            all_judgements=self._question.pairs,
             failures=failures,
             lost=self.lost,
             price=limits.price,
@@ -283,7 +280,8 @@ def open_log(
                 problem,
                 options=options,
                 seed=seed,
-                description=_description(question),
+                description=f"Which of {problem.arms} options is best on {len(question.items)} "
+                "items? Each option that is left is judged on each item drawn.",
             )
         with closing(experiment), store.try_lock(f"evaluation {experiment.name}") as acquired:
             if not acquired:
@@ -297,13 +295,6 @@ def open_log(
             yield JudgementLog(experiment, question)
 
 
-def _description(question: Question) -> str:
-    return (
-        f"Which of {len(question.options)} options is best on {len(question.items)} items? Each "
-        "option that is left is judged on each item drawn."
-    )
-
-
 def _check(
     experiment: Experiment,
     problem: Problem,
@@ -311,39 +302,29 @@ def _check(
     question: Question,
     seed: int | None,
 ) -> None:
-    """Raise unless an experiment is of this question and these settings."""
+    """Raise unless an experiment is of this question, in every letter, and of these settings."""
     spec = experiment.stored_spec("resumed")
-    compared = {
-        "options": (list(spec.problem.source_labels), question.labels),
-        "delta": (spec.problem.delta, problem.delta),
-        "bounds": (spec.options.get("bounds"), options["bounds"]),
-        "seed": (experiment.seed, experiment.seed if seed is None else seed),
-        "items": (spec.options.get("items"), options["items"]),
-    }
-    for field, (before, now) in compared.items():
-        if before != now:
-            how = f"{reprlib.repr(before)}, not {reprlib.repr(now)}"
-            raise _mismatch(experiment.name, field, how, now)
-    _check_fingerprints(experiment, question)
-
-
-def _check_fingerprints(experiment: Experiment, question: Question) -> None:
-    """Raise if options or items have changed in any letter; a new experiment notes theirs."""
-    now = {field: question.fingerprint(field) for field in _FINGERPRINTED}
+    compared: list[tuple[str, object, object]] = [
+        ("options", list(spec.problem.source_labels), question.labels),
+        ("delta", spec.problem.delta, problem.delta),
+        ("bounds", spec.options.get("bounds"), options["bounds"]),
+        ("seed", experiment.seed, experiment.seed if seed is None else seed),
+        ("items", spec.options.get("items"), options["items"]),
+    ]
+    now = {field: question.fingerprint(field) for field in ("options", "items")}
     notes = (each.data for each in experiment.events() if each.kind == "noted")
     before = next((each for each in notes if now.keys() <= each.keys()), None)
+    if before is not None:
+        compared += [(each, f"text {before[each]}", f"text {now[each]}") for each in now]
+    for field, then, given in compared:
+        if then != given:
+            raise InvalidInputError(
+                f"The experiment {experiment.name!r} was created with different `{field}` "
+                f"({reprlib.repr(then)}, not {reprlib.repr(given)}).",
+                field=field,
+                value=given,
+                remedy=f"To resume it, give the same `{field}`; for another evaluation, give "
+                "another name.",
+            )
     if before is None:  # before its first pair: it was created just now, or killed just then
         experiment.note("The fingerprints of options and items are kept, to compare.", **now)
-        return
-    for field, value in now.items():
-        if before[field] != value:
-            raise _mismatch(experiment.name, field, "their fingerprints differ", value)
-
-
-def _mismatch(name: str, field: str, how: str, value: object) -> InvalidInputError:
-    return InvalidInputError(
-        f"The experiment {name!r} was created with different `{field}` ({how}).",
-        field=field,
-        value=value,
-        remedy=f"To resume it, give the same `{field}`; for another evaluation, give another name.",
-    )
