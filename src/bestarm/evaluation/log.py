@@ -135,13 +135,7 @@ def _percent(share: float) -> str:
 
 
 class Pair(NamedTuple):
-    """An option to judge on an item.
-
-    Attributes:
-        id: of the assignment.
-        option: the option's place.
-        item: the item's place.
-    """
+    """An option to judge on an item, by their places; `id` is that of the assignment."""
 
     id: int
     option: int
@@ -149,13 +143,10 @@ class Pair(NamedTuple):
 
 
 class JudgementLog:
-    """Asks a stored experiment for pairs, and tells it their scores.
-
-    Args:
-        experiment: the experiment.
-        question: what it is about.
+    """Asks the stored experiment of a question for pairs, and tells it their scores.
 
     Attributes:
+        question: what it is about.
         judged: how many pairs were judged, by earlier runs too.
         lost: how many further calls earlier runs have made, or may have: those that were in flight
             when a process was killed, or left them. The log of the experiment has it, so that they
@@ -165,8 +156,8 @@ class JudgementLog:
     """
 
     def __init__(self, experiment: Experiment, question: Question) -> None:
-        self._experiment, self._question = experiment, question
-        self._order = question.order(experiment.seed)
+        self._experiment, self.question = experiment, question
+        self._order = question.order(experiment.seed).tolist()
         frame = experiment.assignments()
         state = frame["state"].to_numpy()
         self.judged = int((state == "told").sum())
@@ -175,7 +166,7 @@ class JudgementLog:
         self.remaining = int(latest.sum()) or len(question.options)
         self.finished = experiment.finished
         rows = frame.loc[state == "outstanding", ["id", "arm", "round"]].to_numpy()
-        self.pending = [self._pair(*map(int, row)) for row in rows]
+        self.pending = [Pair(number, arm, self._order[turn]) for number, arm, turn in rows.tolist()]
         self._outstanding = len(self.pending)
         notes = [each.data for each in experiment.events() if each.kind == "noted"]
         last: dict[str, Any] = ([{}] + [data for data in notes if "in_flight" in data])[-1]
@@ -192,27 +183,24 @@ class JudgementLog:
         if not self.finished:
             self._experiment.note("Judging ended for now.", in_flight=0, lost=self.lost)
 
-    def _pair(self, number: int, arm: int, round_: int) -> Pair:
-        return Pair(number, arm, int(self._order[round_]))
-
     @property
     def max_judgements(self) -> int:
         """How many pairs will have been judged if no further option drops out."""
         if self.finished:
             return self.judged
-        further = self.remaining * (len(self._question.items) - self._rounds)
+        further = self.remaining * (len(self.question.items) - self._rounds)
         return self.judged + self._outstanding + further
 
     def ask(self) -> list[Pair]:
         """The pairs of the next item; none if the experiment is over or paused."""
-        if self._rounds == len(self._question.items):
+        if self._rounds == len(self.question.items):
             return []
         batch = self._experiment.ask(1)
         self.finished = batch.finished
         if batch:
             self._rounds, self.remaining = self._rounds + 1, len(batch)
             self._outstanding += len(batch)
-        return [self._pair(each.id, each.arm, each.round) for each in batch]
+        return [Pair(each.id, each.arm, self._order[each.round]) for each in batch]
 
     def tell(self, scores: Mapping[int, float]) -> None:
         """Record scores, by the ids of pairs."""
@@ -231,7 +219,7 @@ class JudgementLog:
             recommendation=recommendation,
             scores=self._scores(recommendation),
             judgements=self.judged,
-            all_judgements=self._question.pairs,
+            all_judgements=self.question.pairs,
             failures=failures,
             lost=self.lost,
             price=limits.price,
@@ -242,13 +230,13 @@ class JudgementLog:
 
     def _scores(self, recommendation: Recommendation) -> tuple[Score, ...]:
         frame = self._experiment.assignments().merge(self._experiment.outcomes(), on="id")
-        arms, count = frame["arm"].to_numpy(np.int64), len(self._question.options)
+        arms, count = frame["arm"].to_numpy(np.int64), len(self.question.options)
         counts = np.bincount(arms, minlength=count).tolist()
         sums = np.bincount(arms, frame["reward"].to_numpy(float), minlength=count).tolist()
         return tuple(
             Score(label, judged, total / judged if judged else None, place in recommendation.active)
             for place, (label, judged, total) in enumerate(
-                zip(self._question.labels, counts, sums, strict=True)
+                zip(self.question.labels, counts, sums, strict=True)
             )
         )
 

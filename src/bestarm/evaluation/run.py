@@ -180,7 +180,7 @@ async def _work(
         in_thread = partial(loop.run_in_executor, thread)
         log = await in_thread(opening.__enter__)
         try:
-            run = Run(log, question, limits, thread=thread, stopping=stopping, report=report)
+            run = Run(log, limits, thread=thread, stopping=stopping, report=report)
             await run.work(judge)
             seconds = time.monotonic() - began
             result = partial(log.result, limits, failures=run.failures, capped=run.capped)
@@ -202,7 +202,6 @@ class Run:
 
     Args:
         log: says what is to be judged, and keeps scores.
-        question: the options and the items.
         limits: what it must not exceed.
         thread: the one thread that uses the log, as others would wait for its disk.
         stopping: set where no more calls are to be started; those in flight are waited for.
@@ -216,14 +215,13 @@ class Run:
     def __init__(
         self,
         log: JudgementLog,
-        question: Question,
         limits: Limits,
         *,
         thread: Executor,
         stopping: asyncio.Event,
         report: Callable[[int, int], object],
     ) -> None:
-        self._log, self._question, self._limits = log, question, limits
+        self._log, self._question, self._limits = log, log.question, limits
         self._thread, self._stopping, self._report = thread, stopping, report
         self._queue = deque(log.pending)
         self._calls: dict[asyncio.Task[float | None], Pair] = {}
