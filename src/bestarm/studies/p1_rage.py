@@ -15,10 +15,8 @@ shows. The stored runs of moving instances are independent.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable
 from functools import cache, partial
-from importlib import resources
 from typing import NamedTuple
 
 from bestarm import environments
@@ -26,7 +24,7 @@ from bestarm.datasets import RatingsData
 from bestarm.environments import Environment
 from bestarm.policies import Method
 from bestarm.policies.registry import policies
-from bestarm.studies.published import Metric, Published, PublishedTable
+from bestarm.studies.published import Metric, Published, PublishedTable, read_csv
 from bestarm.studies.study import Row
 
 _METHODS = {
@@ -66,14 +64,12 @@ class Stored(NamedTuple):
 @cache
 def stored() -> dict[tuple[str, str], Stored]:
     """The stored results by table and row."""
-    file = resources.files("bestarm.studies").joinpath("p1_rage.csv")
-    with file.open(encoding="utf-8") as lines:
-        return {
-            (line["table"], line["row"]): Stored(
-                int(line["errors"]), int(line["runs"]), float(line["plotted"])
-            )
-            for line in csv.DictReader(lines)
-        }
+    return {
+        (line["table"], line["row"]): Stored(
+            int(line["errors"]), int(line["runs"]), float(line["plotted"])
+        )
+        for line in read_csv("p1_rage.csv")
+    }
 
 
 _TABLES: dict[str, tuple[str, str, Callable[[], list[tuple[str, Environment]]]]] = {

@@ -172,8 +172,3 @@ def relative_to_best(all_standings: Sequence[Standing]) -> dict[str, list[float]
         for each in here:
             ratios.setdefault(each.competitor.name, []).append(each.cost / best)
     return ratios
-
-
-def geometric_mean(ratios: Sequence[float]) -> float:
-    """Of the ratios of a method."""
-    return float(np.exp(np.mean(np.log(ratios))))
