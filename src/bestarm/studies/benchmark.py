@@ -116,13 +116,7 @@ DRIFTS: dict[str, Baseline] = {
 
 @dataclass(frozen=True)
 class Condition:
-    """An instance under a drift.
-
-    Attributes:
-        instance: the instance.
-        drift: the name of the drift.
-        environment: the two together.
-    """
+    """An instance under a drift, by the name of that; `environment` is the two together."""
 
     instance: BenchmarkInstance
     drift: str

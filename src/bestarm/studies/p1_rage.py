@@ -43,13 +43,7 @@ _IN_TURN = "A phase pulls its arms in turn; the authors' order is random, which 
 
 
 class Stored(NamedTuple):
-    """What the authors' runs of a cell came to.
-
-    Attributes:
-        errors: how many independent runs named a wrong arm.
-        runs: of how many.
-        plotted: the share of errors in the paper's figure.
-    """
+    """The authors' errors in independent runs; `plotted` is the share in the paper's figure."""
 
     errors: int
     runs: int
