@@ -187,7 +187,7 @@ def learn(model: Model, state: State, arm: int, reward: float) -> bool:
         for n in counts:  # with those of the opening
             counters[PULLS] += n
         refresh(model, state)
-        return _statistic(state) > numbers[THRESHOLD]
+        return bool(_statistic(state) > numbers[THRESHOLD])
     v = np.empty(len(theta))
     scale = sherman_morrison(inverse, source[arm], v)
     error = (reward / sigma - dot(source[arm], theta)) / scale
@@ -208,7 +208,7 @@ def learn(model: Model, state: State, arm: int, reward: float) -> bool:
     if best != leader:
         _compare_with(best, target, inverse, contrast_norms)
         counters[LEADER] = best
-    return _statistic(state) > numbers[THRESHOLD]
+    return bool(_statistic(state) > numbers[THRESHOLD])
 
 
 @compiled
