@@ -524,8 +524,8 @@ def test_forecasts_of_ones_own_are_a_column(folder: Path) -> None:
     [
         ("age\n", "no rows below a header"),
         ("", "no rows below a header"),
-        ("age,age\n1,2\n", "no rows below a header of different names"),
-        ("age,country\n1\n", "1 fields in line 2, and 2 columns"),
+        ("age,age\n1,2\n", "a header with a different name for each column"),
+        ("age,country\n1\n", "1 fields in line 2, not 2"),
     ],
 )
 def test_files_that_cannot_be_read(folder: Path, text: str, message: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import typer
 
-from bestarm.cli.command import AsJson, Source, Target, command
+from bestarm.cli.command import command
 from bestarm.cli.output import console, count, print_json, printable, table
 from bestarm.errors import InvalidInputError
 
@@ -32,13 +32,13 @@ _MEANING: dict[Criterion, str] = {
 
 @command
 def design(
-    source: Source,
+    source: Path,
     *,
-    target: Target = None,
+    target: Path | None = None,
     criterion: Criterion = "centered-xy",
     anchor: str | None = None,
     tol: float = 1e-3,
-    json: AsJson = False,
+    json: bool = False,
     out: Path | None = None,
 ) -> None:
     """How to spread pulls over arms, with a proof of how good that is.

@@ -52,9 +52,6 @@ class UserFile:
         A CSV file is text in UTF-8, with fields between commas, semicolons or tabs: whichever its
         first line has most of. A JSON file (`.json`) is a list of rows: objects, whose names are
         the header; lists; or single values.
-
-        Raises:
-            InvalidInputError: the file is neither.
         """
         text = self.text()
         listed = text.lstrip()[:1] in {"[", "{"}
@@ -64,12 +61,18 @@ class UserFile:
         except csv.Error as error:
             raise self.wrong(f"is not a CSV file ({error}).") from None
 
-    def text(self) -> str:
-        """What it holds.
+    def records(self) -> list[dict[str, str]]:
+        """The rows below a header, by its names, which must differ."""
+        (_, header), *rows = self.rows() or [("", [])]
+        if len(set(header)) < len(header):
+            raise self.wrong("needs a header with a different name for each column.")
+        for place, fields in rows:
+            if len(fields) != len(header):
+                raise self.wrong(f"has {len(fields)} fields in {place}, not {len(header)}.")
+        return [dict(zip(header, fields, strict=True)) for _, fields in rows]
 
-        Raises:
-            InvalidInputError: it is not text in UTF-8.
-        """
+    def text(self) -> str:
+        """What it holds: text in UTF-8."""
         try:
             if str(self.path) == "-":
                 return sys.stdin.read().removeprefix("\ufeff")

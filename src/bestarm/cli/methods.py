@@ -51,11 +51,6 @@ class Entry:
     module: str = ""
 
     @property
-    def own(self) -> bool:
-        """Whether it is a user's own, not built in."""
-        return bool(self.module)
-
-    @property
     def method(self) -> Method | Oracle:
         """What `simulate` takes."""
         method = partial(self.factory, **self.options) if self.options else self.factory

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from bestarm.cli.command import (
-    AsJson,
-    Baseline,
-    Bounds,
-    Delta,
-    Noise,
-    Seed,
-    Source,
-    Target,
-    Workers,
-    command,
-)
+from bestarm.cli.command import command
 from bestarm.cli.output import console, count, print_json, remark, table
 from bestarm.defaults import DELTA
 from bestarm.tables import percent_range
@@ -34,15 +23,15 @@ if TYPE_CHECKING:
 
 @command
 def plan(
-    source: Source,
+    source: Path,
     *,
-    target: Target = None,
+    target: Path | None = None,
     gap: float | None = None,
     scenario: Path | None = None,
-    delta: Delta = DELTA,
-    noise: Noise = None,
-    baseline: Baseline = None,
-    bounds: Bounds = None,
+    delta: float = DELTA,
+    noise: float | None = None,
+    baseline: float | None = None,
+    bounds: tuple[float, float] | None = None,
     level: float | None = None,
     drift: list[str] | None = None,
     policy: list[str] | None = None,
@@ -50,10 +39,10 @@ def plan(
     per_day: float | None = None,
     window: str | None = None,
     runs: int = 200,
-    seed: Seed = 0,
+    seed: int = 0,
     max_pulls: int | None = None,
-    workers: Workers = None,
-    json: AsJson = False,
+    workers: int | None = None,
+    json: bool = False,
 ) -> None:
     """How long will it take? Simulates an experiment before it is run.
 
@@ -150,8 +139,8 @@ def _print_words(plan: ExperimentPlan, problem: Problem) -> None:
     among = "" if problem.source is problem.target else f", {plan.targets} targets"
     typer.echo(
         f"{plan.arms} arms{among}, δ = {plan.delta:g}, noise {problem.noise:g} and baseline "
-        f"±{problem.baseline:g} declared; {_experiments(plan)} of each policy, seed {plan.seed}. "
-        f"Counted in {unit}:"
+        f"±{problem.baseline:g} declared; {count(plan.runs, 'simulated experiment')} of each "
+        f"policy, seed {plan.seed}. Counted in {unit}:"
     )
     if plan.block > 1:
         typer.echo(
@@ -209,10 +198,6 @@ def _saved(saving: Saving, block: int) -> str:
     )
 
 
-def _experiments(plan: ExperimentPlan) -> str:
-    return count(plan.runs, "simulated experiment")
-
-
 def _precision(plan: ExperimentPlan) -> str:
     """How precisely medians are known, if any are."""
     known = {
@@ -252,23 +237,17 @@ def _table(plan: ExperimentPlan, forecasts: Sequence[PolicyForecast]) -> Table:
 
 
 def _ratio(each: PolicyForecast) -> str:
-    return "–" if each.ratio is None else f"{_at_least(each.pulls, 'mean')}{each.ratio:.1f}"
+    return "–" if each.ratio is None else _figure(each.pulls, "mean", lambda _: f"{each.ratio:.1f}")
 
 
-def _figure(spread: Spread, name: str) -> str:
-    return f"{_at_least(spread, name)}{getattr(spread, name):,.0f}"
-
-
-def _at_least(spread: Spread, name: str) -> str:
-    """A sign before a figure that depends on experiments that were cut."""
-    return "≥ " if name in spread.cut else ""
+def _figure(spread: Spread, name: str, write: Callable[[float], str] = "{:,.0f}".format) -> str:
+    """A figure, with a sign if it depends on experiments that were cut."""
+    return ("≥ " if name in spread.cut else "") + write(getattr(spread, name))
 
 
 def _days(plan: ExperimentPlan, spread: Spread) -> str:
-    def days(name: str) -> str:
-        return _at_least(spread, name) + _day(plan.days(getattr(spread, name)) or 0.0)
-
-    return f"{days('median')} ({days('low')}–{days('high')})"
+    names, write = ("median", "low", "high"), lambda rounds: _day(plan.days(rounds) or 0.0)
+    return "{} ({}–{})".format(*(_figure(spread, name, write) for name in names))
 
 
 def _day(number: float) -> str:

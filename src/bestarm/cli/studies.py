@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from bestarm.cli.command import AsJson, Dask, Delta, Seed, command, modules_of_folder
+from bestarm.cli.command import command, modules_of_folder
 from bestarm.cli.output import console, display, number, print_json, print_table, remark, table
 from bestarm.defaults import DELTA
 
@@ -35,13 +35,13 @@ def reproduce(
     *,
     paper: str = "sp-bai",
     runs: int = 100,
-    seed: Seed = 0,
+    seed: int = 0,
     workers: int | None = None,
-    dask: Dask = None,
+    dask: str | None = None,
     out: Path = Path("reproduction"),
     resume: bool = False,
     data: Path | None = None,
-    json: AsJson = False,
+    json: bool = False,
 ) -> None:
     """Rerun the paper's tables, and say of every published figure whether it replicates.
 
@@ -101,13 +101,13 @@ def leaderboard(
     instance: list[str] | None = None,
     drift: list[str] | None = None,
     runs: int = 200,
-    seed: Seed = 0,
-    delta: Delta = DELTA,
+    seed: int = 0,
+    delta: float = DELTA,
     workers: int | None = None,
-    dask: Dask = None,
+    dask: str | None = None,
     out: Path = Path("leaderboard"),
     resume: bool = False,
-    json: AsJson = False,
+    json: bool = False,
 ) -> None:
     """Run the field's methods on the same instances, with and without drift, and rank them.
 
