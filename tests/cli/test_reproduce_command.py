@@ -33,12 +33,6 @@ def files(folder: Path) -> dict[str, bytes]:
     }
 
 
-@pytest.fixture
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports without pictures, which take longer than all the runs."""
-    monkeypatch.setattr("bestarm.studies.report.draw_section", lambda *_: [])
-
-
 @pytest.mark.usefixtures("quick_workers")
 def test_the_folder_is_the_same_to_the_byte_with_one_and_two_workers(tmp_path: Path) -> None:
     parts = ("jester-ranking", "--runs", 4, "--seed", 5)

@@ -152,12 +152,12 @@ def _check(
     from numpy.random import default_rng
     from rich.console import Console
 
-    from bestarm.cli.methods import check_question, make
+    from bestarm.cli.methods import check_method
 
     world = where.environment.instance(default_rng(seed))
     problem = world.problem(delta)
     for entry in entries:
-        check_question(entry.name, make(entry, world, problem))
+        check_method(entry, world, problem)
         if entry.module and own:
             with Console(stderr=True, markup=False).status(f"Checking {entry.name} …"):
                 _check_contract(entry, problem)

@@ -272,7 +272,7 @@ def _enter(entered: list[Competitor], text: str, where: Condition, *, delta: flo
     """Enter a method of the user's, unless it has been entered already."""
     from numpy.random import default_rng
 
-    from bestarm.cli.methods import check_question, make, read_method
+    from bestarm.cli.methods import check_method, read_method
     from bestarm.studies import Competitor
 
     entry = read_method(text, later=("budget",))
@@ -280,6 +280,5 @@ def _enter(entered: list[Competitor], text: str, where: Condition, *, delta: flo
     if any(each.name == found.name or each.same_method(found) for each in entered):
         return
     world = where.environment.instance(default_rng(0))
-    method = found.method(where.instance)
-    check_question(entry.name, make(entry, world, world.problem(delta), method=method))
+    check_method(entry, world, world.problem(delta), method=found.method(where.instance))
     entered.append(found)
