@@ -264,7 +264,7 @@ def test_a_pooler_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if size == 1:
-        monkeypatch.setattr(database_checks, "_WAIT", 0.5)  # nobody else lets go of it
+        monkeypatch.setattr(database_checks, "_POOLER_TIMEOUT", 0.5)  # nobody else lets go of it
     name = name_of(postgres_url)
     run_sql(postgres_url, f"ALTER DATABASE {name} SET synchronous_commit = off")
     with postgres.pooler(pgbouncer, name, mode=mode, size=size) as url:
@@ -312,7 +312,7 @@ def test_durability_that_a_pooler_takes_away_is_an_alarm(
     size: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(database_checks, "_WAIT", 0.5)
+    monkeypatch.setattr(database_checks, "_POOLER_TIMEOUT", 0.5)
     name = name_of(postgres_url)
     run_sql(postgres_url, f"ALTER DATABASE {name} SET synchronous_commit = off")
     with postgres.pooler(pgbouncer, name, mode="transaction", size=size) as url:

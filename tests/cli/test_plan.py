@@ -15,7 +15,7 @@ import pytest
 from databases import wait_until
 
 from bestarm import Problem
-from bestarm.cli.output import counted
+from bestarm.cli.output import show_progress
 from bestarm.planning import Effort, JobEffort, PlanRequest, plan_experiment
 from bestarm.planning import plan as planning_module
 
@@ -224,7 +224,7 @@ def test_lines_go_on_while_no_run_ends(capsys: pytest.CaptureFixture[str]) -> No
         lines += capsys.readouterr().err
         return lines
 
-    with counted("planning", 600, every=0.01) as told:
+    with show_progress("planning", 600, every=0.01) as told:
         told(0, 600)
         wait_until(lambda: shown().count("\n") >= 4)
         told(41, 600)
@@ -239,7 +239,7 @@ def test_ctrl_c_gives_a_partial_plan(arms: str, monkeypatch: pytest.MonkeyPatch)
         if done == 7:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("bestarm.cli.output.counted", lambda *_: nullcontext(seventh))
+    monkeypatch.setattr("bestarm.cli.plan.show_progress", lambda *_: nullcontext(seventh))
     document = commands.data("plan", arms, *QUICK, "--policy", "sbe", code=130)
     assert document["interrupted"] is True
     assert [(f["policy"], f["runs"]) for f in document["forecasts"]] == [("sp-bai-sharp", 7)]

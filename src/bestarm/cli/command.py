@@ -112,7 +112,7 @@ def command(function: Callable[P, None]) -> Callable[P, None]:
 
     run.__doc__, _, entries = inspect.cleandoc(function.__doc__ or "").partition("\n\nArgs:\n")
     signature, known = inspect.signature(function, eval_str=True), _entries(_SHARED + entries)
-    described = [_described(each, **known[each.name]) for each in signature.parameters.values()]
+    described = [_for_typer(each, **known[each.name]) for each in signature.parameters.values()]
     run.__signature__ = signature.replace(parameters=described)  # type: ignore[attr-defined]
     return run
 
@@ -124,7 +124,7 @@ def _entries(text: str) -> dict[str, dict[str, Any]]:
     return {entry.pop("name"): entry for entry in entries}
 
 
-def _described(parameter: inspect.Parameter, **settings: Any) -> inspect.Parameter:
+def _for_typer(parameter: inspect.Parameter, **settings: Any) -> inspect.Parameter:
     """A parameter as an argument or option of Typer, without an underscore at its end."""
     kind = parameter.annotation
     parts = _leaves(kind)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bestarm.problem import Problem
     from bestarm.simulation.compare import Comparison, Contestant
 
-_COMPANY = ("sp-bai", "sp-bai-sharp", "rage")  # what a user's own method is compared with
+_DEFAULT_METHODS = ("sp-bai", "sp-bai-sharp", "rage")  # what a user's own method is compared with
 _MOST_PLANS = 100_000  # in the check of the contract: index rules make one plan per round
 _QUANTILES = (0.1, 0.5, 0.9)
 _OF_METHOD = ("method", "instance", "seed", "delta")
@@ -96,7 +96,7 @@ def compare(
                 runs=runs,
                 seed=seed,
                 delta=delta,
-                reference=min(entries, key=lambda entry: entry.name != _COMPANY[0]).name,
+                reference=min(entries, key=lambda entry: entry.name != _DEFAULT_METHODS[0]).name,
                 workers=workers,
                 dask=dask,
             )
@@ -122,14 +122,14 @@ def compare(
 
 def _raise_failure(comparison: Comparison, modules: Mapping[str, str]) -> NoReturn:
     """Raise the failure, in our words if it was raised within a run."""
-    from bestarm.cli.methods import described
+    from bestarm.cli.methods import describe
 
     failure, notes = comparison.failure, getattr(comparison.failure, "__notes__", ())
     assert failure is not None
     if not notes:
         raise failure
     raise BestArmError(
-        f"{comparison.failed} raised {described(failure, modules[comparison.failed])}.",
+        f"{comparison.failed} raised {describe(failure, modules[comparison.failed])}.",
         field="method",
         value=comparison.failed,
         remedy=" ".join(notes),
@@ -141,7 +141,7 @@ def _entries(methods: Sequence[str], max_pulls: int | None) -> list[Entry]:
 
     entries = [read_method(text) for text in methods]
     if all(entry.module for entry in entries):
-        entries += [read_method(name) for name in _COMPANY]
+        entries += [read_method(name) for name in _DEFAULT_METHODS]
     return list({entry.name: entry.capped(max_pulls) for entry in entries}.values())
 
 
@@ -164,15 +164,15 @@ def _check(
 
 
 def _check_contract(entry: Entry, problem: Problem) -> None:
-    from bestarm.cli.methods import described
+    from bestarm.cli.methods import describe
     from bestarm.testing import check_policy
 
     try:
         check_policy(partial(entry.factory, **entry.options), problem, max_plans=_MOST_PLANS)
     except Exception as error:
-        what, remedy = f"it raised {described(error, entry.module)}", ""
+        what, remedy = f"it raised {describe(error, entry.module)}", ""
         if isinstance(error, AssertionError):
-            cause = f" ({described(error.__cause__, entry.module)})" if error.__cause__ else ""
+            cause = f" ({describe(error.__cause__, entry.module)})" if error.__cause__ else ""
             what = f"{str(error).rstrip('.')}{cause}"
             remedy = "--no-check measures it all the same."
         raise BestArmError(

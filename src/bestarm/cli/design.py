@@ -16,7 +16,7 @@ from bestarm.errors import InvalidInputError
 if TYPE_CHECKING:
     from bestarm.design import Design
 
-_DUST = 1e-4  # weights below are summed up in one row
+_NEGLIGIBLE = 1e-4  # weights below are summed up in one row
 
 
 Criterion = Literal["centered-xy", "centered-g", "linear-xy", "linear-g", "deo", "xor"]
@@ -110,10 +110,10 @@ def _print_words(
         typer.echo(f"  anchor       {printable(anchor)}")
     shown = table("arm", "weight")
     for label, weight in sorted(weights, key=lambda row: -row[1]):
-        if weight >= _DUST:
+        if weight >= _NEGLIGIBLE:
             shown.add_row(printable(label), f"{weight:.4f}")
-    dust = [weight for _, weight in weights if weight < _DUST]
-    if dust:
-        shown.add_row(f"{count(len(dust), 'arm')} below {_DUST:g}", f"{sum(dust):.4f}")
+    rest = [weight for _, weight in weights if weight < _NEGLIGIBLE]
+    if rest:
+        shown.add_row(f"{count(len(rest), 'arm')} below {_NEGLIGIBLE:g}", f"{sum(rest):.4f}")
     typer.echo()
     console().print(shown)

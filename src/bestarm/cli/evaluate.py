@@ -17,7 +17,7 @@ import typer
 
 from bestarm.cli.command import command, modules_of_folder
 from bestarm.cli.files import UserFile
-from bestarm.cli.output import print_result, remark
+from bestarm.cli.output import print_result, remark, show_progress
 from bestarm.defaults import DELTA, STORE
 
 if TYPE_CHECKING:
@@ -61,11 +61,13 @@ def evaluate(
         max_cost: No call is made that would exceed this, earlier runs included.
         seed: Fixes the order of the items; random if left out.
     """
-    from bestarm.cli.output import counted
     from bestarm.evaluation import evaluate as run
     from bestarm.live.store.sql import Store
 
-    path, function = _place(judge)
+    place, colon, function = judge.rpartition(":")
+    if not (colon and function.isidentifier()):
+        place, function = judge, "judge"
+    path = Path(place)
     title = path.stem if name is None else name
     compared, judged = _read_options(options), _read_file(items, "items")
     database = Store(store)
@@ -78,8 +80,8 @@ def evaluate(
         # What a judge prints must not mix with the result.
         with (
             redirect_stdout(sys.stderr),
-            _loaded(path, function) as call,
-            counted("judging", most, what="judgements at most") as progress,
+            _load_judge(path, function) as call,
+            show_progress("judging", most, what="judgements at most") as progress,
         ):
             found = run(
                 call,
@@ -118,19 +120,11 @@ def _data(found: Evaluation) -> dict[str, Any]:
     }
 
 
-def _place(judge: str) -> tuple[Path, str]:
-    """The file of a judge, and the judge's name in it."""
-    path, colon, name = judge.rpartition(":")
-    if colon and name.isidentifier():
-        return Path(path), name
-    return Path(judge), "judge"
-
-
 @contextmanager
-def _loaded(path: Path, name: str) -> Iterator[Callable[[Any, Any], Any]]:
+def _load_judge(path: Path, name: str) -> Iterator[Callable[[Any, Any], Any]]:
     """The judge of a file, beside which its modules are found."""
     from bestarm.checks import suggestion
-    from bestarm.cli.methods import described
+    from bestarm.cli.methods import describe
 
     file = UserFile(path, "judge", "Correct it first.")
     loader = SourceFileLoader("bestarm_judge", str(path))
@@ -144,7 +138,7 @@ def _loaded(path: Path, name: str) -> Iterator[Callable[[Any, Any], Any]]:
         except (Exception, SystemExit) as error:
             if isinstance(error, OSError) and error.filename == str(path):
                 raise
-            raise file.wrong(f"raised {described(error, path.stem)} as it was read.") from error
+            raise file.wrong(f"raised {describe(error, path.stem)} as it was read.") from error
         found = getattr(module, name, None)
         if not callable(found):
             near = suggestion(name, [key for key, value in vars(module).items() if callable(value)])

@@ -89,7 +89,7 @@ class UserFile:
         if isinstance(read, dict) and list(read) == ["outcomes"]:  # as over HTTP
             read = read["outcomes"]
         elif isinstance(read, dict):  # names with features
-            read = [[name, *_listed(value)] for name, value in read.items()]
+            read = [[name, *_as_list(value)] for name, value in read.items()]
         if not isinstance(read, list):
             raise self.wrong("is not a list of rows.")
         names = list(read[0]) if read and isinstance(read[0], dict) else None
@@ -101,7 +101,7 @@ class UserFile:
             keys = set(row) if isinstance(row, dict) else None
             if keys != (None if names is None else set(names)):
                 raise self.wrong(f"has other names in row {number} than in row 1.")
-            values = _listed(row) if names is None else [row[name] for name in names]
+            values = _as_list(row) if names is None else [row[name] for name in names]
             if not all(isinstance(value, (str, int, float, type(None))) for value in values):
                 raise self.wrong(f"holds more than texts and numbers in row {number}.")
             fields = ["" if value is None else str(value).strip() for value in values]
@@ -109,7 +109,7 @@ class UserFile:
                 yield f"row {number}", fields
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 

@@ -69,7 +69,7 @@ def read_method(text: str, *, later: Collection[str] = ()) -> Entry:
     head, colon, rest = text.strip().partition(":")
     attribute, _, options = rest.partition(":")
     if colon and (_is_name(attribute) or ("=" not in attribute and find(head) is None)):
-        factory = _imported(text, head, attribute)
+        factory = _import(text, head, attribute)
         entry = Entry(f"{head}:{attribute}", factory, module=head)
     elif (info := find(head)) is not None:
         entry, options = Entry(info.name, info.method, truths=dict(info.truths)), rest
@@ -89,7 +89,7 @@ def read_method(text: str, *, later: Collection[str] = ()) -> Entry:
     )
 
 
-def _imported(text: str, module: str, attribute: str) -> Callable[..., Any]:
+def _import(text: str, module: str, attribute: str) -> Callable[..., Any]:
     if module.endswith(".py") or os.sep in module:
         name = os.path.basename(module).removesuffix(".py")
         raise _wrong(
@@ -112,7 +112,9 @@ def _imported(text: str, module: str, attribute: str) -> Callable[..., Any]:
                 "Run the command where the file is, and leave out its .py.",
             ) from None
         raise _wrong(
-            text, f"Importing {module!r} raised {described(error, module)}.", "Correct it first."
+            text,
+            f"Importing {module!r} raised {describe(error, module)}.",
+            "Correct it first.",
         ) from error
     try:
         found = attrgetter(attribute)(home)
@@ -175,7 +177,7 @@ def check_method(
     try:
         policy = (method.bind(world) if isinstance(method, Oracle) else method)(problem, seed=0)
     except Exception as error:
-        what = str(error) if isinstance(error, BestArmError) else described(error, entry.module)
+        what = str(error) if isinstance(error, BestArmError) else describe(error, entry.module)
         raise _wrong(name, f"{name} cannot be made: {what.rstrip('.')}.") from error
     if not isinstance(policy, Policy):
         raise _wrong(
@@ -204,7 +206,7 @@ def check_method(
         )
 
 
-def described(error: BaseException, module: str) -> str:
+def describe(error: BaseException, module: str) -> str:
     """An exception in words, with the last line of a module that it passed, in any process."""
     what = f"{type(error).__name__}: {error}".rstrip(": .")
     # As text, because another process sends its traceback as text.

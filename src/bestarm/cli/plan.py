@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from bestarm.cli.command import command
-from bestarm.cli.output import console, count, print_json, remark, table
+from bestarm.cli.output import console, count, print_json, remark, show_progress, table
 from bestarm.defaults import DELTA
 from bestarm.tables import percent_range
 
@@ -63,7 +63,6 @@ def plan(
         max_pulls: Where a simulated experiment is cut; 100 times the lower bound if left out.
     """
     from bestarm.cli.features import read_table
-    from bestarm.cli.output import counted
     from bestarm.planning import plan_experiment
     from bestarm.planning.request import read_request
     from bestarm.simulation.executors import check_workers, open_executor
@@ -93,7 +92,7 @@ def plan(
     request = read_request(document)
     jobs = len(request.methods()) * len(request.sizes) * len(request.resolved_scenarios())
     try:
-        with open_executor(workers) as executor, counted("planning", runs * jobs) as progress:
+        with open_executor(workers) as executor, show_progress("planning", runs * jobs) as progress:
             made = plan_experiment(
                 request,
                 executor=executor,
@@ -162,7 +161,7 @@ def _print_words(plan: ExperimentPlan, problem: Problem) -> None:
             console().print(_table(plan, forecasts))
             for each in plan.savings:
                 if each.scenario == assumed.scenario:
-                    typer.echo(_saved(each, plan.block))
+                    typer.echo(_describe_saving(each, plan.block))
             for forecast in forecasts:
                 if waiting := plan.waiting(forecast):
                     least = "at least " if "mean" in forecast.rounds.cut else ""
@@ -183,7 +182,7 @@ def _print_words(plan: ExperimentPlan, problem: Problem) -> None:
     typer.echo(f"A forecast holds if its assumptions do. {unit.title()} grow with 1/gap².")
 
 
-def _saved(saving: Saving, block: int) -> str:
+def _describe_saving(saving: Saving, block: int) -> str:
     """What blocks save, with intervals."""
     rounds, pulls = (
         f"{value:.2f} ({low:.2f}–{high:.2f})"

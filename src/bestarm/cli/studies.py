@@ -129,11 +129,11 @@ def leaderboard(
     # What a method prints must not mix with the results.
     with modules_of_folder(), redirect_stdout(sys.stderr):
         where = conditions(instance or (), drift or ())
-        entered = _entered(only or ())
+        competing = _select_competitors(only or ())
         for text in method or ():
-            _enter(entered, text, where[0], delta=delta)
+            _enter(competing, text, where[0], delta=delta)
         results, report = _run(
-            Leaderboard(entered, where, delta),
+            Leaderboard(competing, where, delta),
             runs=runs,
             seed=seed,
             workers=workers,
@@ -258,7 +258,7 @@ def _standing_data(it: Standing) -> dict[str, object]:
     }
 
 
-def _entered(only: Sequence[str]) -> list[Competitor]:
+def _select_competitors(only: Sequence[str]) -> list[Competitor]:
     from bestarm.checks import choice
     from bestarm.studies import competitors
 
@@ -268,7 +268,7 @@ def _entered(only: Sequence[str]) -> list[Competitor]:
     return [each for name, each in known.items() if not only or name in only]
 
 
-def _enter(entered: list[Competitor], text: str, where: Condition, *, delta: float) -> None:
+def _enter(competing: list[Competitor], text: str, where: Condition, *, delta: float) -> None:
     """Enter a method of the user's, unless it has been entered already."""
     from numpy.random import default_rng
 
@@ -277,8 +277,8 @@ def _enter(entered: list[Competitor], text: str, where: Condition, *, delta: flo
 
     entry = read_method(text, later=("budget",))
     found = Competitor.own(entry.name, entry.method)
-    if any(each.name == found.name or each.same_method(found) for each in entered):
+    if any(each.name == found.name or each.same_method(found) for each in competing):
         return
     world = where.environment.instance(default_rng(0))
     check_method(entry, world, world.problem(delta), method=found.method(where.instance))
-    entered.append(found)
+    competing.append(found)

@@ -17,11 +17,11 @@ from bestarm.cli.output import (
     Count,
     checks_result,
     count,
-    counted,
     need_server,
     print_json,
     printable,
     remark,
+    show_progress,
 )
 from bestarm.defaults import STORE
 from bestarm.errors import ReplayError
@@ -230,7 +230,7 @@ def export(
 def _progress(experiment: Experiment, verb: str) -> AbstractContextManager[Count | None]:
     """A function that shows progress where there is enough to read that somebody waits for it."""
     pulls = experiment.status().pulls
-    return counted(verb, pulls, what="assignments") if pulls >= _MANY else nullcontext()
+    return show_progress(verb, pulls, what="assignments") if pulls >= _MANY else nullcontext()
 
 
 @on_experiment
