@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from people import OPTIONS, PROBLEM, Create, Echo, answer, in_memory, reopen, rows_of
+from people import OPTIONS, PROBLEM, Echo, answer, in_memory, reopen, rows_of
 from tampering import change
 
 from bestarm import Experiment
@@ -20,10 +21,16 @@ from bestarm.live.watch.overview import overview
 from bestarm.numerics.geometry import Array
 from bestarm.policies import SPBAI, AnytimeBAI
 
+Create = Callable[..., Experiment]
+
 
 @pytest.fixture
-def create(tmp_path: Path) -> Create:
-    return Create(tmp_path)
+def create(sqlite_url: str) -> Create:
+    def make(forecaster: Any = "default", **settings: Any) -> Experiment:
+        given: dict[str, Any] = {"options": OPTIONS, "seed": 1} | settings
+        return Experiment.create(sqlite_url, "drinks", PROBLEM, forecaster=forecaster, **given)
+
+    return make
 
 
 def test_forecasts_take_most_of_what_people_differ_by_off() -> None:
@@ -79,9 +86,7 @@ def test_a_forecast_is_fixed_before_the_arm_is_drawn(monkeypatch: pytest.MonkeyP
     assert echo.heard == [("forecast", 0, 1.0), ("forecast", 1, 2.0), ("forecast", 2, 3.0)]
 
 
-def test_a_forecaster_learns_what_is_on_record_when_it_is_opened_again(
-    create: Create,
-) -> None:
+def test_a_forecaster_learns_what_is_on_record_when_it_is_opened_again(create: Create) -> None:
     experiment = create(Echo())
     for value in range(3):
         experiment.ask(covariates={"x": float(value)})

@@ -125,6 +125,18 @@ def test_leases_end_while_an_experiment_is_paused(leased: Make, clock: Clock) ->
     assert experiment.status().lost == 3
 
 
+def test_a_clock_that_goes_back_holds_nobody_up(leased: Make, clock: Clock) -> None:
+    """One given out at an earlier time than the one before it is lost at its own time."""
+    experiment = leased(kind="randomised", sizes=(3, 2))
+    experiment.ask()
+    clock.now -= 500.0
+    experiment.ask()
+    for seconds, states in ((10.0, ["outstanding", "lost"]), (500.0, ["lost", "lost"])):
+        clock.now += seconds
+        experiment.expire()
+        assert experiment.assignments()["state"].tolist() == states
+
+
 def test_an_outcome_that_comes_too_late_is_kept_flagged_and_not_used(
     leased: Make, clock: Clock
 ) -> None:
@@ -172,6 +184,17 @@ def test_reasons_are_any_text(leased: Make, reason: str) -> None:
     experiment.fail(0, reason)
     experiment.stop(reason)
     assert experiment.status().lost == 1
+
+
+def test_telling_or_failing_nothing_still_gives_up_what_is_overdue(
+    leased: Make, clock: Clock
+) -> None:
+    for nothing in ("tell_many", "fail_many"):
+        experiment = leased(sizes=(4,))
+        experiment.ask(3)
+        clock.now += 11.0
+        assert getattr(experiment, nothing)([]) in {None, Receipt(0, 0, 0)}
+        assert experiment.status().lost == 3
 
 
 # --- windows -----------------------------------------------------------------------------------

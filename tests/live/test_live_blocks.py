@@ -80,6 +80,21 @@ def test_a_request_that_is_repeated_waits_only_while_no_round_can_be_made() -> N
     assert len(experiment.ask(9)) == 4
 
 
+def test_what_is_left_to_assign_is_whole_rounds(sqlite_url: str) -> None:
+    """A limit that no round fits into any more leaves nothing, while outcomes are outstanding."""
+    experiment = begin(sqlite_url, block=3, max_pulls=40)
+    rng = np.random.default_rng(3)
+    while batch := experiment.ask(4):
+        told = rate(batch, rng)
+        told.pop(2, None)
+        experiment.tell_many(told)
+    status = experiment.status()
+    assert (status.pulls, status.outstanding, status.remaining) == (39, 1, 0)
+    assert batch.waiting == 1
+    experiment.tell(2, 1.0)
+    assert experiment.recommendation().reason == "max_pulls"
+
+
 def test_nobody_gets_more_assignments_at_a_time_for_asking_in_rounds() -> None:
     experiment = Experiment(AnytimeBAI(DRINKS, bounds=(0, 1), block=4))
     with pytest.raises(InvalidInputError, match="count"):

@@ -6,6 +6,7 @@ import random
 
 import numpy as np
 import pytest
+from chained_policies import Scripted
 
 from bestarm import AnytimeBAI, Problem
 from bestarm.live import Experiment
@@ -13,7 +14,7 @@ from bestarm.live.watch.overview import overview
 from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.bets import BatchOutcome, Bets, StakeGrid
 from bestarm.policies.anytime.evidence import WINDOW, BestTargetEvidence, TopTargetsEvidence
-from bestarm.records import Summary
+from bestarm.records import Plan, Summary
 
 PROBLEM = Problem(np.eye(3), delta=0.1, source_labels=["tea", "coffee", "water"])
 RATES = (0.3, 0.5, 0.2)
@@ -158,6 +159,26 @@ def test_what_is_outstanding_counts_for_no_more_than_anything_it_may_turn_out_to
             )
             assert (growth <= exact + 1e-9).all()
         policy.update(before)
+
+
+def test_a_phase_closes_with_as_many_outcomes_as_it_asks_for_of_whatever_phase() -> None:
+    plans = (
+        Plan.randomised([0.25] * 4, size, phase=phase, open=True, provisional=True)
+        for phase, size in enumerate((5, 4, 6), start=1)
+    )
+    policy = Scripted(*plans)
+    experiment = Experiment(policy)
+    experiment.ask(12)
+    experiment.tell_many(dict.fromkeys((11, 9, 7, 5), 1.0))
+    assert experiment.phase == 1
+    experiment.tell(3, 1.0)
+    assert experiment.phase == 2  # five are in, out of turn
+    experiment.ask(4)
+    experiment.tell_many(dict.fromkeys((0, 1, 12), 1.0))
+    assert experiment.phase == 2
+    experiment.tell(13, 1.0)  # two of the phase before and two of its own: as many as it asks for
+    assert experiment.phase == 3
+    assert [(s.pulls, s.pending.sum()) for s in policy.summaries] == [(5, 7), (2, 0), (2, 2)]
 
 
 def test_an_experiment_with_late_and_lost_answers_ends_with_the_best() -> None:

@@ -193,23 +193,6 @@ def test_after_a_step_that_came_second_the_policy_is_not_told_everything_again(
     assert sound(experiment)
 
 
-def test_a_process_that_is_second_for_the_first_time_reads_the_record_once_more(
-    pair: Pair, meanwhile: Meanwhile
-) -> None:
-    experiment, other = pair
-    for _ in range(8):
-        experiment.tell_many(dict.fromkeys(experiment.ask(60).ids, 0.5))
-    other.recommendation()
-    for most in (14, 4):
-        told_before = meanwhile.calls
-        ids = experiment.ask(60).ids
-        meanwhile.do = lambda: other.ask(1)
-        experiment.tell_many(dict.fromkeys(ids, 0.5))
-        assert meanwhile.done
-        assert state_of(experiment) == state_of(other)
-        assert meanwhile.calls - told_before <= most
-
-
 def test_a_plan_that_came_second_is_replaced_by_the_one_on_record(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -144,7 +144,7 @@ def _answers(
     tx: Transaction, calls: Sequence[_Call], carry_out: Callable[[_Call], T]
 ) -> list[T | Exception]:
     """Carry out calls in one transaction; what one of them is refused is raised to it alone."""
-    answers = list[T | Exception]()
+    answers: list[T | Exception] = []
     for call in calls:
         try:
             if call.precondition is not None:
@@ -240,7 +240,7 @@ class ExperimentCore:
             receipts = _answers(tx, calls, lambda call: record(call.outcomes))
             pending = transitions.pending_step(tx.head)
             entered = tx.head.window is None  # a report within its window is not learned
-        answers = list[Answer | Exception]()
+        answers: list[Answer | Exception] = []
         for call, receipt in zip(calls, receipts, strict=True):
             answer = receipt if isinstance(receipt, Exception) else Answer(receipt, pending)
             if isinstance(answer, Answer):
