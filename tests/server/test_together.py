@@ -16,7 +16,7 @@ from sent_by_hand import request
 from served import ARMS, HANG_TIMEOUT, Served, in_thread, wrong
 
 from bestarm.live import Experiment
-from bestarm.live.experiment import Tell
+from bestarm.live.core import Tell
 from bestarm.live.store.sql import Store
 from bestarm.server.tokens import Role, revoke_token, token_number
 
