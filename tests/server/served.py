@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -10,12 +11,13 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from select import select
 from threading import Thread
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import uvicorn
@@ -30,12 +32,17 @@ from bestarm.server.tokens import Role, create_token
 __all__ = [
     "ARMS",
     "HANG_TIMEOUT",
+    "HEAD",
+    "JSON",
     "MANY",
     "Served",
+    "answer",
+    "create",
     "forked",
     "get",
     "in_process",
     "in_thread",
+    "outcomes",
     "post",
     "wrong",
 ]
@@ -44,6 +51,8 @@ ARMS: dict[str, Any] = {"source": [[1, 0], [0, 1]], "options": {"bounds": [0, 1]
 # Tests are one caller that asks a lot, and a plan may have to compile first.
 MANY = Limits(rate=1e6, burst=1_000_000, planning=480)
 HANG_TIMEOUT = 120  # seconds after which what was awaited is thought never to come
+JSON = {"Content-Type": "application/json"}
+HEAD = b"GET /api/v1/experiments HTTP/1.1\r\nHost: localhost\r\n"  # to be sent by hand
 # Nothing here is encrypted, and to read the certificates of all the world takes long.
 _UNENCRYPTED = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 _BESTARM = [sys.executable, "-c", "from bestarm.cli import main; main()"]
@@ -84,6 +93,12 @@ class Served:
         """A connection to it, for what no client would send."""
         return socket.create_connection(("127.0.0.1", self.port), timeout=HANG_TIMEOUT)
 
+    def post(self, *lines: str) -> bytes:
+        """The head of a tell as it goes over the wire, with these lines in it."""
+        token = f"Authorization: Bearer {self.token(Role.TELL)}"
+        head = ["POST /api/v1/experiments/offer/tell HTTP/1.1", "Host: localhost", token]
+        return "\r\n".join([*head, *lines, "", ""]).encode()
+
     def raw(self, sent: bytes, *, drip: bytes = b"") -> bytes:
         """What is answered to these bytes, followed by more and more until there is an answer."""
         answer, latest = b"", time.monotonic() + HANG_TIMEOUT
@@ -95,6 +110,15 @@ class Served:
             while piece := connection.recv(65536):
                 answer += piece
         return answer
+
+
+def answer(raw: bytes) -> tuple[int, dict[str, Any]]:
+    """Status and error of an answer as it came over the wire."""
+    head, _, body = raw.partition(b"\r\n\r\n")
+    assert b"content-type: application/json" in head.lower(), raw
+    error: dict[str, Any] = json.loads(body)["error"]
+    assert set(error) == {"kind", "message", "field", "value", "remedy"}
+    return int(head.split(b" ", 2)[1]), error
 
 
 def wrong(response: httpx.Response, status: int, kind: str) -> dict[str, Any]:
@@ -110,6 +134,18 @@ def wrong(response: httpx.Response, status: int, kind: str) -> dict[str, Any]:
     assert body["error"]["remedy"].endswith((".", "?", "…", "bestarm.db"))
     error: dict[str, Any] = body["error"]
     return error
+
+
+def create(client: httpx.Client, name: str = "offer", **body: Any) -> str:
+    """The path of a new experiment."""
+    made = client.post("/experiments", json={"name": name, **(body or ARMS)})
+    assert made.status_code == 201, made.text
+    return f"/experiments/{quote(name, safe='')}"
+
+
+def outcomes(rewards: Mapping[int, float]) -> dict[str, Any]:
+    """The body of a tell."""
+    return {"outcomes": [{"id": id_, "reward": reward} for id_, reward in rewards.items()]}
 
 
 def get(address: str, **options: Any) -> httpx.Response:

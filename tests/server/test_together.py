@@ -12,7 +12,6 @@ from typing import Any
 import httpx
 import pytest
 from databases import wait_until
-from sent_by_hand import request
 from served import ARMS, HANG_TIMEOUT, Served, in_thread, wrong
 
 from bestarm.live import Experiment
@@ -149,7 +148,7 @@ def test_what_one_tells_who_goes_away_is_recorded_and_logged_before_the_server_s
             client.post("/experiments/offer/ask", json={"count": 4}).raise_for_status()
             lines = ("Content-Type: application/json", f"Content-Length: {len(body)}")
             with served.connect() as connection:
-                connection.sendall(request(served, *lines) + body)
+                connection.sendall(served.post(*lines) + body)
                 assert begun.wait(HANG_TIMEOUT)
             client.get("/experiments").raise_for_status()  # it has seen that the other is gone
         let.set()
