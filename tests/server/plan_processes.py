@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from forked_commands import PassedFile
 from workers_started import processes
 
-__all__ = ["begin", "begin_always", "settled", "workers"]
+__all__ = ["begin", "settled", "workers"]
 
 _CREATE = asyncio.create_subprocess_exec
 
@@ -57,11 +57,6 @@ async def begin(program: str, *arguments: str, **given: Any) -> Any:
     begun = _Begun(code if how == "-c" else f"from {code} import main; main()")
     await begun.follow()
     return begun
-
-
-def begin_always() -> None:
-    """Begin all processes that simulate from now on so, in this process."""
-    asyncio.__dict__["create_subprocess_exec"] = begin
 
 
 def _simulate(code: str, given: int, told: int) -> None:

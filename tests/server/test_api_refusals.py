@@ -244,7 +244,7 @@ def test_what_is_not_plain_json_is_a_bad_request(
             "`delta` must lie in (0, 0.5]; got 0.95.",
             "It is the probability of an error. Did you mean 0.05?",
         ),
-        ("/experiments", {"name": "page"}, "`source` ", ""),
+        ("/experiments", {"name": "page"}, "`source` is missing.", "Give the names of the options"),
         ("/plan", PLAN | {"gap": "small"}, '`gap` must be a number; got "small".', QUOTED),
         (
             "/plan",
