@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from databases import wait_until
-from served import ARMS, HANG_TIMEOUT, Served, in_thread, wrong
+from served import HANG_TIMEOUT, Served, create, in_thread, outcomes, wrong
 
 from bestarm.live import Experiment
 from bestarm.live.experiment import Tell
@@ -23,7 +23,7 @@ from bestarm.server.tokens import Role, revoke_token, token_number
 @pytest.fixture
 def served(store_url: str) -> Iterator[Served]:
     with in_thread(store_url) as running, running.client() as client:
-        client.post("/experiments", json={"name": "offer", **ARMS}).raise_for_status()
+        create(client)
         yield running
 
 
@@ -57,9 +57,8 @@ def test_those_who_ask_together_get_one_each(served: Served) -> None:
 
 def test_those_who_ask_together_get_whole_rounds(served: Served) -> None:
     options = {"bounds": [0, 1], "block": 3}
-    body = {"name": "taste", "source_labels": ["tea", "coffee", "water"], "options": options}
     with served.client() as client:
-        client.post("/experiments", json=body).raise_for_status()
+        create(client, "taste", source_labels=["tea", "coffee", "water"], options=options)
         batches = ask_together(client, "taste", callers=50)
     rounds = [{each["round"] for each in batch["assignments"]} for batch in batches]
     assert sorted(number for of_one in rounds for number in of_one) == list(range(50))
@@ -68,10 +67,8 @@ def test_those_who_ask_together_get_whole_rounds(served: Served) -> None:
 
 
 def test_where_a_phase_has_fewer_left_the_others_wait(served: Served) -> None:
-    short = {"policy": "uniform", "options": {"budget": 4}}
     with served.client() as client:
-        made = client.post("/experiments", json={"name": "short", **ARMS, **short})
-        made.raise_for_status()
+        create(client, "short", source=[[1, 0], [0, 1]], policy="uniform", options={"budget": 4})
         batches = ask_together(client, "short", callers=7)
     given = [(len(batch["assignments"]), batch["waiting"]) for batch in batches]
     assert sorted(given) == [(0, 4)] * 3 + [(1, 0)] * 4
@@ -82,17 +79,14 @@ def test_many_who_tell_at_once_are_each_answered_for_themselves(known: Served) -
     with known.client() as client:
 
         def tell(number: int) -> httpx.Response:
-            kind = number % 10
-            outcomes = [{"id": number, "reward": 1}]
-            if kind == 3:
-                outcomes.append({"id": number - 3, "reward": 0})
-            elif kind == 5:
-                outcomes.append({"id": number, "reward": 7})
-            elif kind == 7:
-                outcomes = [{"id": number, "reward": 3}]
-            elif kind == 9:
-                outcomes.append({"id": 4000 + number, "reward": 1})
-            return client.post("/experiments/offer/tell", json={"outcomes": outcomes})
+            further = {
+                3: {number - 3: 0},
+                5: {number - 5: 0},
+                7: {number: 3},
+                9: {4000 + number: 1},
+            }
+            rewards = {number: 1} | further.get(number % 10, {})
+            return client.post("/experiments/offer/tell", json=outcomes(rewards))
 
         with ThreadPoolExecutor(16) as pool:
             list(pool.map(tell, range(0, 200, 10)))  # what will be contradicted
@@ -121,7 +115,7 @@ def test_a_token_that_is_revoked_allows_nothing_from_the_next_request_on(known: 
     token = known.token(Role.TELL)
     store = Store(known.url)
     with known.client(Role.TELL) as client:
-        path, body = "/experiments/offer/tell", {"outcomes": [{"id": 0, "reward": 1}]}
+        path, body = "/experiments/offer/tell", outcomes({0: 1})
         assert client.post(path, json=body).is_success
         revoke_token(store, token_number(token) or 0)
         wrong(client.post(path, json=body), 401, "unauthorized")
@@ -141,11 +135,10 @@ def test_what_one_tells_who_goes_away_is_recorded_and_logged_before_the_server_s
         return commit(experiment, calls)
 
     monkeypatch.setattr(Experiment, "commit_tells", commit_later)
-    body = json.dumps({"outcomes": [{"id": number, "reward": 1} for number in range(4)]}).encode()
+    body = json.dumps(outcomes(dict.fromkeys(range(4), 1))).encode()
     with caplog.at_level(logging.INFO, "bestarm"), in_thread(sqlite_url) as served:
         with served.client() as client:
-            client.post("/experiments", json={"name": "offer", **ARMS}).raise_for_status()
-            client.post("/experiments/offer/ask", json={"count": 4}).raise_for_status()
+            client.post(f"{create(client)}/ask", json={"count": 4}).raise_for_status()
             lines = ("Content-Type: application/json", f"Content-Length: {len(body)}")
             with served.connect() as connection:
                 connection.sendall(served.post(*lines) + body)

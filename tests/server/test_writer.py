@@ -14,7 +14,7 @@ import pytest
 import uvicorn
 from databases import wait_until
 from recorded import told
-from served import ARMS, HANG_TIMEOUT, in_thread
+from served import HANG_TIMEOUT, create, in_thread, outcomes
 
 from bestarm import AnytimeBAI, Problem
 from bestarm.errors import (
@@ -260,13 +260,12 @@ def test_a_server_that_stops_answers_those_who_wait(
     monkeypatch.setattr(uvicorn.Server, "shutdown", stop)
     with ThreadPoolExecutor(5) as pool:
         with in_thread(sqlite_url) as served, served.client() as client:
-            client.post("/experiments", json={"name": "offer", **ARMS}).raise_for_status()
-            client.post("/experiments/offer/ask", json={"count": 5}).raise_for_status()
+            offer = create(client)
+            client.post(f"{offer}/ask", json={"count": 5}).raise_for_status()
 
             def post(number: int) -> httpx.Response:
-                body = {"outcomes": [{"id": number, "reward": 1}]}
                 with served.client() as own:
-                    return own.post("/experiments/offer/tell", json=body)
+                    return own.post(f"{offer}/tell", json=outcomes({number: 1}))
 
             answers = [pool.submit(post, 0)]
             assert gate.begun.wait(HANG_TIMEOUT)
