@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import time
 from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, ClassVar
 
+from databases import wait_until
 from forked_commands import PassedFile
 from workers_started import processes
 
@@ -79,9 +79,6 @@ def workers() -> set[str]:
 
 
 def settled() -> bool:
-    latest = time.monotonic() + 60
-    while workers():
-        if time.monotonic() > latest:
-            return False
-        time.sleep(0.05)
+    """Whether all of them end."""
+    wait_until(lambda: not workers())
     return True

@@ -93,10 +93,10 @@ class Served:
         """A connection to it, for what no client would send."""
         return socket.create_connection(("127.0.0.1", self.port), timeout=HANG_TIMEOUT)
 
-    def post(self, *lines: str) -> bytes:
-        """The head of a tell as it goes over the wire, with these lines in it."""
+    def post(self, *lines: str, path: str = "/experiments/offer/tell") -> bytes:
+        """The head of a request as it goes over the wire, with these lines in it."""
         token = f"Authorization: Bearer {self.token(Role.TELL)}"
-        head = ["POST /api/v1/experiments/offer/tell HTTP/1.1", "Host: localhost", token]
+        head = [f"POST /api/v1{path} HTTP/1.1", "Host: localhost", token]
         return "\r\n".join([*head, *lines, "", ""]).encode()
 
     def raw(self, sent: bytes, *, drip: bytes = b"") -> bytes:

@@ -103,8 +103,8 @@ def test_pause_resume_stop_and_their_repetition(api: httpx.Client, experiment: s
     assert (given["assignments"], given["state"]) == ([], "paused")
     for _ in range(2):
         assert api.post(f"{experiment}/resume").json()["state"] == "running"
-    for options in ({"json": {"reason": "the season is over"}}, {}):
-        assert api.post(f"{experiment}/stop", **options).json()["state"] == "stopped"
+    for body in ({"reason": "the season is over"}, None):
+        assert api.post(f"{experiment}/stop", json=body).json()["state"] == "stopped"
     wrong(api.post(f"{experiment}/resume"), 422, "invalid_input")
     kinds = [event["kind"] for event in api.get(f"{experiment}/events").json()["events"]]
     assert kinds == ["created", "planned", "paused", "resumed", "stopped"]

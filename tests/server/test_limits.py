@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 from databases import wait_until
-from served import ARMS, HANG_TIMEOUT, HEAD, JSON, Served, answer, get, in_thread, post
+from served import HANG_TIMEOUT, HEAD, JSON, Served, answer, create, get, in_thread, post
 
 from bestarm.server.guard import Limits, RateLimiter
 from bestarm.server.tokens import Role
@@ -27,7 +27,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 def served(url: str) -> Iterator[Served]:
     limits = Limits(body=20_000, rate=1e6, burst=1_000_000, batch=50, seconds=HANG_TIMEOUT)
     with in_thread(url, limits=limits) as running, running.client() as client:
-        client.post("/experiments", json={"name": "offer", **ARMS})
+        create(client)
         yield running
 
 

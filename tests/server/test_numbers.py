@@ -38,6 +38,16 @@ def play(
         return overview(made)
 
 
+@pytest.fixture(scope="module")
+def early(tmp_path_factory: pytest.TempPathFactory) -> Overview:
+    return play(f"sqlite:///{tmp_path_factory.mktemp('early')}/store.db", 300)
+
+
+@pytest.fixture(scope="module")
+def later(tmp_path_factory: pytest.TempPathFactory) -> Overview:
+    return play(f"sqlite:///{tmp_path_factory.mktemp('later')}/store.db", 1500)
+
+
 def text_of(seen: Overview) -> str:
     words = re.sub(r"<[^>]+>", " ", report(seen).split("<body")[1].split("<script")[0])
     return " ".join(words.replace("\N{NO-BREAK SPACE}", " ").split())
@@ -68,24 +78,22 @@ def test_other_outcomes_stay_in_their_own_unit(sqlite_url: str) -> None:
     assert "Mean outcome" in panels(seen)["leaderboard"]
 
 
-def test_there_is_one_level_on_the_page(sqlite_url: str) -> None:
-    for seen in (play(sqlite_url, 300), play(f"{sqlite_url}2", 20_000)):
+def test_there_is_one_level_on_the_page(early: Overview, later: Overview) -> None:
+    for seen in (early, later):
         text = text_of(seen)
         levels = re.findall(r"(\d+) % interval|at (\d+) %|Confidence (\d+) %", text)
         assert {level for found in levels for level in found if level} == {"95"}
         assert "90 %" not in text.split("Event log")[0].split("Evidence")[0]
 
 
-def test_a_verdict_never_uses_more_outcomes_than_there_are(sqlite_url: str) -> None:
-    seen = play(sqlite_url, 600)
-    assert seen.head.outstanding > 0
-    assert seen.outcomes_used <= seen.head.outcomes < seen.head.assigned
-    assert seen.outcomes_used <= seen.used  # what is drawn and awaited is not an outcome
+def test_a_verdict_never_uses_more_outcomes_than_there_are(early: Overview) -> None:
+    assert early.head.outstanding > 0
+    assert early.outcomes_used <= early.head.outcomes < early.head.assigned
+    assert early.outcomes_used <= early.used  # what is drawn and awaited is not an outcome
 
 
-def test_captions_and_charts_say_what_the_table_says(sqlite_url: str) -> None:
-    seen = play(sqlite_url, 1500)
-    drawn = charts(seen)
+def test_captions_and_charts_say_what_the_table_says(later: Overview) -> None:
+    seen, drawn = later, charts(later)
     assert set(drawn) == {"gaps", "evidence", "raw"}
     for line in drawn["gaps"].lines:
         [row] = [each for each in seen.leaderboard if each.target == line.option]
@@ -94,18 +102,15 @@ def test_captions_and_charts_say_what_the_table_says(sqlite_url: str) -> None:
             assert line.y[-1] == pytest.approx(100 * row.behind)
 
 
-def test_evidence_is_never_below_zero(sqlite_url: str) -> None:
-    seen = play(sqlite_url, 300)
-    assert min(y for line in seen.timeline.evidence for y in line.y if y is not None) < 0
-    chart = charts(seen)["evidence"]
+def test_evidence_is_never_below_zero(early: Overview) -> None:
+    assert min(y for line in early.timeline.evidence for y in line.y if y is not None) < 0
+    chart = charts(early)["evidence"]
     assert chart.y_range[0] == 0
     assert all(y is None or y >= 0 for line in chart.lines for y in line.y)
 
 
-def test_an_option_keeps_its_colour(sqlite_url: str) -> None:
-    seen = play(sqlite_url, 1500)
-    turned = replace(seen, leaderboard=seen.leaderboard[::-1])
-    for each in (seen, turned):
+def test_an_option_keeps_its_colour(later: Overview) -> None:
+    for each in (later, replace(later, leaderboard=later.leaderboard[::-1])):
         html = panels(each)["leaderboard"]
         for target, label in enumerate(LABELS):
             assert (
@@ -116,10 +121,9 @@ def test_an_option_keeps_its_colour(sqlite_url: str) -> None:
     assert option_style(0, COLOURS) == "quiet"
 
 
-def test_stretches_with_outcomes_outstanding_are_not_drawn(sqlite_url: str) -> None:
+def test_stretches_with_outcomes_outstanding_are_not_drawn(later: Overview) -> None:
     """The ones told early are all 1: their mean would be far too high."""
-    seen = play(sqlite_url, 3000)
-    level = [y for y in seen.baseline.level.y if y is not None]
+    level = [y for y in later.baseline.level.y if y is not None]
     assert level
     assert max(level) < 0.75
 
@@ -145,12 +149,12 @@ def test_the_printed_log_has_every_event_that_says_something(sqlite_url: str) ->
 
 
 def test_while_the_lead_is_measured_the_verdict_stands(sqlite_url: str) -> None:
-    seen = play(sqlite_url, 1500, precision=0.02)
+    seen = play(sqlite_url, 1500, precision=0.04)
     assert (seen.head.state, seen.recommendation.reason) == ("running", "measuring")
     assert seen.verdict.startswith(
         "‘new’ is the best of 3 options. Its lead over the control ‘old’"
     )
-    assert seen.verdict.endswith("The test goes on until the lead is known to ±2 points.")
+    assert seen.verdict.endswith("The test goes on until the lead is known to ±4 points.")
     assert seen.leaderboard[0].status == "best"
     assert seen.forecast is not None
     assert seen.forecast.expected is not None
@@ -159,7 +163,7 @@ def test_while_the_lead_is_measured_the_verdict_stands(sqlite_url: str) -> None:
         assert headline == "‘new’ is the best of 3 options; its lead is being measured."
         rng = np.random.default_rng(1)
         while not made.finished:
-            given = made.ask(2000)
+            given = made.ask(1000)
             rewards = (rng.random(len(given)) < MEANS[given.arms]).astype(float)
             made.tell_many(zip(given.ids, rewards.tolist(), strict=True))
         message = made.recommendation()
@@ -167,7 +171,7 @@ def test_while_the_lead_is_measured_the_verdict_stands(sqlite_url: str) -> None:
         assert made.verify().sound
     assert (message.reason, message.label, message.error_bound) == ("identified", "new", 0.05)
     assert message.effect is not None
-    assert message.effect.upper - message.effect.lower <= 0.04
+    assert message.effect.upper - message.effect.lower <= 0.08
 
 
 @pytest.mark.parametrize(

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
+import pytest
 from databases import name_of, read_on_begin, run_sql
-from served import ARMS, in_thread
+from served import create, in_thread, outcomes
 
 
-def use(url: str) -> None:
-    with in_thread(url) as served, served.client() as api:
-        for path, body in {
-            "": {"name": "offer", **ARMS},
-            "/offer/ask": {"count": 2},
-            "/offer/tell": {"outcomes": [{"id": 0, "reward": 1}]},
-        }.items():
-            assert api.post(f"/experiments{path}", json=body).is_success
-        assert api.get("/experiments/offer/recommendation").is_success
-
-
-def test_a_server_s_connections_ask_postgresql_for_durability(postgres_url: str) -> None:
-    run_sql(postgres_url, f"ALTER DATABASE {name_of(postgres_url)} SET synchronous_commit = off")
-    with read_on_begin("SHOW synchronous_commit") as seen:
-        use(postgres_url)
+@pytest.mark.parametrize(
+    ("statement", "durable"),
+    [("SHOW synchronous_commit", "on"), ("PRAGMA synchronous", 2)],  # 2 is FULL
+    ids=["postgres", "sqlite"],
+)
+def test_a_server_s_connections_ask_for_durability(
+    request: pytest.FixtureRequest, statement: str, durable: object
+) -> None:
+    url = request.getfixturevalue(f"{request.node.callspec.id}_url")
+    if statement.startswith("SHOW"):
+        run_sql(url, f"ALTER DATABASE {name_of(url)} SET synchronous_commit = off")
+    with read_on_begin(statement) as seen, in_thread(url) as served, served.client() as api:
+        offer = create(api)
+        assert api.post(f"{offer}/ask", json={"count": 2}).is_success
+        assert api.post(f"{offer}/tell", json=outcomes({0: 1})).is_success
+        assert api.get(f"{offer}/recommendation").is_success
     assert len(seen) > 5
-    assert set(seen) == {"on"}
-
-
-def test_a_server_s_connections_have_sqlite_wait_for_the_disk(sqlite_url: str) -> None:
-    with read_on_begin("PRAGMA synchronous") as seen:
-        use(sqlite_url)
-    assert len(seen) > 5
-    assert set(seen) == {2}  # FULL
+    assert set(seen) == {durable}
