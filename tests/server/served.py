@@ -11,7 +11,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from select import select
@@ -26,7 +26,7 @@ from sse_starlette.sse import AppStatus
 
 from bestarm.live.store.sql import Store
 from bestarm.server.guard import Limits
-from bestarm.server.serving import Serving, listen, uvicorn_config
+from bestarm.server.serving import listen, uvicorn_config
 from bestarm.server.tokens import Role, create_token
 
 __all__ = [
@@ -40,7 +40,6 @@ __all__ = [
     "create",
     "forked",
     "get",
-    "in_process",
     "in_thread",
     "outcomes",
     "post",
@@ -160,10 +159,10 @@ def post(address: str, **options: Any) -> httpx.Response:
 
 @contextmanager
 def in_thread(url: str, **settings: Any) -> Iterator[Served]:
-    """A server in a thread; settings are those of `Serving`."""
+    """A server in a thread; settings are those of `create_app`."""
     listener = listen("127.0.0.1", 0)
     port = listener.getsockname()[1]
-    server = uvicorn.Server(uvicorn_config(Serving(url, **{"limits": MANY, **settings})))
+    server = uvicorn.Server(uvicorn_config(url, **{"limits": MANY, **settings}))
     thread = Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:
@@ -178,53 +177,29 @@ def in_thread(url: str, **settings: Any) -> Iterator[Served]:
 
 
 @contextmanager
-def in_process(url: str, *options: str, port: int = 0, **settings: Any) -> Iterator[Served]:
-    """`bestarm serve` as a user starts it; ended at once when the test is over."""
-    process = subprocess.Popen(
-        [*_BESTARM, "serve", "--store", url, "--port", str(port), *options],
-        stdout=subprocess.PIPE,
-        stderr=settings.pop("stderr", subprocess.DEVNULL),
-        text=True,
-        env=os.environ | {"PYTHONUNBUFFERED": "1"},
-        **settings,
-    )
+def forked(
+    url: str, *options: str, port: int = 0, stderr: Any = None, fresh: bool = False
+) -> Iterator[Served]:
+    """`bestarm serve` where all is imported already; if `fresh`, as a user starts it, which takes
+    seconds. It ends when the test is over, or is killed."""
+    arguments = ("serve", "--store", url, "--port", str(port), *options)
+    process: subprocess.Popen[str] | ForkedCommand
+    with open(os.devnull, "w", encoding="utf-8") as nowhere:
+        errors = (stderr or nowhere).fileno()
+        if fresh:
+            env = os.environ | {"PYTHONUNBUFFERED": "1"}
+            process = subprocess.Popen(
+                [*_BESTARM, *arguments], stdout=subprocess.PIPE, stderr=errors, text=True, env=env
+            )
+        else:
+            process = ForkedCommand(*arguments, stderr=errors)
     try:
         assert process.stdout is not None
-        served = _announced(url, process.stdout.readline())
-        served.process = process
+        line = process.stdout.readline()
+        assert "http://" in line, line
+        served = Served(url, int(re.findall(r"http://.*?:(\d+)/", line)[0]), process=process)
+        get(f"{served.base}/api/v1/experiments")  # it listens before it writes the line
         yield served
     finally:
         process.kill()
         process.communicate()
-
-
-@contextmanager
-def forked(
-    url: str,
-    *options: str,
-    port: int = 0,
-    stderr: Any = None,
-    first: Callable[[], object] = os.getpid,
-) -> Iterator[Served]:
-    """`bestarm serve` where all is imported already, which takes a new process two seconds.
-
-    It ends when the test is over, or is killed. What is `first` is called in it before it begins.
-    """
-    arguments = ("serve", "--store", url, "--port", str(port), *options)
-    with open(os.devnull, "w", encoding="utf-8") as nowhere:
-        process = ForkedCommand(*arguments, stderr=(stderr or nowhere).fileno(), first=first)
-    try:
-        served = _announced(url, process.stdout.readline())
-        served.process = process
-        yield served
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def _announced(url: str, line: str) -> Served:
-    """The server that this line tells of, once it answers: it listens before it writes the line."""
-    assert "http://" in line, line
-    served = Served(url, int(re.findall(r"http://.*?:(\d+)/", line)[0]))
-    get(f"{served.base}/api/v1/experiments")
-    return served

@@ -17,9 +17,9 @@ from threading import Event
 
 import httpx
 import pytest
-from databases import wait_until
+from databases import name_of, read_on_begin, run_sql, wait_until
 from needed import need
-from served import ARMS, HANG_TIMEOUT, Served, create, forked, get, in_process, outcomes
+from served import ARMS, HANG_TIMEOUT, Served, create, forked, get, in_thread, outcomes
 from typer.testing import CliRunner, Result
 
 from bestarm.cli.app import app
@@ -102,8 +102,10 @@ def test_it_says_where_it_is_and_stops_in_order_with_streams_open(
 ) -> None:
     port = free_port()
     with (tmp_path / "log").open("w+") as log, ExitStack() as stack:
-        serve = in_process if sent == signal.SIGINT else forked  # once as a user starts it
-        served = stack.enter_context(serve(sqlite_url, *options, port=port, stderr=log))
+        fresh = sent == signal.SIGINT  # once as a user starts it
+        served = stack.enter_context(
+            forked(sqlite_url, *options, port=port, stderr=log, fresh=fresh)
+        )
         assert served.port == port
         process = served.process
         assert process is not None
@@ -228,6 +230,26 @@ def test_several_processes_on_one_database_never_give_an_assignment_twice(
     assert set(given.values()) == {1}
     assert sorted(given) == list(range(status["pulls"]))
     assert len(given) > 100
+
+
+@pytest.mark.parametrize(
+    ("statement", "durable"),
+    [("SHOW synchronous_commit", "on"), ("PRAGMA synchronous", 2)],  # 2 is FULL
+    ids=["postgres", "sqlite"],
+)
+def test_a_server_s_connections_ask_for_durability(
+    request: pytest.FixtureRequest, statement: str, durable: object
+) -> None:
+    url = request.getfixturevalue(f"{request.node.callspec.id}_url")
+    if statement.startswith("SHOW"):
+        run_sql(url, f"ALTER DATABASE {name_of(url)} SET synchronous_commit = off")
+    with read_on_begin(statement) as seen, in_thread(url) as served, served.client() as api:
+        offer = create(api)
+        assert api.post(f"{offer}/ask", json={"count": 2}).is_success
+        assert api.post(f"{offer}/tell", json=outcomes({0: 1})).is_success
+        assert api.get(f"{offer}/recommendation").is_success
+    assert len(seen) > 5
+    assert set(seen) == {durable}
 
 
 def test_the_documentation_runs(tmp_path: Path) -> None:
