@@ -416,12 +416,22 @@ def test_a_line_of_latex_says_what_its_cells_say() -> None:
             0.25,
             "consistent",
         ),
-        Cell("uniform", row.key, "error", 0.03, 0.0103, 0.0844, None, 100, verdict="differs"),
+        Cell(
+            "uniform",
+            row.key,
+            "error",
+            0.03,
+            0.0103,
+            0.0844,
+            None,
+            100,
+            p_value=0.0,
+            verdict="differs",
+        ),
     ]
     one = replace(table, rows=(row,))
-    letters = {row.protocol: "a"}
-    text = main_table(one, judged, letters).to_latex()
-    quantiles = quantile_table(one, judged, letters).to_latex()
+    text = main_table(one, judged).to_latex()
+    quantiles = quantile_table(one, judged).to_latex()
     assert (
         r"SBE\textsuperscript{a} & 1\,152\,001.41 & 704\,593--1\,599\,410 & 349\,826 & "
         r"1\,523\,534.64 & $\bullet$ & 0.03 & 0.010--0.084 &  & $\times$ \\"

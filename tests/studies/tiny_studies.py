@@ -37,8 +37,8 @@ def results_of(
     """Runs with these pulls; what is said of all of them, or of each."""
     counts = np.array(pulls, dtype=np.int64)
     runs, each = len(counts), np.arange(len(counts))
-    truths = [np.broadcast_to(np.array(given, dtype=bool), runs) for given in (correct, final)]
-    return Results("m", "e", 0, delta, runs, False, each, counts, *truths, each, each, counts)
+    right, over = (np.broadcast_to(np.array(given), runs) for given in (correct, final))
+    return Results("m", "e", 0, delta, runs, False, each, counts, right, over, each, each, counts)
 
 
 def data() -> RatingsData:
