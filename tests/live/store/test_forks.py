@@ -210,8 +210,7 @@ def test_the_handler_of_a_signal_may_fork(sqlite_url: str) -> None:
     """Its thread may have been about to take a connection, or to give one back."""
     with begin(sqlite_url) as experiment:
         ids = experiment.ask(2).ids
-        ledger: Any = experiment._ledger
-        with database._pools_lock, ledger.store.file._lock:
+        with database._pools_lock:
             assert can_in_fork(lambda: experiment.tell(ids[0], 1.0))
         experiment.tell(ids[1], 1.0)
         assert told(experiment) == {0: 1.0, 1: 1.0}
