@@ -301,8 +301,9 @@ class Store:
         generation = self.check_file(generation)
         try:
             with self._checkout() as checkout:
-                checkout.connection = self._engine.connect()
-                session = (SqliteSession if self.sqlite else PostgresSession)(checkout.connection)
+                connection = checkout.connection = self._engine.raw_connection()
+                kind = SqliteSession if self.sqlite else PostgresSession
+                session = kind(self._engine, connection)
                 session.begin(writing=writing)
                 if self.file is not None:
                     self.file.note_log(session.raw)
@@ -469,7 +470,7 @@ class Store:
         with self.transaction() as session:
             if not self.sqlite:
                 session.raw.execute("SELECT pg_advisory_xact_lock(%s)", (_TABLES_LOCK,))
-            yield session.connection
+            yield session.core
 
 
 # --- Forks --------------------------------------------------------------------------------------
@@ -486,7 +487,7 @@ class _Checkout:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.pool: sa.Pool | None = store._engine.pool  # that keeps it, unless it is closed
-        self.connection: sa.Connection | None = None
+        self.connection: sa.PoolProxiedConnection | None = None
 
 
 _stores: weakref.WeakSet[Store] = weakref.WeakSet()

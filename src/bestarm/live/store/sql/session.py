@@ -51,8 +51,14 @@ class Session(ABC):
 
     dialect: ClassVar[sa.Dialect]
 
-    def __init__(self, connection: sa.Connection) -> None:
-        self.connection, self.raw = connection, connection.connection.driver_connection
+    def __init__(self, engine: sa.Engine, connection: sa.PoolProxiedConnection) -> None:
+        self._engine, self._connection = engine, connection
+        self.raw: Any = connection.driver_connection
+
+    @property
+    def core(self) -> sa.Connection:
+        """The same transaction for SQLAlchemy to execute statements in, which takes longer."""
+        return sa.Connection(self._engine, self._connection)
 
     @abstractmethod
     def begin(self, *, writing: bool) -> None:
@@ -135,7 +141,7 @@ class Session(ABC):
 
     def has_table(self, name: str) -> bool:
         """Whether there is a table of this name."""
-        return sa.inspect(self.connection).has_table(name)
+        return sa.inspect(self.core).has_table(name)
 
 
 class SqliteSession(Session):
@@ -145,9 +151,9 @@ class SqliteSession(Session):
 
     def begin(self, *, writing: bool) -> None:
         if writing:
-            if not self.connection.info.get("bestarm_wal"):
+            if not self._connection.info.get("bestarm_wal"):
                 self.set_up_writing()
-                self.connection.info["bestarm_wal"] = True
+                self._connection.info["bestarm_wal"] = True
             # IMMEDIATE waits for the write lock now: later in the transaction it could not wait.
             retry_on_busy(lambda: self.raw.execute("BEGIN IMMEDIATE"))
         else:
