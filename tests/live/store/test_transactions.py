@@ -169,22 +169,6 @@ def counted(experiment: Experiment) -> int:
         return snapshot.head.outcomes
 
 
-def test_many_writers_lose_nothing(postgres_url: str) -> None:
-    with begin(postgres_url) as experiment:
-        ids = list(experiment.ask(120).ids)
-
-        def tell(part: list[int]) -> None:
-            with Experiment.open(postgres_url, "offer") as mine:
-                for number in part:
-                    assert mine.tell(number, number / 8).recorded
-
-        with ThreadPoolExecutor(4) as pool:
-            list(pool.map(tell, [ids[start::4] for start in range(4)]))
-        assert told(experiment) == {number: number / 8 for number in ids}
-        assert counted(experiment) == len(ids)
-        assert experiment.verify().sound
-
-
 @pytest.mark.parametrize("call", ["ask", "tell"])
 def test_a_call_whose_answer_is_lost_raises(
     postgres_url: str, call: str, monkeypatch: pytest.MonkeyPatch
