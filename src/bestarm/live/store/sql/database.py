@@ -44,8 +44,7 @@ _VERSION_NUMBER: sa.Select[tuple[str]] = sa.select(sa.column("version_num")).sel
 )
 _TABLES_LOCK = 0x62657374  # what PostgreSQL's processes lock while the tables are made
 _POSTGRESQL = "postgresql+psycopg"
-_SQLITE = "sqlite"
-_DRIVERS = dict.fromkeys((_SQLITE, "sqlite+pysqlite"), _SQLITE)
+_DRIVERS = {"sqlite": "sqlite", "sqlite+pysqlite": "sqlite"}
 _DRIVERS |= dict.fromkeys(("postgres", "postgresql", _POSTGRESQL), _POSTGRESQL)
 
 
@@ -70,7 +69,7 @@ def check_url(url: object) -> URL:
             else "For example sqlite:///store.db, or postgresql://user@host/name.",
         ) from None
     in_memory = read.database in {None, "", ":memory:"} or "memory" in read.query.get("mode", "")
-    if read.drivername == _SQLITE and in_memory:
+    if read.drivername == "sqlite" and in_memory:
         raise InvalidInputError(
             "`url` names a database in memory, which would be lost.",
             field="url",
