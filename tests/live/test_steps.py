@@ -17,8 +17,7 @@ from bestarm import AnytimeBAI, Experiment, Problem
 from bestarm.errors import DamagedStoreError, InvalidInputError
 from bestarm.live.experiment import Answer, Tell, _Ask
 from bestarm.live.replay import PolicyReplayer
-from bestarm.live.store.contract import Snapshot
-from bestarm.live.store.records import as_data
+from bestarm.live.store.contract import Snapshot, as_data
 from bestarm.live.transitions import Step, apply, pending_step
 from bestarm.policies import Policy
 from bestarm.records import Plan, Summary

@@ -24,8 +24,8 @@ from bestarm.live.store.contract import (
     Rows,
     SummaryRecord,
     Transaction,
+    damaged,
 )
-from bestarm.live.store.records import damaged
 from bestarm.numerics.geometry import Array
 
 T = TypeVar("T")

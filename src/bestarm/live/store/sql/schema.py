@@ -12,8 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from bestarm.live.store.contract import Head
-from bestarm.live.store.records import damaged
+from bestarm.live.store.contract import Head, damaged
 
 VERSION_TABLE = "bestarm_version"
 

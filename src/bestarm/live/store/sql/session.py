@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.dialects.postgresql import psycopg
 
-from bestarm.live.store.records import damaged
+from bestarm.live.store.contract import damaged
 from bestarm.live.store.sql.schema import Checked
 
 T = TypeVar("T")
