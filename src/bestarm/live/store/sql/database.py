@@ -297,10 +297,11 @@ class Store:
         Raises:
             DuplicateKeyError: see `Session.insert`.
         """
-        generation = self.check_file(generation)
+        generation, connected = self.check_file(generation), False
         try:
             with self._checkout() as checkout:
                 connection = checkout.connection = self._engine.raw_connection()
+                connected = True
                 kind = SqliteSession if self.sqlite else PostgresSession
                 session = kind(self._engine, connection)
                 session.begin(writing=writing)
@@ -312,7 +313,7 @@ class Store:
                 if writing and self.file is not None:
                     self.file.note_log(session.raw, written=True)
         except self._failures as error:
-            raise self._error(error) from error
+            raise self._error(error, connected=connected) from error
         except (KeyboardInterrupt, SystemExit):
             # It may have come within the pool, which then counts a connection that nobody has.
             self.close()
@@ -341,10 +342,11 @@ class Store:
             if checkout in _checkouts:  # or this is a forked process, which leaves it to its parent
                 with _pools_lock:
                     try:
-                        if checkout.connection is not None:
+                        used = checkout.connection
+                        if used is not None and used.is_valid:
                             if checkout.pool is not self._engine.pool:
-                                checkout.connection.invalidate()
-                            checkout.connection.close()
+                                used.invalidate()
+                            used.close()
                     finally:
                         _checkouts.discard(checkout)
 
@@ -382,8 +384,7 @@ class Store:
             with suppress(StoreError):  # the lock ended with its connection
                 transaction.__exit__(None, None, None)
 
-    def _error(self, error: Exception) -> StoreError:
-        connected = not isinstance(error, exc.DBAPIError) or error.statement is not None
+    def _error(self, error: Exception, *, connected: bool) -> StoreError:
         cause = error.orig if isinstance(error, exc.DBAPIError) else error
         code = getattr(cause, "sqlite_errorcode", None)
         state = getattr(cause, "sqlstate", None) if code is None else code & 0xFF
