@@ -235,7 +235,7 @@ def test_totals_have_the_means_and_covariances_of_the_closed_form() -> None:
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 50])
 def test_noise_alone_is_chi_square_around_a_normal(count: int) -> None:
     rng = np.random.default_rng(9)
-    stream = baselines.ConstantStream(np.zeros(5001), level=0.0, noise=2.0, rng=rng)
+    stream = baselines.ConstantStream(np.zeros(5001), noise=2.0, rng=rng)
     summary = stream.pull(Plan.fixed([1, *[count] * 5000], phase=1))
     sums, squares = summary.sums[1:], summary.squares[1:]
     if count == 0:
