@@ -122,14 +122,7 @@ class Problem:
             >>> Problem.named(["old", "new"]).source_labels
             ('old', 'new')
         """
-        if isinstance(names, str) or not isinstance(names, Iterable):
-            raise InvalidInputError(
-                f"`names` must be a list of names; got {names!r}.",
-                field="names",
-                value=names,
-                remedy='For example ["old", "new"].',
-            )
-        labels = list(names)
+        labels = _as_names(names, "names")
         if not labels:
             raise InvalidInputError(
                 "`names` is empty.", field="names", value=labels, remedy="Give at least two names."
@@ -250,16 +243,16 @@ class Problem:
 
     def with_delta(self, delta: float) -> Problem:
         """The same problem with another allowed error probability."""
-        other = copy(self)
-        other.__dict__.pop("_key", None)
-        other._delta = probability(delta)
-        return other
+        return self._replaced(_delta=probability(delta))
 
     def with_baseline(self, baseline: float) -> Problem:
         """The same problem with another bound on |ν_t|."""
+        return self._replaced(_baseline=not_negative(baseline, "baseline"))
+
+    def _replaced(self, **parts: float) -> Problem:
         other = copy(self)
         other.__dict__.pop("_key", None)
-        other._baseline = not_negative(baseline, "baseline")
+        other.__dict__.update(parts)
         return other
 
     def __eq__(self, other: object) -> bool:
@@ -299,44 +292,44 @@ def _read_labels(
         labels = getattr(features, "index", None)
     if labels is None:
         return tuple(str(i) for i in range(count))
-    if isinstance(labels, str):
-        labels = [labels]
-    if not isinstance(labels, Iterable):
-        raise InvalidInputError(
-            f"`{field}_labels` must be a list of names; got {labels!r}.",
-            field=f"{field}_labels",
-            value=labels,
-            remedy='For example ["old", "new"].',
-        )
-    entries = list(labels)
+    field = f"{field}_labels"
+    entries = _as_names(labels, field)
     names = tuple(map(str, entries))
     if len(names) != count:
         raise InvalidInputError(
-            f"`{field}_labels` has {len(names)} labels for {count} rows.",
-            field=f"{field}_labels",
+            f"`{field}` has {len(names)} labels for {count} rows.",
+            field=field,
             value=len(names),
             remedy="Give one label per row.",
         )
     counts = Counter(names)
     for label, name in zip(entries, names, strict=True):
         if label is None or (isinstance(label, float) and math.isnan(label)):
-            raise _invalid_label(field, name, ", which is not a name.", "Give every row a name.")
-        if not name.strip():
-            raise _invalid_label(
-                field, name, ", which is empty.", "Give every row a readable name."
-            )
-        if not name.isascii() and name.encode("utf-8", "ignore").decode() != name:
-            raise _invalid_label(
-                field, name, ", which cannot be written as text.", "Write it in UTF-8."
-            )
-        if counts[name] > 1:
-            raise _invalid_label(field, name, " twice.", "Labels must be unique.")
+            fault, remedy = ", which is not a name", "Give every row a name."
+        elif not name.strip():
+            fault, remedy = ", which is empty", "Give every row a readable name."
+        elif name.encode("utf-8", "ignore").decode() != name:
+            fault, remedy = ", which cannot be written as text", "Write it in UTF-8."
+        elif counts[name] > 1:
+            fault, remedy = " twice", "Labels must be unique."
+        else:
+            continue
+        raise InvalidInputError(
+            f"`{field}` holds {name!r}{fault}.", field=field, value=name, remedy=remedy
+        )
     return names
 
 
-def _invalid_label(field: str, name: str, fault: str, remedy: str) -> InvalidInputError:
-    message = f"`{field}_labels` holds {name!r}{fault}"
-    return InvalidInputError(message, field=f"{field}_labels", value=name, remedy=remedy)
+def _as_names(values: object, field: str) -> list[object]:
+    """A list of names; a text is not one."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise InvalidInputError(
+            f"`{field}` must be a list of names; got {values!r}.",
+            field=field,
+            value=values,
+            remedy='For example ["old", "new"].',
+        )
+    return list(values)
 
 
 def as_problem(problem: object) -> Problem:

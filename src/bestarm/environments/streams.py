@@ -297,7 +297,9 @@ class BlockStream(BaseStream):
         self._rounds += plan.rounds
         totals = Totals.empty(plan.arms)
         totals.add(arms.ravel(), table.ravel(), plan.center)
-        return Rounds.complete(plan, kinds.astype(np.int64), table, totals.by_name())
+        rounds = {"blocks": plan.blocks, "kinds": kinds.astype(np.int64), "table": table}
+        rounds["awaited"] = np.zeros(table.shape, np.bool_)
+        return Rounds.unchecked(totals.by_name() | rounds, center=plan.center)
 
     @abstractmethod
     def _block_rewards(self, arms: Arms) -> Array:
