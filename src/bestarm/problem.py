@@ -16,13 +16,7 @@ from numpy.typing import NDArray
 from bestarm.checks import not_negative, probability
 from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError, UnidentifiableError
-from bestarm.numerics.geometry import (
-    Array,
-    Span,
-    affine_span,
-    identical_rows,
-    nearly_identical_rows,
-)
+from bestarm.numerics.geometry import Array, Span, affine_span, identical_rows
 
 __all__ = [
     "Problem",
@@ -97,9 +91,8 @@ class Problem:
             )
         self._check_shapes()
         self._span = affine_span(self._source)
+        self._refuse_duplicates()
         check_identifiable(self._span, self._target, self._target_labels)
-        pair = nearly_identical_rows(self._span, self._target)
-        self._refuse_duplicates(pair, qualifier=" up to rounding")
 
     @classmethod
     def named(
@@ -148,15 +141,16 @@ class Problem:
                 value=only,
                 remedy="Give at least two.",
             )
-        self._refuse_duplicates(identical_rows(self._target))
 
-    def _refuse_duplicates(self, pair: tuple[int, int] | None, *, qualifier: str = "") -> None:
+    def _refuse_duplicates(self) -> None:
+        pair = identical_rows(self._span, self._target)
         if pair is None:
             return
         first, second = (self._target_labels[i] for i in pair)
+        same = (self._target[pair[0]] == self._target[pair[1]]).all()
         raise InvalidInputError(
-            f"Targets {first!r} and {second!r} have identical features{qualifier}, so neither can "
-            "be better than the other.",
+            f"Targets {first!r} and {second!r} have identical features"
+            f"{'' if same else ' up to rounding'}, so neither can be better than the other.",
             field="target",
             value=(first, second),
             remedy="Remove one of them.",

@@ -419,6 +419,34 @@ def test_a_baseline_far_from_zero_loses_no_digits() -> None:
     assert summary.sums[1] / 10_000 - level == pytest.approx(0, abs=1e-5)
 
 
+@pytest.mark.parametrize(
+    "world",
+    [
+        Semiparametric(np.eye(3), [0.5, 0.2, 0.0], baseline=1.0, noise=0.5),
+        Semiparametric(np.eye(3), [0.5, 0.2, 0.0], baseline=baselines.sinusoid(), noise=0.5),
+        Semiparametric(np.eye(3), [0.5, 0.2, 0.0], baseline=baselines.switches(period=50)),
+        Semiparametric(np.eye(3), [0.5, 0.2, 0.0], baseline=baselines.adversary(2.0)),
+        Ratings(np.random.default_rng(3).integers(-3, 4, (500, 3)) + np.arange(3)),
+        Ratings(np.random.default_rng(3).normal(size=(500, 3)), replacement=False),
+    ],
+    ids=repr,
+)
+def test_streams_tell_extremes_where_a_plan_asks_for_them(world: Ratings | Semiparametric) -> None:
+    stream = world.begin(np.random.default_rng(3))
+    for phase in range(1, 4):
+        plan = Plan.randomised([0.5, 0.3, 0.2], 60, phase=phase, center=0.25, extremes=True)
+        summary = stream.pull(plan)
+        assert summary.least is not None
+        assert summary.largest is not None
+        means = summary.sums / summary.counts
+        assert (summary.least < means).all()
+        assert (means < summary.largest).all()
+        # Σ(x − least)(largest − x) ≥ 0, and equality would need rewards at the two ends alone.
+        ends = summary.least + summary.largest
+        inside = ends * summary.sums - summary.counts * summary.least * summary.largest
+        assert (inside > summary.squares - 1e-9).all()
+
+
 def test_a_plan_for_another_world_is_refused() -> None:
     stream = baselines.none().begin(np.zeros(3), noise=1.0, rng=np.random.default_rng(20))
     with pytest.raises(InvalidInputError, match="over 2 arms; this world has 3"):
