@@ -167,7 +167,8 @@ def test_names_alone_are_a_problem() -> None:
 
 @pytest.mark.parametrize("field", ["delta", "noise", "baseline"])
 def test_numbers_are_numbers(field: str) -> None:
-    for value in (math.nan, math.inf, -math.inf, "0.1", None, True, [0.1, 0.2], 1j, {}):
+    wrong: list[Any] = [math.nan, math.inf, -math.inf, "0.1", None, True, [0.1, 0.2], 1j, {}]
+    for value in wrong:
         error = refusal(SQUARE, **{field: value})
         assert error.field == field
         assert f"`{field}` must be a finite number; got {value!r}" in str(error)

@@ -205,6 +205,7 @@ def test_rounds_add_up_what_they_hold_per_arm() -> None:
     assert rounds.least.tolist() == [2.0, 0.0, 0.0, 1.0, 0.0]
 
 
+ONE = np.ones(1)
 block_plan = partial(BlockPlan.drawn, arms=3, phase=1)
 
 
@@ -230,8 +231,8 @@ block_plan = partial(BlockPlan.drawn, arms=3, phase=1)
                 ([1, 1], [1.0, 1.0], [math.inf, 1.0]),
             ],
         ),
-        ("least", partial(Summary, least=[2], largest=[1], cubes=[1]), [([1], [1], [1])]),
-        ("cubes", partial(Summary, least=[1], largest=[2]), [([1], [1], [1])]),
+        ("least", partial(Summary, least=ONE, largest=0 * ONE, cubes=ONE), [([1], [1], [1])]),
+        ("cubes", partial(Summary, least=ONE, largest=ONE), [([1], [1], [1])]),
         (
             "blocks",
             block_plan,

@@ -45,8 +45,8 @@ class BestArmError(Exception):
     def __reduce__(self) -> tuple[object, ...]:
         # Keyword-only arguments do not survive the default pickling, and errors cross processes.
         # The third element carries notes added on the way up.
-        parts = {"field": self.field, "value": self.value, "remedy": self.remedy}
-        return functools.partial(type(self), **parts), (self.message,), self.__dict__
+        make = functools.partial(type(self), field=self.field, value=self.value, remedy=self.remedy)
+        return make, (self.message,), self.__dict__
 
 
 class InvalidInputError(BestArmError, ValueError):
