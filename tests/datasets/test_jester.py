@@ -354,14 +354,3 @@ def test_jokes_and_datasets_that_a_file_has_not_are_refused(tmp_path: Path) -> N
         jester(path, jokes=(7, 151))
     with pytest.raises(InvalidInputError, match=r"holds dataset 2, not dataset 1\. Leave"):
         read(path, dataset=1)
-
-
-def test_every_user_of_a_longer_file_is_read(tmp_path: Path) -> None:
-    users, jokes = np.divmod(np.arange(17_000), 34)
-    numbers = np.array([*PAPER, *range(30, 56)])[jokes]
-    ratings = np.random.default_rng(2).integers(-320, 321, len(users)) / 32
-    path = tmp_path / "large.dat"
-    np.savetxt(path, np.column_stack([users, numbers, ratings]), fmt="%d\t\t%d\t\t%.3f")
-    data = jester(path)
-    assert data.ratings.shape == (500, 8)
-    np.testing.assert_allclose(data.ratings, ratings.reshape(500, 34)[:, :8], atol=6e-4)

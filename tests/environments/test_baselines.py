@@ -159,7 +159,6 @@ def _unknown(rounds: object) -> object:
         (lambda: baselines.custom([[1.0]]), r"one value per round.*\(1, 1\)"),
         (lambda: baselines.custom([1.0, 5.0], bound=2), "within its bound"),
         (lambda: baselines.custom([1.0, math.nan]), "`baseline` is nan at 1. Every value"),
-        (lambda: baselines.custom(["a"]), "could not be read as numbers"),
         (lambda: baselines.adversary(0), "`bound` must be positive"),
         (lambda: path(baselines.custom(lambda t: [t, t]), 1), "one number per round.*shape"),
         (lambda: path(baselines.custom(lambda t: "high"), 1), "could not be read as numbers"),

@@ -175,18 +175,6 @@ def test_adversary_looks_at_the_past_alone(arms: int, noise: float) -> None:
         assert stats.kstest(residuals, "norm").pvalue > FALSE_ALARM
 
 
-def test_adversary_is_the_same_however_plans_are_cut() -> None:
-    counts = np.array([4, 2, 4])
-    whole = baselines.adversary().begin(MEANS[:3], noise=1.0, rng=np.random.default_rng(7))
-    parts = baselines.adversary().begin(MEANS[:3], noise=1.0, rng=np.random.default_rng(7))
-    at_once = whole.pull(Plan.fixed(counts, phase=1))
-    singly = [
-        parts.pull(Plan.fixed(np.eye(3, dtype=int)[arm], phase=1)) for arm in round_robin(counts)
-    ]
-    np.testing.assert_allclose(at_once.sums, sum(s.sums for s in singly), rtol=1e-12)
-    np.testing.assert_allclose(at_once.squares, sum(s.squares for s in singly), rtol=1e-12)
-
-
 def test_adversary_ruins_arm_means_of_a_fixed_order_but_not_of_independent_draws() -> None:
     means = np.array([0.5, 0.0, 0.0, 0.0])
     wrong = {"fixed": 0, "randomised": 0}
@@ -552,11 +540,3 @@ def test_plans_with_larger_blocks_are_refused() -> None:
     for world in worlds:
         with pytest.raises(InvalidInputError, match="asks for 3 pulls in a round"):
             world.begin(np.random.default_rng(0)).pull(block_plan(1))
-
-
-def test_a_block_must_fit_the_world() -> None:
-    with pytest.raises(InvalidInputError) as caught:
-        Ratings(ANSWERS, block=5)
-    assert caught.value.field == "block"
-    with pytest.raises(InvalidInputError, match="not from round to round"):
-        Semiparametric(np.eye(2), [1, 0], baseline=baselines.adversary(1.0), block=2)
