@@ -8,6 +8,7 @@ import reprlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from copy import copy
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -31,11 +32,13 @@ __all__ = [
 _UNITS = "It is a scale in units of the reward."
 
 
+@dataclass(frozen=True, init=False, eq=False, repr=False)
 class Problem:
     """A best-arm identification problem, validated once and frozen.
 
     A pull of source arm `a` at round t pays x_a·θ + ν_t + noise, where the baseline ν_t may depend
-    on everything before round t, but not on `a`. The goal is the target with the largest z·θ.
+    on everything before round t, but not on `a`. The goal is the target with the largest z·θ. All
+    arguments are attributes too, features as read-only arrays; `span` is that of the source.
 
     Args:
         source: features of the arms that can be pulled, one row per arm: anything NumPy reads, or
@@ -59,6 +62,15 @@ class Problem:
         (3, 3, 2)
     """
 
+    source: Array
+    target: Array
+    delta: float
+    noise: float
+    baseline: float
+    source_labels: tuple[str, ...]
+    target_labels: tuple[str, ...]
+    span: Span
+
     def __init__(
         self,
         source: object,
@@ -70,19 +82,25 @@ class Problem:
         source_labels: Sequence[object] | None = None,
         target_labels: Sequence[object] | None = None,
     ) -> None:
-        self._source = as_features(source, "source")
-        self._source_labels = _read_labels(source, source_labels, "source", len(self._source))
+        arms = as_features(source, "source")
+        labels = _read_labels(source, source_labels, "source", len(arms))
         if target is None:
-            self._target = self._source
-            default = self._source_labels if target_labels is None else target_labels
-            self._target_labels = _read_labels(None, default, "target", len(self._target))
+            options = arms
+            default = labels if target_labels is None else target_labels
+            names = _read_labels(None, default, "target", len(arms))
         else:
-            self._target = as_features(target, "target")
-            self._target_labels = _read_labels(target, target_labels, "target", len(self._target))
-        self._delta = probability(delta)
-        self._noise = not_negative(noise, "noise", remedy=_UNITS)
-        self._baseline = not_negative(baseline, "baseline", remedy=_UNITS)
-        if self._noise == 0 and self._baseline == 0:
+            options = as_features(target, "target")
+            names = _read_labels(target, target_labels, "target", len(options))
+        self.__dict__.update(
+            source=arms,
+            target=options,
+            delta=probability(delta),
+            noise=not_negative(noise, "noise", remedy=_UNITS),
+            baseline=not_negative(baseline, "baseline", remedy=_UNITS),
+            source_labels=labels,
+            target_labels=names,
+        )
+        if self.noise == 0 and self.baseline == 0:
             raise InvalidInputError(
                 "`noise` and `baseline` are both 0: the rewards would have no scale.",
                 field="noise",
@@ -90,9 +108,9 @@ class Problem:
                 remedy="Give at least one of them a positive value.",
             )
         self._check_shapes()
-        self._span = affine_span(self._source)
+        self.__dict__["span"] = affine_span(arms)
         self._refuse_duplicates()
-        check_identifiable(self._span, self._target, self._target_labels)
+        check_identifiable(self.span, options, names)
 
     @classmethod
     def named(
@@ -125,16 +143,16 @@ class Problem:
         )
 
     def _check_shapes(self) -> None:
-        if self._source.shape[1] != self._target.shape[1]:
+        if self.source.shape[1] != self.target.shape[1]:
             raise InvalidInputError(
-                f"`target` has {self._target.shape[1]} features and `source` has "
-                f"{self._source.shape[1]}.",
+                f"`target` has {self.target.shape[1]} features and `source` has "
+                f"{self.source.shape[1]}.",
                 field="target",
-                value=self._target.shape,
+                value=self.target.shape,
                 remedy="Describe both by the same features, in the same order.",
             )
-        if len(self._target) < 2:
-            (only,), same = self._target_labels, self._target is self._source
+        if len(self.target) < 2:
+            (only,), same = self.target_labels, self.target is self.source
             raise InvalidInputError(
                 f"There is only one option, {only!r}.",
                 field="source" if same else "target",
@@ -143,11 +161,11 @@ class Problem:
             )
 
     def _refuse_duplicates(self) -> None:
-        pair = identical_rows(self._span, self._target)
+        pair = identical_rows(self.span, self.target)
         if pair is None:
             return
-        first, second = (self._target_labels[i] for i in pair)
-        same = (self._target[pair[0]] == self._target[pair[1]]).all()
+        first, second = (self.target_labels[i] for i in pair)
+        same = (self.target[pair[0]] == self.target[pair[1]]).all()
         raise InvalidInputError(
             f"Targets {first!r} and {second!r} have identical features"
             f"{'' if same else ' up to rounding'}, so neither can be better than the other.",
@@ -157,91 +175,51 @@ class Problem:
         )
 
     @property
-    def source(self) -> Array:
-        """Source features (arms × features), read-only."""
-        return self._source
-
-    @property
-    def target(self) -> Array:
-        """Target features (targets × features), read-only."""
-        return self._target
-
-    @property
-    def delta(self) -> float:
-        """The allowed error probability."""
-        return self._delta
-
-    @property
-    def noise(self) -> float:
-        """The declared sub-Gaussian scale of the noise."""
-        return self._noise
-
-    @property
-    def baseline(self) -> float:
-        """The declared bound on |ν_t|."""
-        return self._baseline
-
-    @property
     def drifts(self) -> bool:
         """Whether there may be a baseline."""
-        return self._baseline > 0
+        return self.baseline > 0
 
     @property
     def scale(self) -> float:
         """s = max(noise, baseline): rewards divided by s meet the paper's normalisation."""
-        return max(self._noise, self._baseline)
-
-    @property
-    def source_labels(self) -> tuple[str, ...]:
-        """One name per source arm."""
-        return self._source_labels
-
-    @property
-    def target_labels(self) -> tuple[str, ...]:
-        """One name per target."""
-        return self._target_labels
+        return max(self.noise, self.baseline)
 
     @property
     def arms(self) -> int:
         """K, the number of source arms."""
-        return len(self._source)
+        return len(self.source)
 
     @property
     def targets(self) -> int:
         """H, the number of targets."""
-        return len(self._target)
+        return len(self.target)
 
     @property
     def dimension(self) -> int:
         """d, the number of features."""
-        return int(self._source.shape[1])
-
-    @property
-    def span(self) -> Span:
-        """The affine span of the source."""
-        return self._span
+        return int(self.source.shape[1])
 
     @property
     def rank(self) -> int:
         """r, the dimension of the affine span of the source."""
-        return self._span.rank
+        return self.span.rank
 
     @cached_property
     def fingerprint(self) -> str:
         """A digest of the features: equal for problems with the same source and target."""
         digest = hashlib.sha256()
-        for features in (self._source, self._target):
+        for features in (self.source, self.target):
             digest.update(repr(features.shape).encode())
             digest.update(features.tobytes())
         return digest.hexdigest()
 
     def with_delta(self, delta: float) -> Problem:
         """The same problem with another allowed error probability."""
-        return self._replaced(_delta=probability(delta))
+        return self._replaced(delta=probability(delta))
 
     def with_baseline(self, baseline: float) -> Problem:
         """The same problem with another bound on |ν_t|."""
-        return self._replaced(_baseline=not_negative(baseline, "baseline"))
+        return self._replaced(baseline=not_negative(baseline, "baseline"))
 
     def _replaced(self, **parts: float) -> Problem:
         other = copy(self)
@@ -257,8 +235,8 @@ class Problem:
 
     @cached_property
     def _key(self) -> tuple[object, ...]:
-        labels = (self._source_labels, self._target_labels)
-        return (self.fingerprint, self._delta, self._noise, self._baseline, labels)
+        labels = (self.source_labels, self.target_labels)
+        return (self.fingerprint, self.delta, self.noise, self.baseline, labels)
 
     def __repr__(self) -> str:
         return (
