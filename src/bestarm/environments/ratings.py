@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +61,11 @@ class Ratings(FixedWorld):
         declared_noise: the scale of the noise that policies are told.
         declared_baseline: the bound on |ν_t| that policies are told.
 
+    Attributes:
+        matrix: the ratings (users × items), read-only.
+        means: the weighted mean rating of each item, read-only.
+        replacement: whether a user may be drawn again.
+
     Raises:
         InvalidInputError: an argument is invalid, or two items are equally good.
 
@@ -84,8 +89,8 @@ class Ratings(FixedWorld):
         declared_noise: float = 1.0,
         declared_baseline: float = 1.0,
     ) -> None:
-        self._matrix = as_features(matrix, "matrix", unit="user", entry="rating")
-        users, items = self._matrix.shape
+        self.matrix: Final = as_features(matrix, "matrix", unit="user", entry="rating")
+        users, items = self.matrix.shape
         self._weights = None if weights is None else as_weights(weights, users)
         self._covariates = (
             None if covariates is None else as_features(covariates, "covariates", unit="user")
@@ -103,7 +108,7 @@ class Ratings(FixedWorld):
                 field="replacement",
                 value=replacement,
             )
-        self._replacement = replacement
+        self.replacement: Final = replacement
         self._block = whole(block, "block", least=1, below=items + 1)
         if source_labels is None:
             source_labels = getattr(matrix, "columns", None)  # a data frame names its columns
@@ -113,10 +118,10 @@ class Ratings(FixedWorld):
             baseline=declared_baseline,
             source_labels=source_labels,
         )
-        self._means = self._average(self._matrix)
-        self._means.flags.writeable = False
-        rounding = _ROUNDING * float(self._average(np.abs(self._matrix)).max())
-        super().__init__(name, template, self._means, rounding=rounding, field="matrix")
+        self.means: Final = self._average(self.matrix)
+        self.means.flags.writeable = False
+        rounding = _ROUNDING * float(self._average(np.abs(self.matrix)).max())
+        super().__init__(name, template, self.means, rounding=rounding, field="matrix")
 
     def _average(self, table: Array) -> Array:
         """The weighted mean of each column, by pairwise sums."""
@@ -125,31 +130,16 @@ class Ratings(FixedWorld):
             return np.asarray(columns.sum(axis=1) / len(table))
         return np.asarray((columns * self._weights).sum(axis=1) / self._weights.sum())
 
-    @property
-    def matrix(self) -> Array:
-        """The ratings (users × items), read-only."""
-        return self._matrix
-
-    @property
-    def replacement(self) -> bool:
-        """Whether a user may be drawn again."""
-        return self._replacement
-
-    @property
-    def means(self) -> Array:
-        """The weighted mean rating of each item, read-only."""
-        return self._means
-
     def begin(self, rng: np.random.Generator) -> Stream:
         """Start a run in which no user has been asked yet."""
-        kind = DrawnUsers if self._replacement else ShuffledUsers
+        kind = DrawnUsers if self.replacement else ShuffledUsers
         return kind(self, rng).with_blocks(self._block)
 
     @cached_property
     def _columns(self) -> _Columns:
         """The distribution of the ratings of each item."""
         values, masses, bounds, guides, bits = [], [], [], [], []
-        for column in self._matrix.T:
+        for column in self.matrix.T:
             distinct, place = np.unique(column, return_inverse=True)
             total = len(column) if self._weights is None else 1.0
             mass = np.bincount(place, weights=self._weights) / total
@@ -176,7 +166,7 @@ class Ratings(FixedWorld):
     @cached_property
     def _users(self) -> tuple[Words, Guide, int, Arms]:
         """The users as `draw_categorical` draws them; those of weight 0 are never drawn."""
-        weights = np.ones(len(self._matrix)) if self._weights is None else self._weights
+        weights = np.ones(len(self.matrix)) if self._weights is None else self._weights
         support = np.flatnonzero(weights)
         guide = guide_table(weights[support] / weights.sum(), _CELLS * len(support))
         return *guide, support.astype(np.uint32)
@@ -188,7 +178,7 @@ class Ratings(FixedWorld):
         those left, in proportion to their weights.
         """
         if self._weights is None:
-            return rng.permutation(len(self._matrix))
+            return rng.permutation(len(self.matrix))
         users = np.flatnonzero(self._weights)
         clocks = rng.standard_exponential(len(users)) / self._weights[users]
         return users[np.argsort(clocks)]
@@ -199,11 +189,11 @@ class Ratings(FixedWorld):
         return {key: part for key, part in super().__getstate__().items() if key not in tables}
 
     def __repr__(self) -> str:
-        users, items = self._matrix.shape
-        drawn = "with" if self._replacement else "without"
+        users, items = self.matrix.shape
+        drawn = "with" if self.replacement else "without"
         return (
-            f"Ratings({self._name!r}, {users} users, {items} items, best={self._best}, "
-            f"gap={self._gap:g}, {drawn} replacement)"
+            f"Ratings({self.name!r}, {users} users, {items} items, best={self.best}, "
+            f"gap={self.gap:g}, {drawn} replacement)"
         )
 
 
@@ -234,7 +224,7 @@ class _UserStream(BlockStream):
     """A run in which every round asks a user."""
 
     def __init__(self, world: Ratings, rng: np.random.Generator) -> None:
-        super().__init__(world._means, noise=0.0, rng=rng)
+        super().__init__(world.means, noise=0.0, rng=rng)
         self._world = world
 
     @abstractmethod
@@ -242,14 +232,12 @@ class _UserStream(BlockStream):
         """The users of the next rounds."""
 
     def _block_rewards(self, arms: Arms) -> Array:
-        return np.asarray(self._world._matrix[self._next_users(len(arms))[:, None], arms])
+        return np.asarray(self._world.matrix[self._next_users(len(arms))[:, None], arms])
 
     def _ask(self, users: NDArray[Any], arms: Arms) -> Pulls:
         """The ratings of these items by these users, one each."""
         known = self._world._covariates
-        return Pulls(
-            arms, self._world._matrix[users, arms], None if known is None else known[users]
-        )
+        return Pulls(arms, self._world.matrix[users, arms], None if known is None else known[users])
 
 
 class DrawnUsers(_UserStream):
@@ -269,7 +257,7 @@ class DrawnUsers(_UserStream):
     def presample(self, rounds: int) -> PresampledRewards | None:
         """The ratings of the next users."""
         users = self._next_users(rounds).astype(np.int64)
-        return PresampledRewards(self._world._matrix, users, np.zeros(rounds))
+        return PresampledRewards(self._world.matrix, users, np.zeros(rounds))
 
     def _next_users(self, rounds: int) -> Arms:
         users = np.empty(rounds, dtype=np.uint32)
@@ -318,7 +306,7 @@ class ShuffledUsers(_UserStream):
         users = self._order[self._rounds : self._rounds + rounds]
         if not len(users):
             return None
-        return PresampledRewards(self._world._matrix, users, np.zeros(len(users)))
+        return PresampledRewards(self._world.matrix, users, np.zeros(len(users)))
 
     def _next_users(self, rounds: int) -> NDArray[np.int64]:
         if self._rounds + rounds > len(self._order):

@@ -37,7 +37,7 @@ class TwoPoint(Semiparametric):
 
     def begin(self, rng: np.random.Generator) -> Stream:
         """Start a run at round 1."""
-        baseline, means, bounds = self._baseline, self._means, self._bounds
+        baseline, means, bounds = self.baseline, self._means, self._bounds
         if isinstance(baseline, Constant):
             run: BlockStream = _ConstantRun(means + baseline.level, bounds, rng=rng)
         else:
