@@ -211,7 +211,7 @@ def costing(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """Let a run be estimated to take so long."""
     job = JobEffort("sp-bai-sharp", "sine", 0.5, 40_000.0, seconds)
     monkeypatch.setattr(
-        planning_module, "estimate_effort", lambda *_, **given: Effort(given["runs"], (job,))
+        planning_module, "estimate_effort", lambda _, request: Effort(request.runs, (job,))
     )
 
 

@@ -22,7 +22,7 @@ from plan_processes import begin, settled, workers
 
 from bestarm import Problem
 from bestarm.live.store.sql import Store
-from bestarm.planning import PlanRequest, plan_experiment, worker
+from bestarm.planning import ExperimentPlan, PlanRequest, plan_experiment, worker
 from bestarm.server import Limits
 from bestarm.server.api import plan as plan_api
 from bestarm.server.serving import Serving, listen, uvicorn_config
@@ -45,8 +45,9 @@ worker.main()
 OUT_OF_REACH = """
 from bestarm.planning import Effort, JobEffort, plan as planning_module, worker
 job = JobEffort("anytime", "sine", 0.03, 4e9, 601.0)
-planning_module.estimate_effort = lambda *_, **given: Effort(given["runs"], (job,))
+planning_module.estimate_effort = lambda _, request: Effort(request.runs, (job,))
 planning_module.simulate = None
+worker._compile = lambda _: None
 worker.main()
 """
 # Stand-ins, where it does not matter what is simulated: one that never ends, one that ends without
@@ -239,16 +240,37 @@ def test_a_plan_whose_time_is_up_keeps_what_was_found(
 def test_the_time_that_is_up_is_the_server_s(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What stops a simulation in the test above is a signal, after the seconds it was given."""
+    """What stops a simulation in the test above is a signal, after the seconds it was given.
+
+    They begin once a tiny plan has compiled everything.
+    """
     given: list[float] = []
+    plans: list[tuple[int, list[float]]] = []
+
+    def plan(request: PlanRequest, **options: Any) -> ExperimentPlan:
+        plans.append((request.runs, given[:]))
+        return plan_experiment(request, **options)
+
     monkeypatch.setattr(worker, "_alarm", given.append)
+    monkeypatch.setattr(worker, "plan_experiment", plan)
     monkeypatch.setattr(os, "nice", lambda _: None)
-    request = LONG | {"gap": 0.9, "runs": 1, "delta": 0.05, "seed": 0, "seconds": 12.5}
+    request = LONG | {"gap": 0.9, "runs": 2, "delta": 0.05, "seed": 0, "seconds": 12.5}
     monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(request)))
     worker.main()
-    assert given == [12.5]
+    assert plans == [(1, []), (2, [12.5])]
     *_, last = capsys.readouterr().out.splitlines()
     assert list(json.loads(last)) == ["plan"]
+
+
+def test_the_time_of_a_plan_begins_with_its_first_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before that, a fresh machine compiles."""
+    monkeypatch.setattr(plan_api, "_GRACE", 0.0)
+    monkeypatch.setattr(plan_api, "_WORKER", ("-c", QUICK))
+
+    async def lines() -> list[dict[str, Any]]:
+        return [each async for each in plan_api.Planner(0.0).lines({})]
+
+    assert asyncio.run(lines()) == [{"plan": {}}]
 
 
 def test_the_alarm_interrupts() -> None:

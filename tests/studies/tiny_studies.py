@@ -7,6 +7,7 @@ import time
 from concurrent.futures import Executor
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 from bestarm.datasets import RatingsData, jester
 from bestarm.environments import InTurn, small_gap
@@ -17,7 +18,6 @@ from bestarm.studies import (
     PublishedTable,
     Replication,
     Row,
-    RowObserver,
     StudyResults,
     run_study,
 )
@@ -56,8 +56,8 @@ def tiny() -> Replication:
 
 def run_slowly(out: Path, runs: int) -> None:
     """Leave time to be killed between two runs."""
-    slowly = RowObserver(lambda *_: time.sleep(0.01))
-    run_study(tiny(), runs=runs, seed=3, out=out, resume=True, observer=slowly)
+    options: Any = {"runs": runs, "seed": 3, "out": out, "resume": True}
+    run_study(tiny(), **options, progress=lambda *_: time.sleep(0.01))
 
 
 def varied() -> Replication:

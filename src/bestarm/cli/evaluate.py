@@ -69,11 +69,7 @@ def evaluate(
     title = path.stem if name is None else name
     compared, judged = _read_options(options), _read_file(items, "items")
     database = Store(store)
-    most = len(compared) * len(judged)
-    remark(
-        f"judging {len(compared)} options on {len(judged):,} items as {title!r}; watch it with: "
-        f"bestarm serve --store {shlex.quote(database.place)}"
-    )
+    most, announced = len(compared) * len(judged), False
     try:
         # What a judge prints must not mix with the result.
         with (
@@ -81,6 +77,17 @@ def evaluate(
             _loaded(path, function) as call,
             counted("judging", most, what="judgements at most") as progress,
         ):
+
+            def report(done: int, total: int) -> None:
+                nonlocal announced
+                if not announced:  # all that may be refused was checked by now
+                    announced = True
+                    remark(
+                        f"judging {len(compared)} options on {len(judged):,} items as {title!r}; "
+                        f"watch it with: bestarm serve --store {shlex.quote(database.place)}"
+                    )
+                progress(done, total)
+
             found = run(
                 call,
                 compared,
@@ -94,7 +101,7 @@ def evaluate(
                 price=price,
                 max_cost=max_cost,
                 seed=seed,
-                progress=progress,
+                progress=report,
             )
     except KeyboardInterrupt:
         remark("interrupted; everything judged so far is kept. To continue, run the same command.")

@@ -168,7 +168,7 @@ def _run(
     `announce` makes a line for stderr of every finished row; `again` says how to continue.
     """
     from bestarm.simulation.executors import open_executor
-    from bestarm.studies import RowObserver, run_study, write_report
+    from bestarm.studies import run_study, write_report
 
     if workers is None and dask is None:
         workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
@@ -178,7 +178,7 @@ def _run(
             task = shown.add_task("", total=max(runs, 0) * len(study.rows()))
             finished_runs = 0
 
-            def progress(part: Any, row: Row, done: int) -> None:
+            def progress(part: Any, row: Row, done: int, _total: int) -> None:
                 name = f"{part.key}: {row.label}"
                 shown.update(task, description=name, completed=finished_runs + done)
 
@@ -193,7 +193,8 @@ def _run(
                 runs=runs,
                 out=out,
                 executor=executor,
-                observer=RowObserver(progress, finished),
+                progress=progress,
+                finished=finished,
                 **settings,
             )
         if not results.interrupted:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib import resources
 from typing import Literal
 
 from bestarm.checks import choice
@@ -15,6 +17,12 @@ Metric = Literal["pulls", "error", "success"]
 
 RUNS = 100  # behind every figure of the seed paper
 PAPER_DELTA = 0.1
+
+
+def read_csv(name: str) -> list[dict[str, str]]:
+    """The lines of a file of published figures, which is beside this module."""
+    with resources.files("bestarm.studies").joinpath(name).open(encoding="utf-8") as lines:
+        return list(csv.DictReader(lines))
 
 
 @dataclass(frozen=True)
