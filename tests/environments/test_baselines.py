@@ -103,13 +103,6 @@ def test_switches_jump_to_another_level_at_the_rate_told(levels: tuple[float, ..
     assert stats.chisquare(counts, expected).pvalue > 1e-8
 
 
-def test_paths_do_not_depend_on_what_is_pulled() -> None:
-    for baseline in (baselines.random_walk(), baselines.switches(period=3)):
-        np.testing.assert_array_equal(
-            path(baseline, 6, seed=3)[:2000], path(baseline, 2, seed=3)[:2000]
-        )
-
-
 @pytest.mark.parametrize(
     ("value", "bound"),
     [(0.0, 0.0), (-2, 2.0), ([1.0, -3.0], 3.0), (cosine, math.inf), (baselines.adversary(4), 4.0)],
