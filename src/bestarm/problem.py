@@ -249,17 +249,7 @@ class Problem:
 def _read_labels(
     features: object, labels: Sequence[object] | None, field: str, count: int
 ) -> tuple[str, ...]:
-    """The labels of the rows of a table: unique, readable, as many as there are rows.
-
-    Args:
-        features: the table; the index of a data frame holds labels.
-        labels: the labels, or None to take them from the index, else the row numbers.
-        field: the name of the table, for errors.
-        count: the number of rows.
-
-    Raises:
-        InvalidInputError: a label is empty, repeated or unreadable, or their number is wrong.
-    """
+    """The labels of the rows of a table; by default the index of a data frame, or row numbers."""
     if labels is None and hasattr(features, "to_numpy"):
         labels = getattr(features, "index", None)
     if labels is None:

@@ -360,14 +360,6 @@ def test_variances_are_mean_squares_and_odds_are_losses_as_made_at_the_draw() ->
     np.testing.assert_allclose(series[k._GATES : k._GATES + 2], gates, rtol=1e-6)
 
 
-def test_one_surprise_counts_as_eight_deviations() -> None:
-    series, row = np.zeros(k.SERIES), np.zeros(k.ROW)
-    for sign in (1.0, -1.0) * 50:
-        k._update_odds(series, row, sign, sign)
-    k._update_odds(series, row, 1e6, 1e6)
-    assert series[k._VARIANCE] == pytest.approx(1.0 + (64.0 - 1.0) / 101, rel=1e-9)
-
-
 @pytest.mark.parametrize("slope", [-0.5, 0.4, 0.7, 3.0])
 def test_the_share_is_the_slope_of_outcomes_on_forecasts_within_windows(slope: float) -> None:
     """What moves from window to window does not count; with little evidence it is 0.8."""

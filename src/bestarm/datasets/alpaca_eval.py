@@ -172,12 +172,7 @@ class _Table:
 
 
 def _read_judgements(path: Path) -> _Table:
-    """Read all judgements of a file or of a folder of annotations.
-
-    Raises:
-        InvalidInputError: there is no such file, or it is not of a known kind, or something in it
-            is not a judgement; names the place and the value.
-    """
+    """Read all judgements of a file or of a folder of annotations."""
     if path.is_dir():
         files = sorted(path.rglob(_FILE))
         if not files:
