@@ -440,7 +440,7 @@ def round_robin(counts: Counts) -> NDArray[np.int64]:
     return np.asarray(arms[np.lexsort((arms, rounds))], dtype=np.int64)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class BlockPlan(Plan):
     """What to pull next, in rounds: each round draws a block of different arms and pulls them all.
 
@@ -453,8 +453,8 @@ class BlockPlan(Plan):
         block_weights: the probability of each kind.
     """
 
-    blocks: Blocks = field(default_factory=lambda: np.zeros((0, 1), dtype=np.int64))
-    block_weights: Array = field(default_factory=lambda: np.zeros(0))
+    blocks: Blocks
+    block_weights: Array
 
     def __post_init__(self) -> None:
         arms = 0 if self.weights is None else len(self.weights)
@@ -530,7 +530,7 @@ class BlockPlan(Plan):
             )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Rounds(Summary):
     """The outcome of a plan over blocks: its rounds in the order of their draws.
 
@@ -544,10 +544,10 @@ class Rounds(Summary):
         awaited: where an outcome is not known yet; elsewhere a NaN is one that will never come.
     """
 
-    blocks: Blocks = field(default_factory=lambda: np.zeros((0, 1), dtype=np.int64))
-    kinds: Counts = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    table: Array = field(default_factory=lambda: np.zeros((0, 1)))
-    awaited: NDArray[np.bool_] = field(default_factory=lambda: np.zeros((0, 1), dtype=np.bool_))
+    blocks: Blocks
+    kinds: Counts
+    table: Array
+    awaited: NDArray[np.bool_]
 
     @classmethod
     def of(cls, plan: BlockPlan, kinds: object, rewards: object, awaited: object = None) -> Rounds:
