@@ -165,6 +165,7 @@ def test_bad_input_is_refused_in_a_sentence(arguments: tuple[str, ...], words: s
     assert (code, out) == (2, "")
     assert words in err
     assert "Traceback" not in err
+    assert ("judging 2 options" in err) == (judge in ("fails.py", "wrong.py"))
 
 
 def test_another_file_under_the_same_name_is_refused() -> None:

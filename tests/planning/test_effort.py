@@ -99,7 +99,7 @@ def estimated(
     world: Any = World(time)
     assumed: Any = SimpleNamespace(scenario="timed", gap=0.1, lower_bound=bound)
     job = Job("mine", 1, method, world, assumed, cap)
-    found = estimate_effort([job], runs=7, seed=0, delta=0.05, clock=time)
+    found = estimate_effort([job], PlanRequest(PROBLEM, gap=1, runs=7), clock=time)
     assert found.runs == 7
     return found.jobs[0]
 
@@ -166,6 +166,7 @@ def test_a_cap_and_a_plan_that_is_known_bound_the_estimate() -> None:
         (3600, "1 h"),
         (86_400, "1 day"),
         (86_400 * 3, "3 days"),
+        (86_400 * 99.7, "100 days"),
         (86_400 * 365 * 1234, "1,200 years"),
     ],
 )

@@ -12,7 +12,7 @@ from tiny_studies import run_slowly, tiny
 from workers_started import processes
 
 from bestarm.simulation import Results
-from bestarm.studies import Row, RowObserver, Table, run_study
+from bestarm.studies import Row, Table, run_study
 
 RUNS = 24
 
@@ -45,14 +45,14 @@ def test_two_workers_find_what_one_finds(alone: Path, tmp_path: Path, pool: Exec
 def test_an_interrupted_replication_goes_on_where_it_was(alone: Path, tmp_path: Path) -> None:
     out, seen = tmp_path / "out", 0
 
-    def stop(_table: Table, row: Row, done: int) -> None:
+    def stop(_table: Table, row: Row, done: int, _total: int) -> None:
         nonlocal seen
         seen += 1
         if row.key == "rage-1" and done == 5 and seen == RUNS + 5:
             raise KeyboardInterrupt
 
     settings: Any = {"runs": RUNS, "seed": 3, "out": out}
-    cut = run_study(tiny(), **settings, observer=RowObserver(progress=stop))
+    cut = run_study(tiny(), **settings, progress=stop)
     assert cut.interrupted
     assert list(cut.results) == [("small-gap", "sbe")]
     before = seen
@@ -61,10 +61,8 @@ def test_an_interrupted_replication_goes_on_where_it_was(alone: Path, tmp_path: 
         tiny(),
         resume=True,
         **settings,
-        observer=RowObserver(
-            progress=stop,
-            finished=lambda table, row, found: finished.append((table.key, row.key, found)),
-        ),
+        progress=stop,
+        finished=lambda table, row, found: finished.append((table.key, row.key, found)),
     )
     assert not again.interrupted
     assert journals(out) == journals(alone)
@@ -96,9 +94,7 @@ def test_a_killed_replication_loses_no_finished_run(alone: Path, tmp_path: Path)
         seed=3,
         out=out,
         resume=True,
-        observer=RowObserver(
-            progress=lambda _table, row, done: counts.append(done) if row.key == "rage-1" else None
-        ),
+        progress=lambda _, row, done, total: counts.append(done) if row.key == "rage-1" else None,
     )
     assert counts[0] >= made
     assert journals(out) == journals(alone)

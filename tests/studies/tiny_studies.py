@@ -7,17 +7,19 @@ import time
 from concurrent.futures import Executor
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from bestarm.datasets import RatingsData, jester
 from bestarm.environments import InTurn, small_gap
 from bestarm.policies import DEO, LUCB, RAGE, SBE, SPBAI, GOpt, Uniform
-from bestarm.simulation import Oracle
+from bestarm.simulation import Oracle, Results
 from bestarm.studies import (
     Cell,
     PublishedTable,
     Replication,
     Row,
-    RowObserver,
     StudyResults,
     run_study,
 )
@@ -27,6 +29,16 @@ WORLD = small_gap(3, 0.7, noise=2.0)
 SHARP = partial(SPBAI, design="centered", stability="actual", max_pulls=20_000)
 CAPPED = partial(LUCB, sigma=4.0, max_pulls=3000)
 RUNS = 6
+
+
+def results_of(
+    pulls: object, *, correct: object = True, final: object = True, delta: float = 0.1
+) -> Results:
+    """Runs with these pulls; what is said of all of them, or of each."""
+    counts = np.array(pulls, dtype=np.int64)
+    runs, each = len(counts), np.arange(len(counts))
+    right, over = (np.broadcast_to(np.array(given), runs) for given in (correct, final))
+    return Results("m", "e", 0, delta, runs, False, each, counts, right, over, each, each, counts)
 
 
 def data() -> RatingsData:
@@ -56,8 +68,8 @@ def tiny() -> Replication:
 
 def run_slowly(out: Path, runs: int) -> None:
     """Leave time to be killed between two runs."""
-    slowly = RowObserver(lambda *_: time.sleep(0.01))
-    run_study(tiny(), runs=runs, seed=3, out=out, resume=True, observer=slowly)
+    options: Any = {"runs": runs, "seed": 3, "out": out, "resume": True}
+    run_study(tiny(), **options, progress=lambda *_: time.sleep(0.01))
 
 
 def varied() -> Replication:

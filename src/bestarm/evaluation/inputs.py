@@ -25,42 +25,34 @@ _LONGEST_NAME = 200
 
 @dataclass(frozen=True)
 class Question:
-    """Which of these options is best on these items?
+    """Which of these options is best on these items? Both are as the judge receives them.
 
-    Attributes:
-        options: the options, as the judge receives them.
-        items: the items, as the judge receives them.
+    Raises:
+        InvalidInputError: they are not texts or names with values, there are too few, or options
+            have no names of their own.
     """
 
-    options: tuple[Description, ...]
-    items: tuple[Description, ...]
+    options: Sequence[Description]
+    items: Sequence[Description]
 
-    @classmethod
-    def of(cls, options: object, items: object) -> Question:
-        """Check options and items.
-
-        Raises:
-            InvalidInputError: they are not texts or names with values, or there are too few.
-        """
-        question = cls(_read(options, "options", least=2), _read(items, "items", least=1))
-        for field in ("options", "items"):
-            question.fingerprint(field)
-        _ = question.labels
-        return question
-
-    @cached_property
-    def labels(self) -> list[str]:
-        """The name of each option."""
-        labels = [_label(option) for option in self.options]
-        for place, label in enumerate(labels):
-            if label in labels[:place]:
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "options", _checked(self.options, "options", least=2))
+        object.__setattr__(self, "items", _checked(self.items, "items", least=1))
+        for place, label in enumerate(self.labels):
+            if label in self.labels[:place]:
                 raise InvalidInputError(
                     f"Two options have the name {label!r}.",
                     field="options",
                     value=label,
                     remedy="Give every option a name of its own.",
                 )
-        return labels
+        for field in ("options", "items"):
+            self.fingerprint(field)
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """The name of each option."""
+        return [_label(option) for option in self.options]
 
     @property
     def pairs(self) -> int:
@@ -94,45 +86,30 @@ class Question:
         return np.argsort(words.random_raw(len(self.items)), kind="stable").astype(np.int64)
 
 
-_EXAMPLE = 'For example ["Be brief.", "Be kind."].'
-
-
-def _read(values: object, field: str, *, least: int) -> tuple[Description, ...]:
+def _checked(values: object, field: str, *, least: int) -> tuple[Description, ...]:
     if isinstance(values, (str, Mapping)) or not isinstance(values, Sequence):
-        raise InvalidInputError(
-            f"`{field}` must be a list of texts or of mappings; got {type(values).__name__!r}.",
-            field=field,
-            value=values,
-            remedy=_EXAMPLE,
-        )
-    for place, value in enumerate(values, start=1):
-        if not isinstance(value, (str, Mapping)):
-            raise InvalidInputError(
-                f"`{field}` must be texts or mappings; number {place} is {value!r}.",
-                field=field,
-                value=value,
-                remedy=_EXAMPLE,
-            )
-    if len(values) < least:
-        raise InvalidInputError(
-            f"`{field}` must be at least {least}; got {len(values)}.",
-            field=field,
-            value=len(values),
-            remedy="Add more of them.",
-        )
-    return tuple(values)
+        problem = f"must be a list of texts or of mappings; got {type(values).__name__!r}"
+    elif wrong := [i for i, each in enumerate(values) if not isinstance(each, (str, Mapping))]:
+        problem = f"must be texts or mappings; number {wrong[0] + 1} is {values[wrong[0]]!r}"
+    elif len(values) < least:
+        problem = f"must be at least {least}; got {len(values)}"
+    else:
+        return tuple(values)
+    raise InvalidInputError(
+        f"`{field}` {problem}.",
+        field=field,
+        value=values,
+        remedy='For example ["Be brief.", "Be kind."].',
+    )
 
 
 def _label(option: Description) -> str:
-    label = option if isinstance(option, str) else option.get("name")
-    if not isinstance(label, str) or not label.strip() or len(label) > _LONGEST_NAME:
-        problem = f"needs a name of 1 to {_LONGEST_NAME} characters"
-    elif not label.isprintable():
-        problem = "needs a name in one line"
-    else:
-        return label
+    label: Any = option if isinstance(option, str) else option.get("name")
+    one_line = isinstance(label, str) and label.isprintable()
+    if one_line and label.strip() and len(label) <= _LONGEST_NAME:
+        return str(label)
     raise InvalidInputError(
-        f"Every option {problem}; got {label!r}.",
+        f"Every option needs a name of 1 to {_LONGEST_NAME} characters in one line; got {label!r}.",
         field="options",
         value=option,
         remedy='Give long ones as mappings: {"name": "short", "prompt": "Answer in …"}.',

@@ -17,6 +17,9 @@ from bestarm.live.inputs import connected
 from bestarm.problem import Problem
 from bestarm.recommendation import Recommendation
 
+if TYPE_CHECKING:
+    from bestarm.live.store.sql import Store
+
 
 @dataclass(frozen=True)
 class Score:
@@ -131,20 +134,8 @@ def _percent(share: float) -> str:
     return f"{share:.0%}".replace("%", " %")
 
 
-if TYPE_CHECKING:
-    from bestarm.live.store.sql import Store
-
-_FINGERPRINTED = ("options", "items")
-
-
 class Pair(NamedTuple):
-    """An option to judge on an item.
-
-    Attributes:
-        id: of the assignment.
-        option: the option's place.
-        item: the item's place.
-    """
+    """An option to judge on an item, by their places; `id` is that of the assignment."""
 
     id: int
     option: int
@@ -152,13 +143,10 @@ class Pair(NamedTuple):
 
 
 class JudgementLog:
-    """Asks a stored experiment for pairs, and tells it their scores.
-
-    Args:
-        experiment: the experiment.
-        question: what it is about.
+    """Asks the stored experiment of a question for pairs, and tells it their scores.
 
     Attributes:
+        question: what it is about.
         judged: how many pairs were judged, by earlier runs too.
         lost: how many further calls earlier runs have made, or may have: those that were in flight
             when a process was killed, or left them. The log of the experiment has it, so that they
@@ -168,8 +156,8 @@ class JudgementLog:
     """
 
     def __init__(self, experiment: Experiment, question: Question) -> None:
-        self._experiment, self._question = experiment, question
-        self._order = question.order(experiment.seed)
+        self._experiment, self.question = experiment, question
+        self._order = question.order(experiment.seed).tolist()
         frame = experiment.assignments()
         state = frame["state"].to_numpy()
         self.judged = int((state == "told").sum())
@@ -178,7 +166,7 @@ class JudgementLog:
         self.remaining = int(latest.sum()) or len(question.options)
         self.finished = experiment.finished
         rows = frame.loc[state == "outstanding", ["id", "arm", "round"]].to_numpy()
-        self.pending = [self._pair(*map(int, row)) for row in rows]
+        self.pending = [Pair(number, arm, self._order[turn]) for number, arm, turn in rows.tolist()]
         self._outstanding = len(self.pending)
         notes = [each.data for each in experiment.events() if each.kind == "noted"]
         last: dict[str, Any] = ([{}] + [data for data in notes if "in_flight" in data])[-1]
@@ -195,27 +183,24 @@ class JudgementLog:
         if not self.finished:
             self._experiment.note("Judging ended for now.", in_flight=0, lost=self.lost)
 
-    def _pair(self, number: int, arm: int, round_: int) -> Pair:
-        return Pair(number, arm, int(self._order[round_]))
-
     @property
     def max_judgements(self) -> int:
         """How many pairs will have been judged if no further option drops out."""
         if self.finished:
             return self.judged
-        further = self.remaining * (len(self._question.items) - self._rounds)
+        further = self.remaining * (len(self.question.items) - self._rounds)
         return self.judged + self._outstanding + further
 
     def ask(self) -> list[Pair]:
         """The pairs of the next item; none if the experiment is over or paused."""
-        if self._rounds == len(self._question.items):
+        if self._rounds == len(self.question.items):
             return []
         batch = self._experiment.ask(1)
         self.finished = batch.finished
         if batch:
             self._rounds, self.remaining = self._rounds + 1, len(batch)
             self._outstanding += len(batch)
-        return [self._pair(each.id, each.arm, each.round) for each in batch]
+        return [Pair(each.id, each.arm, self._order[each.round]) for each in batch]
 
     def tell(self, scores: Mapping[int, float]) -> None:
         """Record scores, by the ids of pairs."""
@@ -234,7 +219,7 @@ class JudgementLog:
             recommendation=recommendation,
             scores=self._scores(recommendation),
             judgements=self.judged,
-            all_judgements=len(self._question.options) * len(self._question.items),
+            all_judgements=self.question.pairs,
             failures=failures,
             lost=self.lost,
             price=limits.price,
@@ -245,13 +230,13 @@ class JudgementLog:
 
     def _scores(self, recommendation: Recommendation) -> tuple[Score, ...]:
         frame = self._experiment.assignments().merge(self._experiment.outcomes(), on="id")
-        arms, count = frame["arm"].to_numpy(np.int64), len(self._question.options)
+        arms, count = frame["arm"].to_numpy(np.int64), len(self.question.options)
         counts = np.bincount(arms, minlength=count).tolist()
         sums = np.bincount(arms, frame["reward"].to_numpy(float), minlength=count).tolist()
         return tuple(
             Score(label, judged, total / judged if judged else None, place in recommendation.active)
             for place, (label, judged, total) in enumerate(
-                zip(self._question.labels, counts, sums, strict=True)
+                zip(self.question.labels, counts, sums, strict=True)
             )
         )
 
@@ -283,7 +268,8 @@ def open_log(
                 problem,
                 options=options,
                 seed=seed,
-                description=_description(question),
+                description=f"Which of {problem.arms} options is best on {len(question.items)} "
+                "items? Each option that is left is judged on each item drawn.",
             )
         with closing(experiment), store.try_lock(f"evaluation {experiment.name}") as acquired:
             if not acquired:
@@ -297,13 +283,6 @@ def open_log(
             yield JudgementLog(experiment, question)
 
 
-def _description(question: Question) -> str:
-    return (
-        f"Which of {len(question.options)} options is best on {len(question.items)} items? Each "
-        "option that is left is judged on each item drawn."
-    )
-
-
 def _check(
     experiment: Experiment,
     problem: Problem,
@@ -311,39 +290,29 @@ def _check(
     question: Question,
     seed: int | None,
 ) -> None:
-    """Raise unless an experiment is of this question and these settings."""
+    """Raise unless an experiment is of this question, in every letter, and of these settings."""
     spec = experiment.stored_spec("resumed")
-    compared = {
-        "options": (list(spec.problem.source_labels), question.labels),
-        "delta": (spec.problem.delta, problem.delta),
-        "bounds": (spec.options.get("bounds"), options["bounds"]),
-        "seed": (experiment.seed, experiment.seed if seed is None else seed),
-        "items": (spec.options.get("items"), options["items"]),
-    }
-    for field, (before, now) in compared.items():
-        if before != now:
-            how = f"{reprlib.repr(before)}, not {reprlib.repr(now)}"
-            raise _mismatch(experiment.name, field, how, now)
-    _check_fingerprints(experiment, question)
-
-
-def _check_fingerprints(experiment: Experiment, question: Question) -> None:
-    """Raise if options or items have changed in any letter; a new experiment notes theirs."""
-    now = {field: question.fingerprint(field) for field in _FINGERPRINTED}
+    compared: list[tuple[str, object, object]] = [
+        ("options", list(spec.problem.source_labels), question.labels),
+        ("delta", spec.problem.delta, problem.delta),
+        ("bounds", spec.options.get("bounds"), options["bounds"]),
+        ("seed", experiment.seed, experiment.seed if seed is None else seed),
+        ("items", spec.options.get("items"), options["items"]),
+    ]
+    now = {field: question.fingerprint(field) for field in ("options", "items")}
     notes = (each.data for each in experiment.events() if each.kind == "noted")
     before = next((each for each in notes if now.keys() <= each.keys()), None)
+    if before is not None:
+        compared += [(each, f"text {before[each]}", f"text {now[each]}") for each in now]
+    for field, then, given in compared:
+        if then != given:
+            raise InvalidInputError(
+                f"The experiment {experiment.name!r} was created with different `{field}` "
+                f"({reprlib.repr(then)}, not {reprlib.repr(given)}).",
+                field=field,
+                value=given,
+                remedy=f"To resume it, give the same `{field}`; for another evaluation, give "
+                "another name.",
+            )
     if before is None:  # before its first pair: it was created just now, or killed just then
         experiment.note("The fingerprints of options and items are kept, to compare.", **now)
-        return
-    for field, value in now.items():
-        if before[field] != value:
-            raise _mismatch(experiment.name, field, "their fingerprints differ", value)
-
-
-def _mismatch(name: str, field: str, how: str, value: object) -> InvalidInputError:
-    return InvalidInputError(
-        f"The experiment {name!r} was created with different `{field}` ({how}).",
-        field=field,
-        value=value,
-        remedy=f"To resume it, give the same `{field}`; for another evaluation, give another name.",
-    )

@@ -15,14 +15,14 @@ import reprlib
 import time
 import traceback
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
-from functools import partial
+from functools import partial, wraps
 from numbers import Real
 from queue import SimpleQueue
 from threading import Thread
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 #: Scores an option on an item: `judge(option, item)`, a plain or an async function.
 Judge = Callable[[Any, Any], Any]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 _Result = tuple[Any, BaseException | None]
 
@@ -46,7 +47,7 @@ _RESUMABLE = "Everything judged so far is kept: to continue, start the same eval
 _log = logging.getLogger("bestarm.evaluation")
 
 
-def evaluate(
+async def evaluate_async(
     judge: Judge,
     options: Sequence[Description],
     items: Sequence[Description],
@@ -67,6 +68,10 @@ def evaluate(
     It is a stored experiment: every score is kept as soon as it comes. The same call again, after
     whatever ended it, continues where it was; no pair that was told is judged again. The page of
     `bestarm serve` shows it.
+
+    In an event loop, as in a notebook, use `await evaluate_async(…)`; elsewhere `evaluate(…)`, with
+    the same arguments. If it is cancelled or interrupted, it waits for the calls in flight, as they
+    are paid for, and tells their scores; cancelled again, it leaves them.
 
     Args:
         judge: scores an option on an item: `judge(option, item)`, as they were given. A plain
@@ -107,60 +112,6 @@ def evaluate(
         >>> found.recommendation.label, found.judgements < 100  # doctest: +SKIP
         ('Think first.', True)
     """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:  # as it should be
-        pass
-    else:
-        raise InvalidInputError(
-            "`evaluate` was called from within an event loop, which it would block.",
-            field="evaluate",
-            remedy="Use `await evaluate_async(…)` with the same arguments.",
-        )
-    try:
-        return asyncio.run(
-            evaluate_async(
-                judge,
-                options,
-                items,
-                name=name,
-                store=store,
-                delta=delta,
-                bounds=bounds,
-                concurrency=concurrency,
-                retries=retries,
-                price=price,
-                max_cost=max_cost,
-                seed=seed,
-                progress=progress,
-            )
-        )
-    except KeyboardInterrupt as error:
-        error.add_note(_RESUMABLE)
-        raise
-
-
-async def evaluate_async(
-    judge: Judge,
-    options: Sequence[Description],
-    items: Sequence[Description],
-    *,
-    name: str,
-    store: str | Store = STORE,
-    delta: float = DELTA,
-    bounds: tuple[float, float] = (0, 1),
-    concurrency: int = 8,
-    retries: int = 3,
-    price: float = 1.0,
-    max_cost: float | None = None,
-    seed: int | None = None,
-    progress: Progress = False,
-) -> Evaluation:
-    """`evaluate` for callers in an event loop, as in a notebook: `await evaluate_async(…)`.
-
-    Arguments, result and errors are those of `evaluate`. If it is cancelled, it waits for the calls
-    in flight, as they are paid for, and tells their scores; cancelled again, it leaves them.
-    """
     if not callable(judge):
         raise InvalidInputError(
             f"`judge` must be a function of an option and an item; got {judge!r}.",
@@ -168,7 +119,7 @@ async def evaluate_async(
             value=judge,
             remedy="For example `def judge(option, item): return 1`.",
         )
-    question = Question.of(options, items)
+    question = Question(options, items)
     limits = Limits(bounds, concurrency, retries, price, max_cost)
     opening = open_log(store, name, question, delta=delta, bounds=limits.bounds, seed=seed)
     stopping = asyncio.Event()
@@ -185,6 +136,31 @@ async def evaluate_async(
         else:
             task.exception()  # which is of no interest any more
         raise
+
+
+def _blocking(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    """The same function for callers that are not in an event loop."""
+
+    @wraps(function)
+    def evaluate(*args: P.args, **kwargs: P.kwargs) -> T:
+        with suppress(RuntimeError):  # there is no loop, as it should be
+            asyncio.get_running_loop()
+            raise InvalidInputError(
+                "`evaluate` was called from within an event loop, which it would block.",
+                field="evaluate",
+                remedy="Use `await evaluate_async(…)` with the same arguments.",
+            )
+        try:
+            return asyncio.run(function(*args, **kwargs))
+        except KeyboardInterrupt as error:
+            error.add_note(_RESUMABLE)
+            raise
+
+    evaluate.__name__ = evaluate.__qualname__ = "evaluate"
+    return evaluate
+
+
+evaluate = _blocking(evaluate_async)
 
 
 async def _work(
@@ -204,7 +180,7 @@ async def _work(
         in_thread = partial(loop.run_in_executor, thread)
         log = await in_thread(opening.__enter__)
         try:
-            run = Run(log, question, limits, thread=thread, stopping=stopping, report=report)
+            run = Run(log, limits, thread=thread, stopping=stopping, report=report)
             await run.work(judge)
             seconds = time.monotonic() - began
             result = partial(log.result, limits, failures=run.failures, capped=run.capped)
@@ -226,7 +202,6 @@ class Run:
 
     Args:
         log: says what is to be judged, and keeps scores.
-        question: the options and the items.
         limits: what it must not exceed.
         thread: the one thread that uses the log, as others would wait for its disk.
         stopping: set where no more calls are to be started; those in flight are waited for.
@@ -240,14 +215,13 @@ class Run:
     def __init__(
         self,
         log: JudgementLog,
-        question: Question,
         limits: Limits,
         *,
         thread: Executor,
         stopping: asyncio.Event,
         report: Callable[[int, int], object],
     ) -> None:
-        self._log, self._question, self._limits = log, question, limits
+        self._log, self._question, self._limits = log, log.question, limits
         self._thread, self._stopping, self._report = thread, stopping, report
         self._queue = deque(log.pending)
         self._calls: dict[asyncio.Task[float | None], Pair] = {}

@@ -17,8 +17,7 @@ import numpy as np
 
 from bestarm.errors import DesignError, ProtocolError, ReplayError
 from bestarm.live.events import digest, recommendation_data
-from bestarm.live.store.contract import Snapshot, SummaryRecord
-from bestarm.live.store.records import as_data
+from bestarm.live.store.contract import Snapshot, SummaryRecord, as_data
 from bestarm.policies.policy import Policy
 from bestarm.recommendation import Recommendation
 from bestarm.records import Plan
@@ -86,11 +85,6 @@ class PolicyReplayer:
                 remedy="Use the version of bestarm, or of your own policy, that began the "
                 "experiment; `Experiment.verify` shows whether the record was changed.",
             ) from error
-
-    def plan(self) -> Plan | None:
-        """The policy's next plan."""
-        assert self._policy is not None
-        return self._policy.plan()
 
     def told(self, record: SummaryRecord) -> None:
         """Note that the policy has been told a summary."""

@@ -34,9 +34,8 @@ from bestarm.simulation.run import run_policy
 LONGEST = 3600.0  # seconds: the command line refuses plans that are estimated to take longer
 
 Clock = Callable[[], float]
-_Checkpoint = tuple[
-    int, int, float, int
-]  # pulls, plans and seconds so far, and the pulls of the next plan
+# Pulls, plans and seconds so far, and the pulls of the next plan.
+_Checkpoint = tuple[int, int, float, int]
 
 _WATCH = 4.0  # seconds for which a run is followed
 _PLANS = 64  # fewer of them do not show whether batches grow
@@ -93,14 +92,7 @@ def plan_experiment(
     with reporting(progress, request.runs * len(jobs)) as report:
         report(0)  # before the first run, which may take long
         if on_estimate is not None:
-            effort = estimate_effort(
-                jobs,
-                runs=request.runs,
-                seed=request.seed,
-                delta=problem.delta,
-                delay=request.delay,
-            )
-            on_estimate(effort)
+            on_estimate(estimate_effort(jobs, request))
         found, interrupted = _simulate_jobs(jobs, request, executor, report)
     return ExperimentPlan(
         arms=problem.arms,
@@ -253,37 +245,28 @@ def duration(seconds: float) -> str:
     """A length of time in words, to about two digits."""
     for unit, name in ((86_400 * 365.0, "years"), (86_400.0, "days"), (3600.0, "h"), (60.0, "min")):
         if seconds >= unit:
-            count = seconds / unit
-            if count < 100:
-                text = f"{count:.2g}"
-                return f"{text} {name.removesuffix('s') if text == '1' else name}"
-            return f"{float(f'{count:.2g}'):,.0f} {name}"
-    return f"{seconds:.0f} s" if seconds >= 1 else "1 s"
+            text = f"{seconds / unit:.2g}" if seconds < 10 * unit else _rounded(seconds / unit)
+            return f"{text} {name.removesuffix('s') if text == '1' else name}"
+    return f"{max(seconds, 1.0):.0f} s"
 
 
-def _rounded(pulls: float) -> str:
-    return f"{float(f'{pulls:.2g}'):,.0f}"
+def _rounded(number: float) -> str:
+    return f"{float(f'{number:.2g}'):,.0f}"
 
 
 def estimate_effort(
-    jobs: Sequence[Job],
-    *,
-    runs: int,
-    seed: int,
-    delta: float,
-    delay: int = 0,
-    clock: Clock = time.process_time,
+    jobs: Sequence[Job], request: PlanRequest, *, clock: Clock = time.process_time
 ) -> Effort:
-    """Estimate the cost of so many runs of each job, from two timed runs of each.
+    """Estimate the cost of the runs of each job, from two timed runs of each.
 
     The clock is by default the processor time of this process, so that other work of the machine
-    does not count. Outcomes are known `delay` rounds later, as in the runs to come.
+    does not count.
     """
     with one_thread():
-        return Effort(runs, tuple(_estimate_job(job, seed, delta, delay, clock) for job in jobs))
+        return Effort(request.runs, tuple(_estimate_job(job, request, clock) for job in jobs))
 
 
-def _estimate_job(job: Job, seed: int, delta: float, delay: int, clock: Clock) -> JobEffort:
+def _estimate_job(job: Job, request: PlanRequest, clock: Clock) -> JobEffort:
     """Follow two runs: the first pays for compiling and for designs, the second counts.
 
     If that does not end in time, its pulls are the lower bound times a ratio that is usual for the
@@ -291,7 +274,10 @@ def _estimate_job(job: Job, seed: int, delta: float, delay: int, clock: Clock) -
     the pulls as over the latter half of those seen, which is less than in proportion where batches
     grow.
     """
-    simulation = Simulation(job.method, job.environment, delta=delta, seed=seed, delay=delay)
+    delta, delay = request.problem.delta, request.delay
+    simulation = Simulation(
+        job.method, job.environment, delta=delta, seed=request.seed, delay=delay
+    )
     for run in range(2):
         over, marks = _watch_run(simulation, run, clock)
     pulls, plans, seconds, coming = marks[-1]

@@ -5,9 +5,9 @@
     {"plan": …} or {"error": {…}}                       once, at the end
 
 The process stops when its time is up and returns the runs finished by then; it also ends when its
-reader does. A plan is refused if the time is too short for one run of every policy in every
-scenario. It is a process of its own, and not of a pool, because the server ends it as soon as its
-client has gone.
+reader does. Compiling, which takes a minute on a fresh machine, does not count. A plan is refused
+if the time is too short for one run of every policy in every scenario. It is a process of its own,
+and not of a pool, because the server ends it as soon as its client has gone.
 """
 
 from __future__ import annotations
@@ -21,11 +21,15 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
+
+import numpy as np
 
 from bestarm.errors import BestArmError
 from bestarm.planning.plan import Effort, plan_experiment
-from bestarm.planning.request import read_request
+from bestarm.planning.request import PlanRequest, read_request
+from bestarm.problem import Problem
 
 _PAUSE = 0.25  # seconds between two reports of progress
 _NICE = 10  # the server on the same machine goes first
@@ -37,10 +41,11 @@ def main() -> None:
         os.nice(_NICE)
     document = json.load(sys.stdin)
     seconds = float(document.pop("seconds"))
-    _alarm(seconds)
     try:
-        announce = partial(_announce, limit=seconds)
         request = read_request(document)
+        _compile(request)
+        _alarm(seconds)
+        announce = partial(_announce, limit=seconds)
         plan = plan_experiment(request, progress=_reports(), on_estimate=announce)
     except KeyboardInterrupt:
         message = "The time limit was reached before a run had finished."
@@ -50,6 +55,26 @@ def main() -> None:
         _write(error=known | {"value": _plain(error.value)})
     else:
         _write(plan=plan.to_dict())
+
+
+def _compile(request: PlanRequest) -> None:
+    """Simulate a tiny experiment of the same kind, so that everything it needs is compiled."""
+    kinds = [each.drift.kind for each in request.resolved_scenarios()]
+    baseline = float(request.problem.drifts)
+    tiny = replace(
+        request,
+        problem=Problem(np.eye(max(request.block, 3)), noise=0.5, baseline=baseline),
+        gap=0.5,
+        scenarios=(),
+        drift=list(dict.fromkeys(kinds)),
+        bounds=None if request.bounds is None else (0.0, 1.0),
+        level=None,
+        window=None if request.window is None else 1.0,
+        runs=1,
+        max_pulls=200,
+    )
+    with suppress(BestArmError):  # the experiment itself will say it
+        plan_experiment(tiny)
 
 
 def _announce(effort: Effort, *, limit: float) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from scipy.optimize import nnls
 
 from bestarm.design import complexity
 from bestarm.environments import Environment, Semiparametric
+from bestarm.environments.two_point import TwoPoint
 from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
 from bestarm.planning.forecasts import AssumedWorld
@@ -29,16 +30,6 @@ _DRAWS = 51
 _SEED = 20_240_229  # of directions: a plan depends on its own seed through the runs alone
 _RESIDUE = 1e-9
 _TOLERANCE = 1e-2  # of complexities that are only ranked
-
-
-@dataclass(frozen=True)
-class _Placement:
-    """A parameter, and the baseline before it moves."""
-
-    theta: Array
-    level: float  # the middle of the arm means, baseline included
-    offset: float  # what is added to every x·θ
-    baseline: float  # the part of the level that is the baseline's
 
 
 @dataclass(frozen=True)
@@ -64,16 +55,23 @@ class ScenarioWorld:
         kinds: tuple[Literal["centered", "linear"], ...] = ("centered", "linear")
         moving, still = (complexity(problem, theta, kind).lower_bound for kind in kinds)
         tau, other = (moving, still) if problem.drifts else (still, moving)
-        placed = self._place(theta)
-        theta, level = placed.theta, placed.level
+        theta, level, added = self._place(theta)
         spread = float(np.ptp(problem.source @ theta))
         size = self._size(spread, level)
         period = scenario.drift.period or max(self.request.per_day or _PERIOD, 2.0)
         noise = self._noise(level + scenario.drift.places(size), spread)
-        baseline = scenario.drift.path(level=placed.offset, size=size, period=period)
+        baseline = scenario.drift.path(level=added, size=size, period=period)
         values = (problem.target - problem.target[0]) @ theta
         best, ranked = int(values.argmax()), np.sort(values)
-        environment = self._environment(theta, baseline=baseline, noise=noise, name=scenario.name)
+        environment = (Semiparametric if bounds is None else TwoPoint).for_problem(
+            problem,
+            theta,
+            baseline=baseline,
+            noise=noise,
+            name=scenario.name,
+            block=self.request.block,
+            **({} if bounds is None else {"bounds": bounds}),
+        )
         return environment, AssumedWorld(
             scenario=scenario.name,
             theta=tuple(theta.tolist()),
@@ -85,7 +83,7 @@ class ScenarioWorld:
             size=size,
             period=period,
             level=level,
-            baseline=placed.baseline,
+            baseline=level if problem.drifts else added,
             noise=noise,
             bounded=bounds is not None,
             complexity=tau,
@@ -99,29 +97,27 @@ class ScenarioWorld:
             return self.scenario.level
         return 0.0 if self.request.bounds is None else sum(self.request.bounds) / 2
 
-    def _place(self, theta: Array) -> _Placement:
-        """Where arm means lie, and what of that is the baseline's.
+    def _place(self, theta: Array) -> tuple[Array, float, float]:
+        """The parameter, the middle of the arm means, and what the baseline adds to every x·θ.
 
         With a baseline, the mean of the arms is part of it, and the arms differ about the level.
         Without one, means are x·θ: the level is θ's where features can express it.
         """
-        problem, bounds, level = self.request.problem, self.request.bounds, self._level
-        middle = _middle(problem.source @ theta)
-        if problem.drifts:
-            return _Placement(theta, level, level - middle, baseline=level)
+        problem, level = self.request.problem, self._level
+        means = problem.source @ theta
+        middle = float(means.max() + means.min()) / 2
         added = level - middle
-        if bounds is not None and not self._has_own_level:
+        if problem.drifts:
+            return theta, level, added
+        # A parameter in numbers stays as it is, unless a level says where to move it.
+        movable = isinstance(self.scenario.theta, str) or self.scenario.level is not None
+        if self.request.bounds is not None and movable:
             constant = np.linalg.lstsq(problem.source, np.ones(problem.arms), rcond=None)[0]
             if np.allclose(problem.source @ constant, 1.0, rtol=0.0, atol=_ROUNDING):
-                return _Placement(theta + added * constant, level, 0.0, baseline=0.0)
+                return theta + added * constant, level, 0.0
         if self.scenario.level is None or abs(added) <= _ROUNDING * abs(middle):
-            return _Placement(theta, middle, 0.0, baseline=0.0)
-        return _Placement(theta, level, added, baseline=added)
-
-    @property
-    def _has_own_level(self) -> bool:
-        """Whether the parameter was given in numbers, without a level to move it to."""
-        return self.scenario.level is None and not isinstance(self.scenario.theta, str)
+            return theta, middle, 0.0
+        return theta, level, added
 
     def _widest(self, level: float) -> float:
         """The largest spread of arm means about a level."""
@@ -185,19 +181,6 @@ class ScenarioWorld:
             *((mean - low) * (high - mean) for mean in (levels - spread / 2, levels + spread / 2))
         )
         return math.sqrt(1 / float(np.mean(1 / least))) if least.min() > 0 else 0.0
-
-    def _environment(self, theta: Array, **options: Any) -> Environment:
-        problem, bounds = self.request.problem, self.request.bounds
-        options["block"] = self.request.block
-        if bounds is None:
-            return Semiparametric.for_problem(problem, theta, **options)
-        from bestarm.environments.two_point import TwoPoint  # noqa: PLC0415 - compiles kernels
-
-        return TwoPoint.for_problem(problem, theta, bounds=bounds, **options)
-
-
-def _middle(means: Array) -> float:
-    return float(means.max() + means.min()) / 2
 
 
 def _information(delta: float) -> float:

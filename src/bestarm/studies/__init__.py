@@ -14,7 +14,7 @@ from bestarm.studies.published import Paper, Published, PublishedTable
 from bestarm.studies.replication import Replication
 from bestarm.studies.report import write_report
 from bestarm.studies.standings import Standing
-from bestarm.studies.study import Row, RowObserver, Study, StudyResults, Table, run_study
+from bestarm.studies.study import Row, Study, StudyResults, Table, run_study
 from bestarm.studies.verdicts import Cell
 
 __all__ = [
@@ -30,7 +30,6 @@ __all__ = [
     "PublishedTable",
     "Replication",
     "Row",
-    "RowObserver",
     "Standing",
     "Study",
     "StudyResults",

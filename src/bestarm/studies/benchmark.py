@@ -50,7 +50,7 @@ class BenchmarkInstance:
     Attributes:
         name: its name on the command line.
         description: what it is, in a phrase.
-        make: makes it under a baseline, with the bound on the baseline that policies are told.
+        make: makes it, given the `baseline` and the `declared_baseline` that policies are told.
         mean_bound: what no |x·θ| exceeds; methods that ask are told.
         max_pulls: where a run is cut.
         budget: the pulls of methods with a fixed budget.
@@ -59,58 +59,46 @@ class BenchmarkInstance:
 
     name: str
     description: str
-    make: Callable[[Baseline, float], Environment]
+    make: Callable[..., Environment]
     mean_bound: float = 1.0
     max_pulls: int = 20_000
     budget: int = 500
     transductive: bool = False
 
 
-def _soare(baseline: Baseline, declared: float) -> Environment:
-    return soare(5, 0.3, baseline=baseline, declared_baseline=declared)
-
-
-def _means(baseline: Baseline, declared: float) -> Environment:
-    return Semiparametric(
-        np.eye(6),
-        [1.0, 0.7, 0.6, 0.4, 0.2, 0.0],
-        baseline=baseline,
-        declared_baseline=declared,
-        name="six-means",
-    )
-
-
-def _sphere(baseline: Baseline, declared: float) -> Environment:
-    return _few(tao(8, 4, baseline=baseline, declared_baseline=declared))
-
-
-def _fan(baseline: Baseline, declared: float) -> Environment:
-    return _few(many_arms(8, baseline=baseline, declared_baseline=declared))
-
-
-def _few(drawn: DrawnArms) -> InTurn:
+def _few(draw: Callable[..., DrawnArms], *options: int, **scales: Any) -> InTurn:
     """The same few draws for all methods, in turn, without near ties; designs are solved once."""
+    drawn = draw(*options, **scales)
     worlds = (drawn.instance(np.random.default_rng(number)) for number in count())
     return InTurn(list(islice((w for w in worlds if w.gap > _NEAR_TIE), _DRAWS)), drawn.name)
 
 
-def _transductive(baseline: Baseline, declared: float) -> Environment:
-    return transductive(6, 0.4, baseline=baseline, declared_baseline=declared)
-
-
+_SIX_MEANS = [1.0, 0.7, 0.6, 0.4, 0.2, 0.0]
 INSTANCES = {
     each.name: each
     for each in (
         BenchmarkInstance(
-            "soare", "Soare's instance, d = 5, angle 0.3", _soare, mean_bound=2.0, budget=2_000
+            "soare",
+            "Soare's instance, d = 5, angle 0.3",
+            partial(soare, 5, 0.3),
+            mean_bound=2.0,
+            budget=2_000,
         ),
-        BenchmarkInstance("six-means", "six arms without features, gap 0.3", _means),
-        BenchmarkInstance("tao", "eight unit vectors in dimension 4, five draws", _sphere),
-        BenchmarkInstance("many-arms", "eight arms in the plane, five draws", _fan),
+        BenchmarkInstance(
+            "six-means",
+            "six arms without features, gap 0.3",
+            partial(Semiparametric, np.eye(6), _SIX_MEANS, name="six-means"),
+        ),
+        BenchmarkInstance(
+            "tao", "eight unit vectors in dimension 4, five draws", partial(_few, tao, 8, 4)
+        ),
+        BenchmarkInstance(
+            "many-arms", "eight arms in the plane, five draws", partial(_few, many_arms, 8)
+        ),
         BenchmarkInstance(
             "transductive",
             "six targets of which three cannot be pulled, d = 6",
-            _transductive,
+            partial(transductive, 6, 0.4),
             budget=2_000,
             transductive=True,
         ),
@@ -128,13 +116,7 @@ DRIFTS: dict[str, Baseline] = {
 
 @dataclass(frozen=True)
 class Condition:
-    """An instance under a drift.
-
-    Attributes:
-        instance: the instance.
-        drift: the name of the drift.
-        environment: the two together.
-    """
+    """An instance under a drift, by the name of that; `environment` is the two together."""
 
     instance: BenchmarkInstance
     drift: str
@@ -156,7 +138,7 @@ def conditions(instances: Sequence[str] = (), drifts: Sequence[str] = ()) -> tup
         for name in names:
             choice(name, tuple(known), option)
     return tuple(
-        Condition(instance, drift, instance.make(baseline, _DECLARED))
+        Condition(instance, drift, instance.make(baseline=baseline, declared_baseline=_DECLARED))
         for name, instance in INSTANCES.items()
         if not instances or name in instances
         for drift, baseline in DRIFTS.items()
@@ -204,10 +186,12 @@ class Competitor:
 
     def method(self, instance: BenchmarkInstance) -> Any:
         """What `simulate` takes, with the caps and bounds of an instance."""
-        where = instance
-        cap = where.max_pulls if self.goal == "confidence" else None
-        budget = where.budget if self.goal == "budget" else None
-        options = accepted(self.factory, max_pulls=cap, budget=budget, mean_bound=where.mean_bound)
+        options = accepted(
+            self.factory,
+            max_pulls=instance.max_pulls if self.goal == "confidence" else None,
+            budget=instance.budget if self.goal == "budget" else None,
+            mean_bound=instance.mean_bound,
+        )
         made = partial(self.factory, **options)
         return Oracle(made, **self.truths) if self.truths else made
 
@@ -231,10 +215,8 @@ class Competitor:
         If it has an option `budget`, it is one with a fixed budget: the instance's, unless another
         is bound to it.
         """
-        if isinstance(method, Oracle):
-            factory, truths = method.method, method.truths
-        else:
-            factory, truths = method, {}
+        oracle = method if isinstance(method, Oracle) else Oracle(method)
+        factory, truths = oracle.method, oracle.truths
         goal: Goal = "budget" if "budget" in options_of(factory) else "confidence"
         return cls(name, factory, truths, goal)
 
@@ -258,10 +240,9 @@ def competitors() -> tuple[Competitor, ...]:
         for info in policies().values()
         if set(info.required) <= {"budget"} and not info.seeks_reward
     ]
-    rule = next(each for each in found if each.name == _HOUSE_RULE)
-    quiet = Competitor(NO_BASELINE, without_baseline, model="linear")
-    place = found.index(rule) + 1
-    return (*found[:place], quiet, *found[place:])
+    place = [each.name for each in found].index(_HOUSE_RULE) + 1
+    found.insert(place, Competitor(NO_BASELINE, without_baseline, model="linear"))
+    return tuple(found)
 
 
 def without_baseline(

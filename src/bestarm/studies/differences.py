@@ -32,17 +32,8 @@ Interval = tuple[float, float, float]  # the difference, and the ends of its int
 class PaperDifference:
     """One method's figure less another's, in print and in our runs.
 
-    Attributes:
-        table: the table's key.
-        metric: pulls, error or success.
-        first: the label of the row it is about.
-        second: the label of the row that is subtracted.
-        printed: the published difference.
-        p_value: of the published difference, were there none.
-        value: our difference.
-        low: the lower end of its 95 % interval.
-        high: its upper end.
-        runs: the pairs of runs behind it.
+    `first` and `second` are labels of rows; `printed` is the published difference, `p_value` that
+    of it, were there none; `value` is our difference, with its 95 % interval.
     """
 
     table: str

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
+from statistics import geometric_mean
 from typing import ClassVar
 
 from bestarm.checks import probability
@@ -22,7 +23,7 @@ from bestarm.studies.benchmark import (
     Goal,
 )
 from bestarm.studies.pictures import standings_pictures
-from bestarm.studies.standings import Standing, geometric_mean, relative_to_best, standings
+from bestarm.studies.standings import Standing, relative_to_best, standings
 from bestarm.studies.study import Report, Row, Section, Study, StudyResults, Table
 from bestarm.tables import Column, Entry, Line, TextTable
 

@@ -15,10 +15,8 @@ shows. The stored runs of moving instances are independent.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable
 from functools import cache, partial
-from importlib import resources
 from typing import NamedTuple
 
 from bestarm import environments
@@ -26,7 +24,7 @@ from bestarm.datasets import RatingsData
 from bestarm.environments import Environment
 from bestarm.policies import Method
 from bestarm.policies.registry import policies
-from bestarm.studies.published import Metric, Published, PublishedTable
+from bestarm.studies.published import Metric, Published, PublishedTable, read_csv
 from bestarm.studies.study import Row
 
 _METHODS = {
@@ -45,13 +43,7 @@ _IN_TURN = "A phase pulls its arms in turn; the authors' order is random, which 
 
 
 class Stored(NamedTuple):
-    """What the authors' runs of a cell came to.
-
-    Attributes:
-        errors: how many independent runs named a wrong arm.
-        runs: of how many.
-        plotted: the share of errors in the paper's figure.
-    """
+    """The authors' errors in independent runs; `plotted` is the share in the paper's figure."""
 
     errors: int
     runs: int
@@ -64,16 +56,14 @@ class Stored(NamedTuple):
 
 
 @cache
-def stored() -> dict[tuple[str, str], Stored]:
+def stored_results() -> dict[tuple[str, str], Stored]:
     """The stored results by table and row."""
-    file = resources.files("bestarm.studies").joinpath("p1_rage.csv")
-    with file.open(encoding="utf-8") as lines:
-        return {
-            (line["table"], line["row"]): Stored(
-                int(line["errors"]), int(line["runs"]), float(line["plotted"])
-            )
-            for line in csv.DictReader(lines)
-        }
+    return {
+        (line["table"], line["row"]): Stored(
+            int(line["errors"]), int(line["runs"]), float(line["plotted"])
+        )
+        for line in read_csv("p1_rage.csv")
+    }
 
 
 _TABLES: dict[str, tuple[str, str, Callable[[], list[tuple[str, Environment]]]]] = {
@@ -131,7 +121,7 @@ def _table(key: str, _data: RatingsData) -> PublishedTable:
         for word, world in worlds
     )
     figures: dict[tuple[str, Metric], Published] = {
-        (row.key, "error"): stored()[key, row.key].published for row in rows
+        (row.key, "error"): stored_results()[key, row.key].published for row in rows
     }
     return PublishedTable(key, title, protocol, rows, counts_pulls=False, figures=figures)
 

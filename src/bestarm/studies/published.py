@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib import resources
+from string import ascii_lowercase
 from typing import Literal
 
 from bestarm.checks import choice
@@ -15,6 +18,12 @@ Metric = Literal["pulls", "error", "success"]
 
 RUNS = 100  # behind every figure of the seed paper
 PAPER_DELTA = 0.1
+
+
+def read_csv(name: str) -> list[dict[str, str]]:
+    """The lines of a file of published figures, which is beside this module."""
+    with resources.files("bestarm.studies").joinpath(name).open(encoding="utf-8") as lines:
+        return list(csv.DictReader(lines))
 
 
 @dataclass(frozen=True)
@@ -63,6 +72,12 @@ class PublishedTable(Table):
     def published_runs(self) -> int:
         """The number of runs behind its published figures."""
         return max((each.runs for each in self.figures.values()), default=RUNS)
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """The letters of what is particular to rows, by these sentences."""
+        sentences = dict.fromkeys(row.protocol for row in self.rows if row.protocol)
+        return dict(zip(sentences, ascii_lowercase, strict=False))
 
     def printed(self, row: Row, metric: Metric) -> Published | None:
         """The published figure of a cell; None for our own rows."""

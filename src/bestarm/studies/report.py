@@ -10,7 +10,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from bestarm.errors import InvalidInputError, MissingDependencyError
 from bestarm.simulation.folder import exclusive, naming_file
@@ -25,12 +25,7 @@ _FRESH = ".report"  # where everything is made, before anything of old is replac
 _RUNS = ("table", "row", "method", "environment", "run", "pulls", "success", *Outcome._fields[2:])
 
 
-class DrawnPicture(NamedTuple):
-    """A picture that is drawn: its title, its caption, and its SVG."""
-
-    title: str
-    caption: str
-    svg: str
+DrawnPicture = tuple[str, str, str]  # its title, its caption, and its SVG
 
 
 def write_report(
@@ -132,7 +127,7 @@ def draw_section(draw: Callable[[], Iterable[Picture]] | None, folder: Path) -> 
         return []
     with house_style():
         return [
-            DrawnPicture(each.title, each.caption, write_figure(each.figure, folder / each.name))
+            (each.title, each.caption, write_figure(each.figure, folder / each.name))
             for each in draw()
         ]
 
@@ -219,10 +214,6 @@ def page(report: Report, sections: Sequence[tuple[Section, Sequence[DrawnPicture
     environment.filters["maths"] = lambda text: Markup(
         re.sub(r"([νθδ])_(\w)", r"\1<sub>\2</sub>", str(escape(text)))
     )
-    drawn = [
-        (section, [(picture, Markup(picture.svg)) for picture in pictures])
-        for section, pictures in sections
-    ]
     return environment.get_template(report.template).render(
-        report=report, sections=drawn, **report.context
+        report=report, sections=sections, **report.context
     )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable
 from functools import cache, partial
-from importlib import resources
 from typing import Any, cast
 
 from bestarm import environments
@@ -26,7 +24,7 @@ from bestarm.policies import (
 )
 from bestarm.policies.registry import policies
 from bestarm.simulation import Oracle
-from bestarm.studies.published import Metric, Published, PublishedTable
+from bestarm.studies.published import Metric, Published, PublishedTable, read_csv
 from bestarm.studies.study import Row
 
 _PHASES = 10
@@ -53,15 +51,13 @@ _DIFFERENCES: dict[str, tuple[tuple[str, str, Metric], ...]] = {
 @cache
 def printed_figures(table: str) -> dict[tuple[str, Metric], Published]:
     """The printed figures of a table, by row and metric."""
-    file = resources.files("bestarm.studies").joinpath("published.csv")
-    with file.open(encoding="utf-8") as lines:
-        return {
-            (line["row"], cast("Metric", line["metric"])): Published(
-                float(line["value"]), float(line["spread"]) if line["spread"] else None
-            )
-            for line in csv.DictReader(lines)
-            if line["table"] == table
-        }
+    return {
+        (line["row"], cast("Metric", line["metric"])): Published(
+            float(line["value"]), float(line["spread"]) if line["spread"] else None
+        )
+        for line in read_csv("published.csv")
+        if line["table"] == table
+    }
 
 
 def _published(table: str) -> dict[str, Any]:
@@ -69,8 +65,17 @@ def _published(table: str) -> dict[str, Any]:
     return {"figures": printed_figures(table), "differences": _DIFFERENCES[table]}
 
 
-def _synthetic_rows(world: Callable[..., Environment], *, cap: int | None) -> tuple[Row, ...]:
-    """The seven rows of both synthetic tables, and our own. `world` takes its scales."""
+def _synthetic(
+    key: str,
+    title: str,
+    protocol: str,
+    world: Callable[..., Environment],
+    _data: RatingsData,
+    *,
+    cap: int | None = _PHASE_CAP,
+    printed: str = "uniform",
+) -> PublishedTable:
+    """The seven rows of the synthetic tables, and our own. `world` takes its scales."""
     plain = world()
     oracle = Oracle(partial(GOpt, max_pulls=cap), gap="gap")
     rows = [
@@ -102,7 +107,9 @@ def _synthetic_rows(world: Callable[..., Environment], *, cap: int | None) -> tu
     ]
     certified = partial(AnytimeBAI, mean_bound=2.0, max_pulls=cap)
     honest = world(declared_baseline=2.0)  # what ν_t = 1 + sin 2t reaches
-    return (*rows, *_our_rows(plain, certified, honest, cap=cap))
+    rows += _our_rows(plain, certified, honest, cap=cap)
+    heavy, published = printed == "uniform", _published(printed)
+    return PublishedTable(key, title, protocol, tuple(rows), heavy_tailed=heavy, **published)
 
 
 def _our_rows(
@@ -135,39 +142,6 @@ def _our_rows(
             ours=True,
             protocol=f"Proven δ-correct at every look, told valid scales{most}",
         ),
-    )
-
-
-def _small_gap(_data: RatingsData) -> PublishedTable:
-    return PublishedTable(
-        "small-gap",
-        "Small gap, d = 10",
-        "Unit vectors and one arm at angle 0.2 from the best; ν_t = 1 + sin 2t.",
-        _synthetic_rows(environments.small_gap, cap=None),
-        **_published("small-gap"),
-    )
-
-
-def _uniform(_data: RatingsData) -> PublishedTable:
-    return PublishedTable(
-        "uniform",
-        "Uniform arms, d = 10, K = 100, the published instances",
-        "The paper's hundred instances, taken in turn; ν_t = 1 + sin 2t; at most 5 000 000 pulls "
-        "in a phase.",
-        _synthetic_rows(environments.published_spheres, cap=_PHASE_CAP),
-        heavy_tailed=True,
-        **_published("uniform"),
-    )
-
-
-def _uniform_fresh(_data: RatingsData) -> PublishedTable:
-    return PublishedTable(
-        "uniform-fresh",
-        "Uniform arms, d = 10, K = 100, fresh instances",
-        "A new instance in every run; otherwise as above. Compared with the same published table.",
-        _synthetic_rows(environments.uniform_sphere, cap=_PHASE_CAP),
-        heavy_tailed=True,
-        **_published("uniform"),
     )
 
 
@@ -246,9 +220,30 @@ def _fixed_confidence(data: RatingsData) -> PublishedTable:
 
 
 SP_BAI_TABLES: dict[str, Callable[[RatingsData], PublishedTable]] = {
-    "small-gap": _small_gap,
-    "uniform": _uniform,
-    "uniform-fresh": _uniform_fresh,
+    "small-gap": partial(
+        _synthetic,
+        "small-gap",
+        "Small gap, d = 10",
+        "Unit vectors and one arm at angle 0.2 from the best; ν_t = 1 + sin 2t.",
+        environments.small_gap,
+        cap=None,
+        printed="small-gap",
+    ),
+    "uniform": partial(
+        _synthetic,
+        "uniform",
+        "Uniform arms, d = 10, K = 100, the published instances",
+        "The paper's hundred instances, taken in turn; ν_t = 1 + sin 2t; at most 5 000 000 pulls "
+        "in a phase.",
+        environments.published_spheres,
+    ),
+    "uniform-fresh": partial(
+        _synthetic,
+        "uniform-fresh",
+        "Uniform arms, d = 10, K = 100, fresh instances",
+        "A new instance in every run; otherwise as above. Compared with the same published table.",
+        environments.uniform_sphere,
+    ),
     "jester-ranking": _ranking,
     "jester": _fixed_confidence,
 }

@@ -4,11 +4,11 @@ A method is *wrong more often than δ* in a condition if the lower end of the 95
 error rate lies above δ. Only final answers count as errors of a method that stops when it is sure.
 Methods that are wrong more often than δ, and those that are told the truth, have no rank.
 
-Ranks are by cost: the pulls of a run, up to the cap of the condition. A run without a final answer
-costs the cap, however early it ended. With a budget the cost is the error. Run i of all methods has
-the same instance, so methods are compared run by run. One is *surely better* than another if the
-95 % interval of the mean difference of costs excludes zero. A rank's ends follow: 1 + the number of
-methods surely better, and the number of ranked methods less those surely worse.
+Ranks are by cost: the pulls of a run, from 1 to the cap of the condition. A run without a final
+answer costs the cap, however early it ended. With a budget the cost is the error. Run i of all
+methods has the same instance, so methods are compared run by run. One is *surely better* than
+another if the 95 % interval of the mean difference of costs excludes zero. A rank's ends follow:
+1 + the number of methods surely better, and the number of ranked methods less those surely worse.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import get_args
 
 import numpy as np
@@ -76,72 +77,58 @@ class Standing:
 Cells = Mapping[tuple[str, str], Results]  # by the keys of condition and method
 
 
-def wrong_answers(competitor: Competitor, results: Results) -> Array:
-    """Per run, 1 if the answer was wrong and 0 if it was right or not given."""
-    wrong = ~results.correct
-    if competitor.goal == "confidence":
-        wrong = wrong & results.final
-    return wrong.astype(float)
-
-
 def standings(
     competitors: Sequence[Competitor], conditions: Sequence[Condition], cells: Cells
 ) -> list[Standing]:
     """All methods in all conditions, ranked, in the order of conditions, then of methods."""
-    ranked: list[Standing] = []
-    for condition in conditions:
-        for goal in get_args(Goal):
-            entered = [
-                each
-                for each in competitors
-                if each.goal == goal and (condition.key, each.key) in cells
-            ]
-            ranked += _ranked(entered, condition, cells)
-    return ranked
+    found: list[Standing] = []
+    for condition, goal in product(conditions, get_args(Goal)):
+        found += _ranked([each for each in competitors if each.goal == goal], condition, cells)
+    return found
 
 
-def _ranked(entered: Sequence[Competitor], condition: Condition, cells: Cells) -> list[Standing]:
-    found = [_standing(each, condition, cells[condition.key, each.key]) for each in entered]
-    ranked = [
-        number
-        for number, each in enumerate(found)
-        if not each.breaks_delta and not each.competitor.truths
-    ]
-    costs = [_costs(entered[i], condition, cells[condition.key, entered[i].key]) for i in ranked]
-    for place, number in enumerate(ranked):
-        better = [_surely_less(other, costs[place]) for other in costs]
-        worse = [_surely_less(costs[place], other) for other in costs]
-        mean = costs[place].mean()
+def _ranked(methods: Sequence[Competitor], condition: Condition, cells: Cells) -> list[Standing]:
+    found, ranked = list[Standing](), list[tuple[int, Array]]()
+    for method in methods:
+        if (condition.key, method.key) in cells:
+            standing, costs = _standing(method, condition, cells[condition.key, method.key])
+            if not standing.breaks_delta and not method.truths:
+                ranked.append((len(found), costs))
+            found.append(standing)
+    for number, costs in ranked:
         found[number] = replace(
             found[number],
-            rank=1 + sum(bool(other.mean() < mean) for other in costs),
-            rank_low=1 + sum(better),
-            rank_high=len(costs) - sum(worse),
+            rank=1 + sum(bool(other.mean() < costs.mean()) for _, other in ranked),
+            rank_low=1 + sum(_surely_less(other, costs) for _, other in ranked),
+            rank_high=len(ranked) - sum(_surely_less(costs, other) for _, other in ranked),
         )
     return found
 
 
-def _standing(competitor: Competitor, condition: Condition, results: Results) -> Standing:
-    spread = results.std_pulls if results.runs > 1 else math.nan
-    return Standing(
+def _standing(
+    competitor: Competitor, condition: Condition, results: Results
+) -> tuple[Standing, Array]:
+    """A method without its rank, and what each run costs.
+
+    That is its pulls, or the cap if it has no answer; with a budget its error.
+    """
+    sure, cap = competitor.goal == "confidence", condition.instance.max_pulls
+    wrong = ~results.correct & results.final if sure else ~results.correct
+    costs = wrong.astype(float)
+    if sure:  # a method that cannot be cut may need more
+        costs = np.where(results.final, np.clip(results.pulls, 1, cap), cap).astype(float)
+    standing = Standing(
         competitor,
         condition,
-        results.mean_pulls,
-        Z95 * spread / math.sqrt(results.runs),
-        float(_costs(competitor, condition, results).mean()),
-        int((~results.final).sum()) if competitor.goal == "confidence" else 0,
-        int(wrong_answers(competitor, results).sum()),
-        results.runs,
-        results.delta,
+        pulls=results.mean_pulls,
+        half=Z95 * results.std_pulls / math.sqrt(results.runs),
+        cost=float(costs.mean()),
+        cut=int((~results.final).sum()) if sure else 0,
+        errors=int(wrong.sum()),
+        runs=results.runs,
+        delta=results.delta,
     )
-
-
-def _costs(competitor: Competitor, condition: Condition, results: Results) -> Array:
-    """What each run costs: its pulls, or the cap without an answer; with a budget its error."""
-    if competitor.goal == "budget":
-        return wrong_answers(competitor, results)
-    cap = condition.instance.max_pulls  # a method that cannot be cut may need more
-    return np.where(results.final, np.minimum(results.pulls, cap), cap).astype(float)
+    return standing, costs
 
 
 def _surely_less(one: Array, other: Array) -> bool:
@@ -158,22 +145,15 @@ def relative_to_best(all_standings: Sequence[Standing]) -> dict[str, list[float]
 
     Only methods that keep δ in a condition count there.
     """
+    ranked = [
+        each
+        for each in all_standings
+        if each.competitor.goal == "confidence" and each.rank is not None
+    ]
+    best: dict[str, float] = {}
+    for each in ranked:
+        best[each.condition.key] = min(best.get(each.condition.key, math.inf), each.cost)
     ratios: dict[str, list[float]] = {}
-    keys = dict.fromkeys(each.condition.key for each in all_standings)
-    for key in keys:
-        here = [
-            each
-            for each in all_standings
-            if each.condition.key == key
-            and each.competitor.goal == "confidence"
-            and each.rank is not None
-        ]
-        best = min((each.cost for each in here), default=math.nan)
-        for each in here:
-            ratios.setdefault(each.competitor.name, []).append(each.cost / best)
+    for each in ranked:
+        ratios.setdefault(each.competitor.name, []).append(each.cost / best[each.condition.key])
     return ratios
-
-
-def geometric_mean(ratios: Sequence[float]) -> float:
-    """Of the ratios of a method."""
-    return float(np.exp(np.mean(np.log(ratios))))

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
@@ -203,19 +203,6 @@ class StudyResults(Generic[Judged]):
         return self.study.judge(self)
 
 
-@dataclass(frozen=True)
-class RowObserver:
-    """Functions that `run_study` calls on the way.
-
-    Attributes:
-        progress: called with the table, the row and the number of its finished runs.
-        finished: called with the table, a finished row, and its results.
-    """
-
-    progress: Callable[[Table, Row, int], object] | None = None
-    finished: Callable[[Table, Row, Results], object] | None = None
-
-
 def run_study(
     study: Study[Judged],
     *,
@@ -224,7 +211,8 @@ def run_study(
     seed: int = 0,
     resume: bool = False,
     executor: Executor | None = None,
-    observer: RowObserver | None = None,
+    progress: Callable[[Table, Row, int, int], object] = lambda *_: None,
+    finished: Callable[[Table, Row, Results], object] = lambda *_: None,
 ) -> StudyResults[Judged]:
     """Simulate every row of a study, keeping each run in `out` as it finishes.
 
@@ -235,13 +223,13 @@ def run_study(
         seed: results depend only on it.
         resume: continue from the runs in `out`, which are not repeated.
         executor: any `concurrent.futures` executor; without one the runs are made in this process.
-        observer: functions to call on the way.
+        progress: called with the table, the row, and how many of how many runs have finished.
+        finished: called with the table, a finished row, and its results.
 
     Raises:
         InvalidInputError: an argument is invalid, or `out` holds something else.
         OSError: `out` cannot be written.
     """
-    observer = observer or RowObserver()
     total = run_count(runs, least=study.least_runs)
     settings: dict[str, object] = {
         "code": ", ".join(installed_versions()),
@@ -254,36 +242,24 @@ def run_study(
     with open_folder(out, settings, resume=resume):
         try:
             for table, row in rows:  # before anything runs
-                name = _journal_name(table, row)
+                name = f"{table.key}.{row.key}"
                 journal_of(out, name, row.method, row.environment, delta=table.delta).check()
             for table, row in rows:
                 found = simulate_into(
                     out,
-                    _journal_name(table, row),
+                    f"{table.key}.{row.key}",
                     row.method,
                     row.environment,
                     runs=total,
                     seed=seed,
                     delta=table.delta,
                     executor=executor,
-                    progress=_row_progress(observer, table, row),
+                    progress=partial(progress, table, row),
                 )
                 if found.interrupted:
                     raise KeyboardInterrupt  # noqa: TRY301 - as if it had come here
                 results[table.key, row.key] = found
-                if observer.finished is not None:
-                    observer.finished(table, row, found)
+                finished(table, row, found)
         except KeyboardInterrupt:
             interrupted = True
     return StudyResults(study, total, seed, results, interrupted)
-
-
-def _journal_name(table: Table, row: Row) -> str:
-    return f"{table.key}.{row.key}"
-
-
-def _row_progress(
-    observer: RowObserver, table: Table, row: Row
-) -> Callable[[int, int], object] | bool:
-    progress = observer.progress
-    return False if progress is None else lambda done, _total: progress(table, row, done)

@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -178,7 +177,6 @@ def _resampled_means(values: Array, runs: int, rng: np.random.Generator) -> Arra
     )
 
 
-@lru_cache(maxsize=1024)
 def rate_test(hits: int, runs: int, printed: Published) -> float:
     """Fisher's exact p-value for a count of our runs and a count of the published ones."""
     theirs = round(printed.value * printed.runs)
@@ -186,7 +184,7 @@ def rate_test(hits: int, runs: int, printed: Published) -> float:
     return float(fisher_exact(table).pvalue)
 
 
-def judged(cells: Sequence[Cell]) -> list[Cell]:
+def add_verdicts(cells: Sequence[Cell]) -> list[Cell]:
     """The cells of a report with their verdicts."""
     adjusted = iter(_holm([cell.p_value for cell in cells if cell.p_value is not None]))
     return [

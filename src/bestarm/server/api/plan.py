@@ -22,6 +22,7 @@ from bestarm.server.errors import ApiError, event_stream
 from bestarm.server.streams import EventStream
 from bestarm.server.tokens import Role
 
+_COMPILING = 600.0  # seconds for which it may compile, on a fresh machine
 _GRACE = 5.0  # seconds beyond its time after which a simulation is ended from outside
 _LISTENING = 0.5  # seconds between two looks at whether the client is still there
 _LONGEST_LINE = 2**24
@@ -141,12 +142,15 @@ class Planner:
             assert process.stdout is not None
             process.stdin.write(json.dumps(request | {"seconds": self.seconds}).encode())
             process.stdin.close()
+            async with asyncio.timeout(_COMPILING):
+                line = await process.stdout.readline()
             async with asyncio.timeout(self.seconds + _GRACE):
-                while (line := await process.stdout.readline()).endswith(b"\n"):  # written whole
+                while line.endswith(b"\n"):  # written whole
                     document = json.loads(line)
                     yield document
                     if not _LAST.isdisjoint(document):
                         return  # no need to await the end of the process
+                    line = await process.stdout.readline()
         except TimeoutError:
             remedy = "Ask for fewer runs, fewer policies or a larger gap."
             yield {"error": {"message": "It took too long.", "field": "runs", "remedy": remedy}}
