@@ -1,5 +1,7 @@
-"""Designs for a declared bound on the baseline. References: a search over s, the two limits, and the
-quadratic program that is dual to it."""
+"""Designs for a declared bound on the baseline.
+
+References: a search over s, the two limits, and the quadratic program that is dual to it.
+"""
 
 from __future__ import annotations
 

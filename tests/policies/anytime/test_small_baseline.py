@@ -21,6 +21,7 @@ from bestarm.records import Counts, Summary
 from bestarm.simulation import run_once
 
 ARMS = np.array([[1.0, 0.0], [0.0, 1.0], [0.9, 0.45], [0.3, -0.2]])
+WITH_ORIGIN = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])  # the first arm pays the baseline
 
 
 def frame(seed: int, bound: float, scale: Scale) -> Frame:
@@ -169,10 +170,11 @@ def test_a_twin_that_charges_nothing_errs(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize(("level", "contradicted"), [(0.1, False), (-0.1, False), (1.0, True)])
 def test_a_baseline_beyond_the_bound_ends_the_claim(level: float, contradicted: bool) -> None:
-    rng, problem = np.random.default_rng(1), Problem(ARMS, baseline=0.1, delta=1e-6)
+    """Where an arm shows the level. Where none does, the data cannot tell it from θ."""
+    rng, problem = np.random.default_rng(1), Problem(WITH_ORIGIN, baseline=0.1, delta=0.05)
 
     def reward(arms: Counts) -> Array:
-        return ARMS[arms] @ np.array([0.45, 0.1]) + level + rng.normal(size=len(arms))
+        return WITH_ORIGIN[arms] @ np.array([0.3, 0.28]) + level + rng.normal(size=len(arms))
 
     policy = play(AnytimeBAI(problem, mean_bound=0.5, max_pulls=2_000), pays(reward, rng), plans=90)
     recommendation = policy.recommend()
@@ -182,8 +184,8 @@ def test_a_baseline_beyond_the_bound_ends_the_claim(level: float, contradicted: 
 
 
 def test_a_baseline_beyond_the_bound_is_found_in_compiled_runs_too() -> None:
-    world = Semiparametric(ARMS, [0.45, 0.1], baseline=1.0, declared_baseline=0.1)
-    found = run_once(partial(AnytimeBAI, mean_bound=0.5, max_pulls=2_000), world, delta=1e-6)
+    world = Semiparametric(WITH_ORIGIN, [0.3, 0.28], baseline=1.0, declared_baseline=0.1)
+    found = run_once(partial(AnytimeBAI, mean_bound=0.5, max_pulls=2_000), world, delta=0.05)
     assert found.contradicted
 
 

@@ -1,0 +1,200 @@
+"""The anytime rule with a small declared baseline: pulls over R, adversaries, and short runs.
+
+python -m benchmarks.small_baseline [--runs 400] [--seed 3] [--only curve errors short]
+    [--figure FILE] [--workers 2]
+
+Pulls stand beside the limit 2σ²τ log(1/δ), with τ = τ(R) at a level of 0 (docs/anytime.md).
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+from statistics import NormalDist
+
+import numpy as np
+
+from bestarm import AnytimeBAI, Problem, simulate
+from bestarm.design import complexity
+from bestarm.environments import Semiparametric, baselines, soare
+from bestarm.numerics.geometry import Array
+from bestarm.policies.anytime import bets
+from bestarm.records import Summary
+from bestarm.simulation import Results
+from bestarm.simulation.results import wilson
+
+DELTA = 0.05
+INSTANCES = ((5, 0.3), (10, 0.2))
+BOUNDS = (0.0, 0.01, 0.03, 0.05, 0.1, 0.2, 0.3, 0.4, 0.7, 1.0)
+MOST = 200_000
+
+
+def _sine(bound: float) -> object:
+    return baselines.custom(lambda t: bound * np.sin(2 * t), bound=bound)
+
+
+LEVELS = {"sine": _sine, "+R": lambda bound: bound, "-R": lambda bound: -bound}
+
+
+def _told(results: Results) -> str:
+    wrong, runs = int((results.final & ~results.correct).sum()), len(results.pulls)
+    error, open_ = results.pulls.std() / math.sqrt(runs), int((~results.final).sum())
+    return f"{results.mean_pulls:9,.0f} ± {error:5,.0f} ({wrong} wrong, {open_} undecided)"
+
+
+def curve(runs: int, seed: int, figure: Path | None) -> None:
+    """Mean pulls for every declared R, under three baselines within it."""
+    drawn = []
+    for dimension, angle in INSTANCES:
+        print(
+            f"\nSoare's instance, d = {dimension}, angle {angle:g}, delta = {DELTA:g}, {runs} runs"
+        )
+        rule = partial(AnytimeBAI, mean_bound=2.0, max_pulls=MOST)
+        rows = []
+        for bound in BOUNDS:
+            cells = []
+            for name, make in LEVELS.items():
+                if not bound and name != "sine":
+                    continue
+                level = make(bound) if bound else 0.0
+                world = soare(dimension, angle, baseline=level, declared_baseline=bound)
+                cells.append(simulate(rule, world, runs=runs, seed=seed, delta=DELTA))
+            design = complexity(world.problem(DELTA), world.theta, baseline=bound)
+            limit = 2 * design.value * math.log(1 / DELTA)
+            text = "   ".join(map(_told, cells))
+            print(f"R = {bound:<5g} limit {limit:9,.0f}   {text}", flush=True)
+            rows.append((bound, limit, [each.mean_pulls for each in cells]))
+        drawn.append((dimension, angle, rows))
+    if figure is not None:
+        draw(drawn, figure)
+
+
+def draw(
+    drawn: list[tuple[int, float, list[tuple[float, float, list[float]]]]], path: Path
+) -> None:
+    """Pulls over R beside the limit."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 - for the picture alone
+
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    for axes, (dimension, angle, rows) in zip(figure.subplots(1, len(drawn)), drawn, strict=True):
+        bounds = [max(row[0], 0.005) for row in rows]
+        axes.plot(bounds, [row[1] for row in rows], color="0.4", label="limit, 2τ(R) log(1/δ)")
+        for place, name in enumerate(LEVELS):
+            values = [row[2][min(place, len(row[2]) - 1)] for row in rows]
+            axes.plot(bounds, values, marker="o", markersize=3, label=f"level: {name}")
+        axes.set(xscale="log", yscale="log", xlabel="declared R (left end: 0)", ylabel="mean pulls")
+        axes.set_title(f"d = {dimension}, ω = {angle:g}")
+        axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+    figure.savefig(path, dpi=110)
+
+
+# --- adversaries ---------------------------------------------------------------------------------
+
+SOURCE = np.array([[1.0, 0.0], [0.0, 1.0], [math.cos(0.3), math.sin(0.3)]])
+THETA = np.array([0.6, 0.0885])  # e₁ is the best by 0.0006: either arm may be taken for it
+BOUND, CUT = 0.1, 360
+
+
+def _sum(policy: AnytimeBAI, contrast: Array) -> float:
+    """Σ p w of a contrast under the plan in force."""
+    drawn = policy._open
+    assert drawn is not None
+    bet, sampling = drawn.frame.bets(contrast[None]), drawn.frame.sampling
+    return float(bet.w[0] @ sampling.weights)
+
+
+def _level(kind: str, policy: AnytimeBAI) -> float:
+    """The baseline of the next batch: settled before its arms are drawn, from all of the past."""
+    if kind == "the leader":
+        leader, second = policy._evidence.leaders
+    else:
+        leader, second = 0, 2
+    return -BOUND * float(np.sign(_sum(policy, policy._targets[leader] - policy._targets[second])))
+
+
+def one_run(kind: str, seed: int) -> tuple[bool, int]:
+    """Whether a run against an adversary is wrong, and its pulls."""
+    _short_stakes()
+    rng = np.random.default_rng([seed, 77])
+    policy = AnytimeBAI(Problem(SOURCE, baseline=BOUND, delta=0.1), mean_bound=0.7, max_pulls=CUT)
+    while (plan := policy.plan()) is not None:
+        level = _level(kind, policy)
+        arms = rng.choice(3, size=plan.pulls, p=plan.weights)
+        rewards = SOURCE[arms] @ THETA + level + rng.normal(size=plan.pulls)
+        policy.update(Summary.from_pulls(arms, rewards, size=3, center=plan.center))
+    told = policy.recommend()
+    return told.final and told.target != 0, told.pulls
+
+
+def _short_stakes() -> None:
+    """Stakes for runs as short as these, so that wealth comes near 1/δ as often as it can."""
+    shares = 1 / (1 + np.square(np.log10(bets.STAKES / 0.1) / 0.2))
+    bets.LOG_PRIOR = np.log(shares / shares.sum())
+
+
+def errors(runs: int, seed: int, workers: int) -> None:
+    """Wrong answers where two arms are nearly tied and the baseline does its worst, delta = 0.1."""
+    print(
+        f"\nWrong and final of {runs}, delta = 0.1, R = {BOUND:g}, cut at {CUT} pulls; 99 % interval"
+    )
+    _short_stakes()
+    rule = partial(AnytimeBAI, mean_bound=0.7, max_pulls=CUT)
+    for level in (BOUND, -BOUND, 0.0):
+        world = Semiparametric(SOURCE, THETA, baseline=level, declared_baseline=BOUND)
+        results = simulate(rule, world, runs=runs, seed=seed, delta=0.1)
+        _report(f"a level of {level:+g}", int((results.final & ~results.correct).sum()), runs)
+    with ProcessPoolExecutor(workers) as pool:
+        for kind in ("the leader", "the truth"):
+            seeds = range(seed * 1_000_000, seed * 1_000_000 + runs)
+            found = list(pool.map(partial(one_run, kind), seeds, chunksize=50))
+            _report(f"the sign that hurts {kind}", sum(wrong for wrong, _ in found), runs)
+
+
+def _report(name: str, wrong: int, runs: int) -> None:
+    low, high = wilson(wrong, runs, NormalDist().inv_cdf(0.995))
+    print(f"{name:32s}{wrong:6d}   {low:.4f} to {high:.4f}", flush=True)
+
+
+# --- short runs ----------------------------------------------------------------------------------
+
+
+def short(runs: int, seed: int) -> None:
+    """Few options, large gaps: how many times the limit."""
+    print(
+        f"\nOne option ahead of all others by the gap, delta = {DELTA:g}, {runs} runs: times the limit"
+    )
+    for options in (2, 4, 6):
+        for gap in (0.1, 0.2, 0.4):
+            theta = np.zeros(options)
+            theta[0] = gap
+            world = Semiparametric(np.eye(options), theta, baseline=0.0, declared_baseline=1.0)
+            limit = 2 * complexity(world.problem(DELTA), theta).value * math.log(1 / DELTA)
+            results = simulate(
+                partial(AnytimeBAI, mean_bound=0.5), world, runs=runs, seed=seed, delta=DELTA
+            )
+            ratio = results.mean_pulls / limit
+            print(f"{options} options, gap {gap:g}: {_told(results)}  {ratio:.2f}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=400)
+    parser.add_argument("--seed", type=int, default=3)
+    parser.add_argument("--only", nargs="*", default=["curve", "errors", "short"])
+    parser.add_argument("--figure", type=Path)
+    parser.add_argument("--workers", type=int, default=2)
+    chosen = parser.parse_args()
+    if "curve" in chosen.only:
+        curve(chosen.runs, chosen.seed, chosen.figure)
+    if "short" in chosen.only:
+        short(chosen.runs, chosen.seed)
+    if "errors" in chosen.only:
+        errors(chosen.runs, chosen.seed, chosen.workers)
+
+
+if __name__ == "__main__":
+    main()
