@@ -164,9 +164,7 @@ def _report(name: str, wrong: int, runs: int) -> None:
 
 def short(runs: int, seed: int) -> None:
     """Few options, large gaps: how many times the limit."""
-    print(
-        f"\nOne option ahead of all others by the gap, delta = {DELTA:g}, {runs} runs: times the limit"
-    )
+    print(f"\nOne option ahead by the gap, delta = {DELTA:g}, {runs} runs; last: times the limit")
     for options in (2, 4, 6):
         for gap in (0.1, 0.2, 0.4):
             theta = np.zeros(options)
