@@ -138,9 +138,7 @@ def _short_stakes() -> None:
 
 def errors(runs: int, seed: int, workers: int) -> None:
     """Wrong answers where two arms are nearly tied and the baseline does its worst, delta = 0.1."""
-    print(
-        f"\nWrong and final of {runs}, delta = 0.1, R = {BOUND:g}, cut at {CUT} pulls; 99 % interval"
-    )
+    print(f"\nWrong and final of {runs}, delta = 0.1, R = {BOUND:g}, cut at {CUT} pulls; 99 %")
     _short_stakes()
     rule = partial(AnytimeBAI, mean_bound=0.7, max_pulls=CUT)
     for level in (BOUND, -BOUND, 0.0):

@@ -185,8 +185,8 @@ def test_a_baseline_beyond_the_bound_ends_the_claim(level: float, contradicted: 
 
 
 def test_a_baseline_beyond_the_bound_is_found_in_compiled_runs_too() -> None:
-    world = Semiparametric(WITH_ORIGIN, [0.3, 0.28], baseline=2.5, declared_baseline=0.1)
-    found = run_once(partial(AnytimeBAI, mean_bound=3.0, max_pulls=2_000), world, delta=0.05)
+    world = Semiparametric(WITH_ORIGIN, [0.3, 0.299], baseline=2.5, declared_baseline=0.1)
+    found = run_once(partial(AnytimeBAI, mean_bound=3.0, max_pulls=2_000), world, delta=1e-6)
     assert found.contradicted
 
 
