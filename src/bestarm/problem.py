@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from bestarm.checks import not_negative, probability
 from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError, UnidentifiableError
-from bestarm.numerics.geometry import Array, Span, affine_span, identical_rows
+from bestarm.numerics.geometry import Array, Span, affine_span, identical_rows, linear_span
 
 __all__ = [
     "Problem",
@@ -173,6 +173,11 @@ class Problem:
             value=(first, second),
             remedy="Remove one of them.",
         )
+
+    @property
+    def expresses_level(self) -> bool:
+        """Whether features express a level that all arms share, as those of plain names do."""
+        return self.span.rank < linear_span(self.source).rank
 
     @property
     def drifts(self) -> bool:

@@ -117,7 +117,8 @@ def leaderboard(
         only (NAME): Run this method of bestarm, not all. Repeat it for more.
         instance (NAME): soare, six-means, tao, many-arms or transductive; all when left out. Repeat
             it for more.
-        drift (NAME): none, sine, walk, jumps or adversary; all when left out. Repeat it for more.
+        drift (NAME): none, sine, walk, jumps, adversary, within-0.1 or within-0.05; all when left
+            out. Repeat it for more.
         runs: Runs of each method on each instance, under each drift.
         workers: Processes that share the runs; one per core if left out.
         out: The folder for the report and every run.

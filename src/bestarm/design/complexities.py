@@ -106,8 +106,7 @@ def _with_bound(problem: Problem, kind: Kind, baseline: float) -> tuple[Kind, fl
     if baseline == 0:
         return "linear", None
     # Where features express a level that all arms share, the weights of any contrast sum to 0.
-    shared = problem.span.rank < linear_span(problem.source).rank
-    return kind, None if shared else baseline
+    return kind, None if problem.expresses_level else baseline
 
 
 def _best_contrasts(problem: Problem, theta: object) -> tuple[Array, Array]:

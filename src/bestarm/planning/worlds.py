@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,12 +51,13 @@ class ScenarioWorld:
             remedy = "Leave it out of the scenario."
             raise InvalidInputError(what, field="noise", value=scenario.noise, remedy=remedy)
         theta = self._theta()
-        kinds: tuple[Literal["centered", "linear"], ...] = ("centered", "linear")
-        moving, still = (complexity(problem, theta, kind).lower_bound for kind in kinds)
+        bound = problem.baseline if self._bounded_level else None
+        moving = complexity(problem, theta, baseline=bound).lower_bound
+        still = complexity(problem, theta, "linear").lower_bound
         tau, other = (moving, still) if problem.drifts else (still, moving)
         theta, level, added = self._place(theta)
         spread = float(np.ptp(problem.source @ theta))
-        size = self._size(spread, level)
+        size = self._size(spread, added if self._bounded_level else level)
         period = scenario.drift.period or max(self.request.per_day or _PERIOD, 2.0)
         noise = self._noise(level + scenario.drift.places(size), spread)
         baseline = scenario.drift.path(level=added, size=size, period=period)
@@ -92,6 +92,12 @@ class ScenarioWorld:
         )
 
     @property
+    def _bounded_level(self) -> bool:
+        """Whether the rule uses that the baseline lies within its bound of 0."""
+        problem = self.request.problem
+        return problem.drifts and self.request.bounds is None and not problem.expresses_level
+
+    @property
     def _level(self) -> float:
         if self.scenario.level is not None:
             return self.scenario.level
@@ -108,7 +114,9 @@ class ScenarioWorld:
         middle = float(means.max() + means.min()) / 2
         added = level - middle
         if problem.drifts:
-            return theta, level, added
+            # Where the level matters, the baseline has to stay within its bound.
+            far = self._bounded_level and abs(added) > problem.baseline / 2
+            return (theta, middle, 0.0) if far else (theta, level, added)
         # A parameter in numbers stays as it is, unless a level says where to move it.
         movable = isinstance(self.scenario.theta, str) or self.scenario.level is not None
         if self.request.bounds is not None and movable:

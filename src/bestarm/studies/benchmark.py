@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from itertools import count, islice
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -40,7 +40,6 @@ _HOUSE_RULE = "anytime"
 _LONGEST = 80  # letters of a name in the names of files
 _DRAWS = 5
 _NEAR_TIE = 0.1
-_DECLARED = 1.0  # every drift stays within ±1, and methods that ask are told so
 
 
 @dataclass(frozen=True)
@@ -105,12 +104,26 @@ INSTANCES = {
     )
 }
 
-DRIFTS: dict[str, Baseline] = {
-    "none": baselines.none(),
-    "sine": baselines.sinusoid(1.0, offset=0.0, frequency=0.01),
-    "walk": baselines.random_walk(0.05),
-    "jumps": baselines.switches(period=200),
-    "adversary": baselines.adversary(),
+
+class Drift(NamedTuple):
+    """A baseline, and the bound on it that methods that ask are told."""
+
+    baseline: Baseline
+    declared: float = 1.0
+
+
+def _sine(size: float) -> Baseline:
+    return baselines.sinusoid(size, offset=0.0, frequency=0.01)
+
+
+DRIFTS = {
+    "none": Drift(baselines.none()),
+    "sine": Drift(_sine(1.0)),
+    "walk": Drift(baselines.random_walk(0.05)),
+    "jumps": Drift(baselines.switches(period=200)),
+    "adversary": Drift(baselines.adversary()),
+    "within-0.1": Drift(_sine(0.1), 0.1),
+    "within-0.05": Drift(_sine(0.05), 0.05),
 }
 
 
@@ -138,11 +151,11 @@ def conditions(instances: Sequence[str] = (), drifts: Sequence[str] = ()) -> tup
         for name in names:
             choice(name, tuple(known), option)
     return tuple(
-        Condition(instance, drift, instance.make(baseline=baseline, declared_baseline=_DECLARED))
-        for name, instance in INSTANCES.items()
-        if not instances or name in instances
-        for drift, baseline in DRIFTS.items()
-        if not drifts or drift in drifts
+        Condition(instance, name, instance.make(baseline=drift[0], declared_baseline=drift[1]))
+        for instance in INSTANCES.values()
+        if not instances or instance.name in instances
+        for name, drift in DRIFTS.items()
+        if not drifts or name in drifts
     )
 
 

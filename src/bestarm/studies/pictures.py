@@ -67,6 +67,8 @@ _DRIFT_MARKERS = {
     "walk": (COLOURS["green"], "^"),
     "jumps": (COLOURS["orange"], "D"),
     "adversary": (COLOURS["vermilion"], "v"),
+    "within-0.1": (COLOURS["purple"], "P"),
+    "within-0.05": (QUIET, "X"),
 }
 _STYLE: dict[str, Any] = {
     "axes.edgecolor": QUIET,

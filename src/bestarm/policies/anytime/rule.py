@@ -43,7 +43,6 @@ from bestarm.policies.anytime.sampler import (
     RunState,
     Sampler,
     Stage,
-    can_tilt,
     coordinates,
     target_coordinates,
 )
@@ -192,7 +191,8 @@ class AnytimeBAI(Policy):
         self._missing = 0
         # A bound on the baseline helps where its level is known and does not cancel anyway.
         known_level = self._bounds is None or level is not None
-        self._tilted = known_level and self._block == 1 and not forecasts and can_tilt(problem)
+        free = problem.drifts and not problem.expresses_level  # Σ p w x = y leaves Σ p w open
+        self._tilted = known_level and free and self._block == 1 and not forecasts
         self._arms, features, self._targets = coordinates(problem, self._tilted)
         self._grid = StakeGrid.make(expected_gap)
         self._effects, index = None, None

@@ -66,12 +66,6 @@ def _span(problem: Problem, tilted: bool) -> Span:
 
 
 @lru_cache(maxsize=128)
-def can_tilt(problem: Problem) -> bool:
-    """Whether Σ p w can be chosen: Σ p w x = y leaves it open unless 1 is a feature."""
-    return problem.drifts and problem.span.rank == linear_span(problem.source).rank
-
-
-@lru_cache(maxsize=128)
 def coordinates(problem: Problem, tilted: bool = False) -> tuple[Array, Array, Array]:
     """In coordinates of the span of the arms: these, their φ, and the targets up to a shift.
 
