@@ -19,9 +19,11 @@ from bestarm.forecasting import Encoder, Forecaster
 from bestarm.forecasting.forecaster import find_forecaster
 from bestarm.live.draws import ForecastColumns, ForecastMaker
 from bestarm.live.inputs import EARLIEST
+from bestarm.live.spec import Spec
 from bestarm.live.store.contract import Ids, Rows, Snapshot
 from bestarm.live.store.records import UNREADABLE, canonical, damaged
 from bestarm.numerics.geometry import Array
+from bestarm.problem import Problem
 from bestarm.records import Plan
 
 _Row = Mapping[str, Any]
@@ -128,22 +130,22 @@ def kind_of(forecaster: object) -> str | None:
     return None if find_forecaster(forecaster) is None else "default"
 
 
-def make_forecasts(
-    kind: str | None, forecaster: object, features: Array, interval: Interval
-) -> Forecasts | None:
-    """The forecasts of an experiment that was created with a kind of forecaster, or None.
+def make_forecasts(forecaster: object, problem: Problem, spec: Spec | None) -> Forecasts | None:
+    """The forecasts of an experiment, which was created with a spec, or is in memory; or None.
 
     Raises:
-        InvalidInputError: it was created with another kind than that of `forecaster`.
+        InvalidInputError: it was created with another kind of forecaster.
     """
-    if forecaster is not None and kind_of(forecaster) != kind:
+    given = kind_of(forecaster)
+    kind, interval = (given, None) if spec is None else (spec.forecaster, spec.interval)
+    if forecaster is not None and given != kind:
         message = f"The experiment was created with forecaster={kind!r}; got {forecaster!r}."
         remedy = "What is subtracted from outcomes is settled at creation: create another."
         raise InvalidInputError(message, field="forecaster", value=forecaster, remedy=remedy)
     if kind is None:
         return None
     own = forecaster if isinstance(forecaster, Forecaster) else None
-    return Forecasts(own if kind == "own" else find_forecaster(kind), features, interval)
+    return Forecasts(own if kind == "own" else find_forecaster(kind), problem.source, interval)
 
 
 class Forecasts:
