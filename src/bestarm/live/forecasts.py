@@ -71,13 +71,13 @@ def _rows(covariates: Any) -> Any:
 
 def _items(several: Any, field: str, what: str, count: int | None) -> list[Any]:
     """The items of a list or an array, and of nothing that only looks like one."""
-    scalar = isinstance(several, np.ndarray) and several.ndim == 0
-    if isinstance(several, (str, bytes, Mapping)) or not hasattr(several, "__iter__") or scalar:
-        got = several
-    elif len(items := list(several)) == count or count is None:
+    try:
+        items = None if isinstance(several, (str, bytes, Mapping)) else list(several)
+    except TypeError:  # a single number, also as an array without dimensions
+        items = None
+    if items is not None and count in {None, len(items)}:
         return items
-    else:
-        got = len(items)
+    got = several if items is None else len(items)
     wanted = "" if count is None else f", {count} in all"
     message = f"`{field}` must hold one {what} per assignment asked for{wanted}; got {got!r}."
     remedy = "Give as many as are asked for."
@@ -162,7 +162,7 @@ class Forecasts:
         self._forecaster, self._features, self._interval = forecaster, features, interval
         self._encoder = Encoder()
         self._lock = Lock()
-        self._begun = False
+        self._is_ready = False
         # Assignments with ids below this have their forecast here, as far as is needed.
         self._end = 0
         self._seen = 0  # outcomes told in time that were learned here, or passed over
@@ -188,15 +188,15 @@ class Forecasts:
                 remedy="Give `ask` the `forecasts`, or open the experiment with your forecaster: "
                 "`Experiment.open(…, forecaster=…)`.",
             )
-        if self._forecaster is not None and not self._begun:
+        if self._forecaster is not None and not self._is_ready:
             # Once: learn what is on record, and compile, before anybody has to wait for it.
             with reading() as snapshot, self._lock:
-                if not self._begun:
+                if not self._is_ready:
                     spare = deepcopy(self._forecaster)
                     spare.forecast(0, EARLIEST, None)
                     spare.learn(0, self._features[0], 0.0)
                     self._catch_up(snapshot)
-                    self._begun = True
+                    self._is_ready = True
         return partial(self._make, rows, forecasts)
 
     def _make(
@@ -263,7 +263,7 @@ class Forecasts:
             first = max(self._end, head.assigned - _LATEST)
             for rows in snapshot.rows(first, head.assigned):
                 self._seen += self._follow(rows, snapshot)
-            if not self._begun:
+            if not self._is_ready:
                 self._seen = head.outcomes
         self._end = head.assigned
         behind = abs(head.outcomes - self._seen)
