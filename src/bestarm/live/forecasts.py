@@ -20,8 +20,7 @@ from bestarm.forecasting.forecaster import find_forecaster
 from bestarm.live.draws import ForecastColumns, ForecastMaker
 from bestarm.live.inputs import EARLIEST
 from bestarm.live.spec import Spec
-from bestarm.live.store.contract import Ids, Rows, Snapshot
-from bestarm.live.store.records import UNREADABLE, canonical, damaged
+from bestarm.live.store.contract import UNREADABLE, Ids, Rows, Snapshot, canonical, damaged
 from bestarm.numerics.geometry import Array
 from bestarm.problem import Problem
 from bestarm.records import Plan
