@@ -80,6 +80,12 @@ def quick_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executors, "get_context", lambda _: processes)
 
 
+@pytest.fixture
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports of studies without pictures, which take longer than all the runs."""
+    monkeypatch.setattr("bestarm.studies.report.draw_section", lambda *_: [])
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Server]:
     """A PostgreSQL server of our own, one for each process that runs tests."""

@@ -26,7 +26,7 @@ __all__ = [
     "watch_statements",
 ]
 
-_TIMEOUT = 60  # seconds
+_TIMEOUT = 120  # seconds
 
 
 def run_sql(url: str, *statements: str) -> list[Any]:

@@ -10,14 +10,14 @@ from multiprocessing import forkserver
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import commands
 import pytest
 from own_policies import POLICY, refused, run, write_module
-from typer.testing import CliRunner
-
-from bestarm.cli.app import app
 
 if TYPE_CHECKING:
     from distributed import LocalCluster
+
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 @pytest.fixture(scope="module")
@@ -59,9 +59,8 @@ def test_a_real_process_leaves_quietly() -> None:
 
 
 def test_the_numbers_of_a_cluster_are_ours_and_so_is_the_code_it_runs(
-    cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     helper = write_module("PULLS = 2000")
     name = write_module(
         POLICY + f"import {helper}\nclass X(Once):\n    def __init__(self, problem, *, seed=0):\n"
@@ -97,10 +96,8 @@ class Spend(Uniform):
 """
 
 
-def test_a_leaderboard_does_not_depend_on_where_it_is_run(
-    cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.usefixtures("no_pictures")
+def test_a_leaderboard_does_not_depend_on_where_it_is_run(cluster: LocalCluster) -> None:
     name = write_module(SLOW)
     arguments = (
         *("leaderboard", "--only", "lucb", "--instance", "six-means", "--drift", "none"),
@@ -111,8 +108,7 @@ def test_a_leaderboard_does_not_depend_on_where_it_is_run(
 
     def made(out: str, *further: str) -> dict[str, list[bytes]]:
         """The lines of all files; runs may finish in any order."""
-        result = CliRunner().invoke(app, [*arguments, "--out", out, *further])
-        assert result.exit_code == 0, result.output
+        commands.run(*arguments, "--out", out, *further)
         return {
             str(path.relative_to(out)): sorted(path.read_bytes().splitlines())
             for path in Path(out).rglob("*")
@@ -133,9 +129,8 @@ def test_a_leaderboard_does_not_depend_on_where_it_is_run(
 
 
 def test_a_method_that_kills_workers_is_one_sentence_and_loggers_get_their_levels_back(
-    cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: LocalCluster,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     before = logging.getLogger("distributed").level
     name = write_module(POLICY + "class X(Once):\n    def update(self, summary): os._exit(3)\n")
     arguments = ("--method", f"{name}:X", "--no-check", "--runs", "2")

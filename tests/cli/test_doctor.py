@@ -18,11 +18,9 @@ import pytest
 from databases import name_of, run_sql
 from needed import need_found
 from postgres import Server, find_pooler
-from typer.testing import CliRunner
 
 from bestarm import Experiment, Problem
 from bestarm.cli import database_checks
-from bestarm.cli.app import app
 from bestarm.cli.database_checks import check_database
 from bestarm.errors import InvalidInputError
 from bestarm.live import Check
@@ -266,7 +264,7 @@ def test_a_pooler_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if size == 1:
-        monkeypatch.setattr(database_checks, "_WAIT", 0.5)  # nobody else lets go of it
+        monkeypatch.setattr(database_checks, "_POOLER_TIMEOUT", 0.5)  # nobody else lets go of it
     name = name_of(postgres_url)
     run_sql(postgres_url, f"ALTER DATABASE {name} SET synchronous_commit = off")
     with postgres.pooler(pgbouncer, name, mode=mode, size=size) as url:
@@ -314,7 +312,7 @@ def test_durability_that_a_pooler_takes_away_is_an_alarm(
     size: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(database_checks, "_WAIT", 0.5)
+    monkeypatch.setattr(database_checks, "_POOLER_TIMEOUT", 0.5)
     name = name_of(postgres_url)
     run_sql(postgres_url, f"ALTER DATABASE {name} SET synchronous_commit = off")
     with postgres.pooler(pgbouncer, name, mode="transaction", size=size) as url:
@@ -344,9 +342,7 @@ def test_a_server_that_is_not_there_is_an_alarm() -> None:
 def test_nonsense_is_refused() -> None:
     with pytest.raises(InvalidInputError):
         check_database("nonsense")
-    result = CliRunner().invoke(app, ["doctor", "nonsense"])
-    assert result.exit_code == 2
-    assert result.stderr.startswith("bestarm: `url`")
+    assert commands.refused("doctor", "nonsense").startswith("bestarm: `url`")
 
 
 def test_the_command(tmp_path: Path, sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

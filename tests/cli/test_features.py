@@ -158,7 +158,7 @@ def test_a_spreadsheet_is_to_be_saved_as_csv(tmp_path: Path) -> None:
     [
         ("told.csv", "id;reward\n0;yes\n1;FALSE\n2;0.5\n3;\n"),
         ("told.csv", "0,true\n1,no\n2,0.5\n3,\n"),
-        ("told.csv", "id\toutcome\tnote\n0\t1\ta\n1\t0\t\n2\t0.5\tb\n3\t\tc\n"),
+        ("told.csv", "note\tOutcome\tID\na\t1\t0\n\n\t0\t1\nb\t0.5\t2\nc\t\t3\n"),
         (
             "told.json",
             '[{"id": 0, "reward": true}, {"id": 1, "reward": 0},'

@@ -13,10 +13,10 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
+from commands import refused, run
+from databases import wait_until
 from forked_commands import ForkedCommand
-from typer.testing import CliRunner
 
-from bestarm.cli.app import app
 from bestarm.cli.live_demo import OPTIONS, LiveDemo, chance, outcome
 from bestarm.live import Experiment
 from bestarm.live.store.sql import Store
@@ -55,14 +55,13 @@ def test_the_command_says_where_to_look_and_cleans_up(monkeypatch: pytest.Monkey
     opened: list[httpx.Response] = []
     monkeypatch.setattr("webbrowser.open", lambda address: opened.append(httpx.get(address)))
     before = set(Path(tempfile.gettempdir()).glob("bestarm-demo-*"))
-    options = ["demo", "--live", "--seconds", "1", "--speed", "30", "--port", "0", "--open"]
-    result = CliRunner().invoke(app, options)
-    assert result.exit_code == 0
-    address = re.search(r"http://127\.0\.0\.1:\d+/experiments/demo", result.stdout)
+    options = ("--seconds", "1", "--speed", "30", "--port", "0", "--open")
+    out, _ = run("demo", "--live", *options)
+    address = re.search(r"http://127\.0\.0\.1:\d+/experiments/demo", out)
     assert address is not None
     (page,) = opened
     assert (str(page.url), page.status_code) == (address[0], 200)
-    assert "token is revoked" in result.stdout
+    assert "token is revoked" in out
     assert set(Path(tempfile.gettempdir()).glob("bestarm-demo-*")) <= before
 
 
@@ -74,10 +73,7 @@ def test_it_stops_in_order(number: signal.Signals, tmp_path: Path) -> None:
     try:
         assert "Watch it at" in process.stdout.readline()
         with closing(Store(url)) as store:
-            latest = time.monotonic() + 120
-            while not Experiment.open(store, "demo").status().given:
-                assert time.monotonic() < latest
-                time.sleep(0.05)
+            wait_until(lambda: Experiment.open(store, "demo").status().given > 0)
         process.send_signal(number)
         out, err = process.communicate(timeout=120)
     finally:
@@ -100,7 +96,4 @@ def test_bad_options_are_one_sentence() -> None:
             (["--seconds", "-1"], "`seconds` must be positive"),
             (["--store", "postgresql://"], ""),
         ):
-            result = CliRunner().invoke(app, ["demo", "--live", *options])
-            assert result.exit_code == 2, result.output
-            assert words in result.stderr
-            assert result.stderr.startswith("bestarm: ")
+            assert words in refused("demo", "--live", *options)

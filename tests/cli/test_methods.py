@@ -23,7 +23,7 @@ def test_every_policy_has_a_name() -> None:
     for name, info in policies().items():
         entry = read_method(name if not info.required else f"{name}:{info.required[0]}=9")
         assert entry.name.partition(":")[0] == name
-        assert not entry.own
+        assert not entry.module
 
 
 @pytest.mark.parametrize("name", ["sp-bai", "SP-BAI", "spbai", "SPBAI", "sp_bai", " Sp Bai "])
@@ -86,7 +86,7 @@ def test_one_s_own_comes_from_the_current_folder(folder: Path) -> None:
         {"pulls": 7},
     )
     assert entry.factory.__name__ == "Once"
-    assert nested.own
+    assert nested.module
 
 
 @pytest.mark.parametrize(

@@ -2,105 +2,86 @@
 
 from __future__ import annotations
 
-import json
 import resource
 import signal
-import socket
 import subprocess
 import sys
-import time
+from functools import partial
 from pathlib import Path
 
+import commands
 import numpy as np
 import pytest
+from databases import wait_until
 from forked_commands import ForkedCommand
-from typer.testing import CliRunner, Result
-
-from bestarm.cli.app import app
 
 pytest.importorskip("matplotlib")
+pytestmark = pytest.mark.usefixtures("folder")
+
+run = partial(commands.run, "reproduce")
+refused = partial(commands.refused, "reproduce")
 
 
-def reproduce(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["reproduce", *map(str, arguments)])
-
-
-def files(folder: Path) -> dict[str, bytes]:
+def files(folder: str) -> dict[str, bytes]:
     return {
         str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
+        for path in sorted(Path(folder).rglob("*"))
         if path.is_file() and "journal" not in path.parts and path.name != ".lock"
     }
 
 
-@pytest.fixture
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports without pictures, which take longer than all the runs."""
-    monkeypatch.setattr("bestarm.studies.report.draw_section", lambda *_: [])
-
-
 @pytest.mark.usefixtures("quick_workers")
-def test_the_folder_is_the_same_to_the_byte_with_one_and_two_workers(tmp_path: Path) -> None:
-    parts = ("jester-ranking", "--runs", 4, "--seed", 5)
-    one = reproduce(*parts, "--workers", 1, "--out", tmp_path / "one", "--json")
-    assert one.exit_code == 0, one.output
-    two = reproduce(*parts, "--workers", 2, "--out", tmp_path / "two")
-    assert two.exit_code == 0, two.output
-    assert "synthetic users" in two.output
-    assert files(tmp_path / "one") == files(tmp_path / "two")
-    names = set(files(tmp_path / "one"))
+def test_the_folder_is_the_same_to_the_byte_with_one_and_two_workers() -> None:
+    parts = ("reproduce", "jester-ranking", "--runs", "4", "--seed", "5")
+    report = commands.data(*parts, "--workers", "1", "--out", "one")
+    assert "synthetic users" in commands.run(*parts, "--workers", "2", "--out", "two")[0]
+    assert files("one") == files("two")
+    names = set(files("one"))
     assert {"report.html", "runs.csv", "cells.csv", "tables/jester-ranking.tex"} <= names
-    report = json.loads(one.stdout)
     assert report["synthetic"] is True
     published = [cell for cell in report["cells"] if cell["published"] is not None]
     assert [cell["published"] for cell in published] == [0.65, 0.58, 0.69, 0.58]
     assert all(cell["verdict"] for cell in published)
-    runs = (tmp_path / "one" / "runs.csv").read_text().splitlines()
-    assert len(runs) == 1 + 6 * 4
+    assert len(Path("one/runs.csv").read_text().splitlines()) == 1 + 6 * 4
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_an_interruption_says_how_to_go_on_and_going_on_ends_in_the_same_bytes(
-    tmp_path: Path,
-) -> None:
-    out = tmp_path / "cut"
-    options = ("--runs", "60", "--workers", "1", "--out", str(out))
-    process = ForkedCommand("reproduce", "jester-ranking", *options)
-    journal = out / "journal" / "jester-ranking.uniform-3000.csv"
-    deadline = time.monotonic() + 120
-    while not (journal.exists() and journal.read_bytes().count(b"\n") > 20):
-        assert process.poll() is None, "it finished before it could be interrupted"
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+def test_an_interruption_says_how_to_go_on_and_going_on_ends_in_the_same_bytes() -> None:
+    options = ("jester-ranking", "--runs", "60", "--workers", "1", "--out")
+    process = ForkedCommand("reproduce", *options, "cut")
+    wait_for_lines(20, Path("cut/journal/jester-ranking.uniform-3000.csv"), process)
     process.send_signal(signal.SIGINT)
     _, message = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "Traceback" not in message
-    assert f"--out {out} --resume" in message
-    assert not (out / "report.html").exists()
-    again = reproduce("jester-ranking", "--runs", 60, "--workers", 1, "--out", out)
-    assert again.exit_code == 2
-    assert "`resume`" in again.stderr
-    again = reproduce("jester-ranking", "--runs", 60, "--workers", 1, "--out", out, "--resume")
-    assert again.exit_code == 0, again.output
-    whole = reproduce("jester-ranking", "--runs", 60, "--workers", 1, "--out", tmp_path / "whole")
-    assert whole.exit_code == 0, whole.output
-    assert files(out) == files(tmp_path / "whole")
+    assert "--out cut --resume" in message
+    assert not Path("cut/report.html").exists()
+    assert "`resume`" in refused(*options, "cut")
+    run(*options, "cut", "--resume")
+    run(*options, "whole")
+    assert files("cut") == files("whole")
 
 
-def started(folder: Path) -> subprocess.Popen[str]:
+def wait_for_lines(
+    count: int, journal: Path, process: ForkedCommand | subprocess.Popen[str]
+) -> None:
+    """Wait until a journal has more lines than this, while the command runs."""
+
+    def has_them() -> bool:
+        assert process.poll() is None, "it finished before that"
+        return journal.exists() and journal.read_bytes().count(b"\n") > count
+
+    wait_until(has_them)
+
+
+def started() -> subprocess.Popen[str]:
     """The command with two workers, which have finished some runs of many."""
     command = [sys.executable, "-c", "from bestarm.cli import main; main()", "reproduce", "jester"]
-    command += ["--runs", "5000", "--workers", "2", "--out", str(folder / "out")]
+    command += ["--runs", "5000", "--workers", "2", "--out", "out"]
     process = subprocess.Popen(
         command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     )
-    journal = folder / "out" / "journal" / "jester.sp-bai.csv"
-    deadline = time.monotonic() + 120
-    while not (journal.exists() and journal.read_bytes().count(b"\n") > 5):
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_for_lines(5, Path("out/journal/jester.sp-bai.csv"), process)
     return process
 
 
@@ -116,21 +97,18 @@ def alive(pid: str) -> bool:
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux's /proc")
-def test_killing_the_command_ends_its_workers(tmp_path: Path) -> None:
-    with started(tmp_path) as process:
+def test_killing_the_command_ends_its_workers() -> None:
+    with started() as process:
         listed = children(process)
         process.kill()
         process.communicate()
     assert len(listed) >= 2
-    deadline = time.monotonic() + 120
-    while any(alive(pid) for pid in listed):
-        assert time.monotonic() < deadline, "workers outlive the command"
-        time.sleep(0.05)
+    wait_until(lambda: not any(map(alive, listed)))
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux's /proc")
-def test_an_interrupted_command_says_so_once_its_workers_have_ended(tmp_path: Path) -> None:
-    with started(tmp_path) as process:
+def test_an_interrupted_command_says_so_once_its_workers_have_ended() -> None:
+    with started() as process:
         assert process.stderr is not None
         workers = [
             pid
@@ -154,22 +132,14 @@ def fill_disk() -> None:
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_a_full_disk_is_a_sentence_and_what_fitted_is_kept(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    options = ("--runs", "100", "--workers", "1", "--out", str(out))
-    full = ForkedCommand("reproduce", "jester-ranking", *options, first=fill_disk)
+def test_a_full_disk_is_a_sentence_and_what_fitted_is_kept() -> None:
+    options = ("jester-ranking", "--runs", "100", "--workers", "1", "--out", "out")
+    full = ForkedCommand("reproduce", *options, first=fill_disk)
     _, message = full.communicate()
     assert full.returncode == 2, message
     assert "Traceback" not in message
     assert "jester-ranking.deo-3000.csv" in message.splitlines()[-1]
-    again = reproduce("jester-ranking", "--runs", 100, "--workers", 1, "--out", out, "--resume")
-    assert again.exit_code == 0, again.output
-
-
-def unanswered() -> str:
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        return f"tcp://127.0.0.1:{server.getsockname()[1]}"
+    run(*options, "--resume")
 
 
 @pytest.mark.parametrize(
@@ -178,40 +148,23 @@ def unanswered() -> str:
         (("small",), "Did you mean small-gap?"),
         (("jester", "--runs", "0"), "`runs` must"),
         (("jester", "--workers", "0"), "`workers` must"),
-        (("jester", "--data", "{tmp}/absent.csv"), "absent.csv"),
-        (("jester", "--data", "{tmp}/one.npz"), "not dataset 2"),
-        (("jester", "--data", "{tmp}/other.npz"), "Joke 7 is the best"),
-        (("jester", "--out", "{tmp}/file"), "is a file"),
-        (("jester", "--dask", "{dask}"), "answers at"),
-        (("jester", "--dask", "{dask}", "--workers", "2"), "exclude each other"),
+        (("jester", "--data", "absent.csv"), "absent.csv"),
+        (("jester", "--data", "one.npz"), "not dataset 2"),
+        (("jester", "--data", "other.npz"), "Joke 7 is the best"),
+        (("jester", "--out", "file"), "is a file"),
+        (("jester", "--out", "/proc/closed/out"), "/proc/closed"),
+        (("jester", "--dask", "127.0.0.1:1", "--workers", "2"), "exclude each other"),
     ],
 )
 def test_bad_input_is_one_sentence_and_leaves_nothing_behind(
-    arguments: tuple[str, ...], sentence: str, tmp_path: Path
+    arguments: tuple[str, ...], sentence: str, folder: Path
 ) -> None:
-    (tmp_path / "file").write_text("mine")
+    (folder / "file").write_text("mine")
     ratings = np.random.default_rng(0).integers(-9000, 9000, (50, 8)).astype(np.int16)
     jokes = np.array([7, 8, 13, 15, 16, 17, 18, 19])
-    np.savez(tmp_path / "one.npz", ratings_hundredths=ratings // 10, jokes=jokes)
+    np.savez(folder / "one.npz", ratings_hundredths=ratings // 10, jokes=jokes)
     ratings[:, 0] = 9500
-    np.savez(tmp_path / "other.npz", ratings_thousandths=ratings, jokes=jokes)
-    if "{dask}" in arguments:
-        pytest.importorskip("distributed", reason="pip install 'bestarm[dask]' to run this")
-    before = sorted(tmp_path.rglob("*"))
-    filled = [word.format(tmp=tmp_path, dask=unanswered()) for word in arguments]
-    if "--out" not in filled:
-        filled += ["--out", str(tmp_path / "out")]
-    result = reproduce(*filled)
-    assert result.exit_code == 2, result.output
-    assert sentence in result.stderr
-    assert result.stderr.startswith("bestarm: ")
-    assert result.stderr.count("\n") == 1
-    assert "Traceback" not in result.output
-    assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_a_folder_that_cannot_be_made_is_named() -> None:
-    result = reproduce("jester-ranking", "--runs", 1, "--out", "/proc/closed/out")
-    assert result.exit_code == 2
-    assert "/proc/closed" in result.stderr
-    assert result.stderr.count("\n") == 1
+    np.savez(folder / "other.npz", ratings_thousandths=ratings, jokes=jokes)
+    before = sorted(folder.rglob("*"))
+    assert sentence in refused(*arguments)
+    assert sorted(folder.rglob("*")) == before

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from commands import data, refused, run
 
 from bestarm import cli, compiling
-from bestarm.cli.app import app
 from bestarm.design import kernels as design
 from bestarm.forecasting import mixture as forecasting
 from bestarm.policies.anytime import (
@@ -36,23 +34,18 @@ NEEDED: tuple[Any, ...] = (
 
 
 def test_what_an_experiment_needs_is_compiled() -> None:
-    result = CliRunner().invoke(app, ["warm-up", "--json"])
-    assert result.exit_code == 0
-    found = json.loads(result.stdout)
+    found = data("warm-up")
     assert set(found) == {"compiled", "seconds", "cache"}
     assert found["cache"] == bets.settle_bets.stats.cache_path  # type: ignore[attr-defined]
     for function in NEEDED:
         assert len(function.signatures) == 1, function
-    again = CliRunner().invoke(app, ["warm-up"])
-    assert again.stdout.startswith("Compiled 0 functions in ")
+    assert run("warm-up")[0].startswith("Compiled 0 functions in ")
 
 
 def test_without_a_cache_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere = SimpleNamespace(stats=SimpleNamespace(cache_path=None))
     monkeypatch.setattr(bets, "settle_bets", nowhere)
-    result = CliRunner().invoke(app, ["warm-up"])
-    assert result.exit_code == 2
-    assert "Set NUMBA_CACHE_DIR" in result.stderr
+    assert "Set NUMBA_CACHE_DIR" in refused("warm-up")
 
 
 def test_commands_say_on_stderr_that_something_is_compiled(

@@ -25,7 +25,7 @@ from bestarm.errors import (
     UnknownExperimentError,
 )
 from bestarm.live import Experiment
-from bestarm.live.experiment import Answer, Tell
+from bestarm.live.core import Answer, Tell
 from bestarm.live.store.sql import Store
 from bestarm.records import Summary
 from bestarm.server.experiments import OpenExperiments

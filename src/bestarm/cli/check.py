@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import typer
 
-from bestarm.cli.command import AsJson, Baseline, Delta, Noise, Source, Target, command
+from bestarm.cli.command import command
 from bestarm.cli.output import count, number, print_json, printable
 from bestarm.defaults import DELTA
 
@@ -28,14 +28,14 @@ _COMPLEXITIES: dict[Kind, tuple[str, str]] = {
 
 @command
 def check(
-    source: Source,
+    source: Path,
     *,
-    target: Target = None,
-    delta: Delta = DELTA,
-    noise: Noise = None,
-    baseline: Baseline = None,
+    target: Path | None = None,
+    delta: float = DELTA,
+    noise: float | None = None,
+    baseline: float | None = None,
     theta: Path | None = None,
-    json: AsJson = False,
+    json: bool = False,
 ) -> None:
     """Read a problem; say in words what it is and whether it can be solved.
 

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from pathlib import Path
 from typing import Annotated, Any, ParamSpec, get_args
 
 import typer
@@ -18,8 +17,6 @@ import typer
 from bestarm.cli.output import remark
 from bestarm.defaults import STORE
 from bestarm.errors import BestArmError
-
-DEFAULT_STORE = STORE
 
 
 def read_number(text: str) -> float | None:
@@ -35,86 +32,42 @@ def read_number(text: str) -> float | None:
 
 
 def decimal(value: str) -> float:
-    """Parse a number."""
-    text = str(value)
-    number = read_number(text)
+    """Parse a number; Typer also passes defaults, which are numbers."""
+    number = read_number(str(value))
     if number is None:
-        raise typer.BadParameter(f"{text!r} is not a number.")
+        raise typer.BadParameter(f"{value!r} is not a number.")
     return number
 
 
 def whole(value: str) -> int:
     """Parse a whole number."""
-    text = str(value)
     try:
-        return int("none" if "_" in text else text)
+        return int("none" if "_" in str(value) else value)
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is not a whole number.") from None
+        raise typer.BadParameter(f"{value!r} is not a whole number.") from None
 
 
-Source = Annotated[
-    Path,
-    typer.Argument(
-        metavar="SOURCE.csv",
-        help="Features of the arms one can pull, one row per arm. A header is optional; a first "
-        "column that is not numeric holds labels; a file of names alone will do. Or a .json file.",
-    ),
-]
-Target = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="TARGET.csv",
-        help="Features of the options to choose among; the source when left out.",
-    ),
-]
-Delta = Annotated[float, typer.Option(parser=decimal, help="The error probability allowed.")]
-Noise = Annotated[
-    float | None,
-    typer.Option(
-        parser=decimal, help="The scale of the noise; 1 if left out, or what bounds imply."
-    ),
-]
-Baseline = Annotated[
-    float | None,
-    typer.Option(
-        parser=decimal,
-        help="A bound on the baseline's size; 1 if left out, or what bounds imply.",
-    ),
-]
-Bounds = Annotated[
-    tuple[float, float] | None,
-    typer.Option(
-        parser=decimal,
-        metavar="LOW HIGH",
-        help="The lowest and the highest reward: 0 1 for no and yes.",
-    ),
-]
-Runs = Annotated[int, typer.Option(parser=whole, help="Runs of each method.")]
-Seed = Annotated[int, typer.Option(parser=whole, help="Results depend on it and on nothing else.")]
-Workers = Annotated[
-    int | None,
-    typer.Option(parser=whole, metavar="N", help="Processes that share the runs; 1 if left out."),
-]
-Dask = Annotated[
-    str | None,
-    typer.Option(metavar="ADDRESS", help="A Dask scheduler whose workers share the runs."),
-]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The experiment's name in the store.")]
-StoreUrl = Annotated[
-    str,
-    typer.Option(
-        "--store",
-        metavar="URL",
-        envvar="BESTARM_STORE",
-        help="The database: sqlite:///experiments.db for a file, postgresql://user@host/name.",
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")]
-
+# What commands share; a command may explain a parameter of such a name otherwise.
+_SHARED = """\
+    source (SOURCE.csv): Features of the arms one can pull, one row per arm. A header is optional; a
+        first column that is not numeric holds labels; a file of names alone will do. Or a .json
+        file.
+    target (TARGET.csv): Features of the options to choose among; the source when left out.
+    delta: The error probability allowed.
+    noise: The scale of the noise; 1 if left out, or what bounds imply.
+    baseline: A bound on the baseline's size; 1 if left out, or what bounds imply.
+    bounds (LOW HIGH): The lowest and the highest reward: 0 1 for no and yes.
+    runs: Runs of each method.
+    seed: Results depend on it and on nothing else.
+    workers (N): Processes that share the runs; 1 if left out.
+    dask (ADDRESS): A Dask scheduler whose workers share the runs.
+    name (NAME): The experiment's name in the store.
+    store (URL): The database: sqlite:///experiments.db for a file, postgresql://user@host/name.
+    json: Print JSON instead of words.
+"""
 
 P = ParamSpec("P")
 
-_PARSERS: tuple[tuple[type, Callable[[str], Any]], ...] = ((float, decimal), (int, whole))
 _ENTRY = re.compile(r"(?P<name>\w+)(?: \((?P<metavar>[^)]*)\))?: (?P<help>.*)")
 _REMEDIES: dict[int | None, str] = {
     errno.ENOENT: " Check its name and its folder.",
@@ -128,8 +81,9 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
 def command(function: Callable[P, None]) -> Callable[P, None]:
     """A command: errors a user can cause become one line on stderr and exit code 2.
 
-    Parameters before `*` are arguments, the others options; one that is annotated for Typer stays
-    as it is. The help of each is its entry under `Args:`, with its metavar in parentheses.
+    Parameters before `*` are arguments, the others options. The help of each is its entry under
+    `Args:`, with its metavar in parentheses, or among those that commands share. A store that is
+    not named is that of the environment.
     """
 
     @wraps(function)
@@ -157,28 +111,31 @@ def command(function: Callable[P, None]) -> Callable[P, None]:
         raise typer.Exit(2)
 
     run.__doc__, _, entries = inspect.cleandoc(function.__doc__ or "").partition("\n\nArgs:\n")
-    run.__signature__ = _described(inspect.signature(function, eval_str=True), entries)  # type: ignore[attr-defined]
+    signature, known = inspect.signature(function, eval_str=True), _entries(_SHARED + entries)
+    described = [_for_typer(each, **known[each.name]) for each in signature.parameters.values()]
+    run.__signature__ = signature.replace(parameters=described)  # type: ignore[attr-defined]
     return run
 
 
-def _described(signature: inspect.Signature, entries: str) -> inspect.Signature:
-    """A signature whose parameters Typer knows as arguments and options."""
-    parameters = dict(signature.parameters)
-    for entry in re.split(r"\n(?=    \w)", entries) if entries else ():
-        found = _ENTRY.fullmatch(" ".join(entry.split()))
-        assert found is not None, entry
-        parameter = parameters[found["name"]]
-        kind = parameter.annotation
-        settings: dict[str, Any] = {"help": found["help"], "metavar": found["metavar"]}
-        settings["parser"] = next((read for of, read in _PARSERS if of in _leaves(kind)), None)
-        if parameter.kind is not parameter.KEYWORD_ONLY:
-            info = typer.Argument(**settings)
-        elif kind is bool:
-            info = typer.Option(f"--{parameter.name.replace('_', '-')}", **settings)
-        else:
-            info = typer.Option(**settings)
-        parameters[parameter.name] = parameter.replace(annotation=Annotated[kind, info])
-    return signature.replace(parameters=list(parameters.values()))
+def _entries(text: str) -> dict[str, dict[str, Any]]:
+    """The help and the metavar of parameters by name."""
+    found = (_ENTRY.fullmatch(" ".join(entry.split())) for entry in re.split(r"\n(?=    \w)", text))
+    entries = [match.groupdict() for match in found if match is not None]
+    return {entry.pop("name"): entry for entry in entries}
+
+
+def _for_typer(parameter: inspect.Parameter, **settings: Any) -> inspect.Parameter:
+    """A parameter as an argument or option of Typer, without an underscore at its end."""
+    kind = parameter.annotation
+    parts = _leaves(kind)
+    settings["parser"] = decimal if float in parts else whole if int in parts else None
+    settings["envvar"] = "BESTARM_STORE" if parameter.default == STORE else None
+    if parameter.kind is parameter.KEYWORD_ONLY:
+        flag = parameter.name.rstrip("_").replace("_", "-")
+        info = typer.Option(f"--{flag}", **settings)
+    else:
+        info = typer.Argument(**settings)
+    return parameter.replace(annotation=Annotated[kind, info])
 
 
 def _leaves(kind: Any) -> set[Any]:
@@ -201,10 +158,7 @@ def _discard_output() -> None:
 
 @contextmanager
 def modules_of_folder(folder: str = "") -> Iterator[None]:
-    """Modules of a folder can be imported, also in processes started meanwhile.
-
-    It is the current one unless another is named.
-    """
+    """Modules of a folder, by default the current one, can be imported; in new processes too."""
     here = os.path.abspath(folder)
     sys.path.insert(0, here)
     try:

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from bestarm.cli.command import AsJson, Dask, Delta, Runs, Seed, Workers, command, modules_of_folder
+from bestarm.cli.command import command, modules_of_folder
 from bestarm.cli.output import bars, console, count, number, print_json, print_table, remark
 from bestarm.defaults import DELTA
 from bestarm.errors import BestArmError, InvalidInputError
@@ -20,10 +20,9 @@ from bestarm.errors import BestArmError, InvalidInputError
 if TYPE_CHECKING:
     from bestarm.cli.methods import Entry, Instance
     from bestarm.problem import Problem
-    from bestarm.simulation import Results
     from bestarm.simulation.compare import Comparison, Contestant
 
-_COMPANY = ("sp-bai", "sp-bai-sharp", "rage")  # what a user's own method is compared with
+_DEFAULT_METHODS = ("sp-bai", "sp-bai-sharp", "rage")  # what a user's own method is compared with
 _MOST_PLANS = 100_000  # in the check of the contract: index rules make one plan per round
 _QUANTILES = (0.1, 0.5, 0.9)
 _OF_METHOD = ("method", "instance", "seed", "delta")
@@ -37,14 +36,14 @@ def compare(
     instance: str = "small-gap",
     baseline: str | None = None,
     data: Path | None = None,
-    runs: Runs = 200,
-    seed: Seed = 0,
-    delta: Delta = DELTA,
+    runs: int = 200,
+    seed: int = 0,
+    delta: float = DELTA,
     max_pulls: int | None = None,
-    workers: Workers = None,
-    dask: Dask = None,
+    workers: int | None = None,
+    dask: str | None = None,
     no_check: bool = False,
-    json: AsJson = False,
+    json: bool = False,
     markdown: bool = False,
     latex: bool = False,
     out: Path | None = None,
@@ -97,7 +96,7 @@ def compare(
                 runs=runs,
                 seed=seed,
                 delta=delta,
-                reference=min(entries, key=lambda entry: entry.name != _COMPANY[0]).name,
+                reference=min(entries, key=lambda entry: entry.name != _DEFAULT_METHODS[0]).name,
                 workers=workers,
                 dask=dask,
             )
@@ -116,35 +115,33 @@ def compare(
         else:
             _print_words(comparison, about, out)
     if comparison.failure is not None:
-        raise _told(comparison, {entry.name: entry.module for entry in entries})
+        _raise_failure(comparison, {entry.name: entry.module for entry in entries})
     if comparison.interrupted:
         raise typer.Exit(130)
 
 
-def _told(comparison: Comparison, modules: Mapping[str, str]) -> Exception:
-    """The failure in our words, if it was raised within a run."""
-    from bestarm.cli.methods import described
+def _raise_failure(comparison: Comparison, modules: Mapping[str, str]) -> NoReturn:
+    """Raise the failure, in our words if it was raised within a run."""
+    from bestarm.cli.methods import describe
 
     failure, notes = comparison.failure, getattr(comparison.failure, "__notes__", ())
     assert failure is not None
     if not notes:
-        return failure
-    error = BestArmError(
-        f"{comparison.failed} raised {described(failure, modules[comparison.failed])}.",
+        raise failure
+    raise BestArmError(
+        f"{comparison.failed} raised {describe(failure, modules[comparison.failed])}.",
         field="method",
         value=comparison.failed,
         remedy=" ".join(notes),
-    )
-    error.__cause__ = failure
-    return error
+    ) from failure
 
 
 def _entries(methods: Sequence[str], max_pulls: int | None) -> list[Entry]:
     from bestarm.cli.methods import read_method
 
     entries = [read_method(text) for text in methods]
-    if all(entry.own for entry in entries):
-        entries += [read_method(name) for name in _COMPANY]
+    if all(entry.module for entry in entries):
+        entries += [read_method(name) for name in _DEFAULT_METHODS]
     return list({entry.name: entry.capped(max_pulls) for entry in entries}.values())
 
 
@@ -155,38 +152,35 @@ def _check(
     from numpy.random import default_rng
     from rich.console import Console
 
-    from bestarm.cli.methods import check_question, make
+    from bestarm.cli.methods import check_method
 
     world = where.environment.instance(default_rng(seed))
     problem = world.problem(delta)
     for entry in entries:
-        check_question(entry.name, make(entry, world, problem))
-        if entry.own and own:
+        check_method(entry, world, problem)
+        if entry.module and own:
             with Console(stderr=True, markup=False).status(f"Checking {entry.name} …"):
                 _check_contract(entry, problem)
 
 
 def _check_contract(entry: Entry, problem: Problem) -> None:
-    from bestarm.cli.methods import described
+    from bestarm.cli.methods import describe
     from bestarm.testing import check_policy
 
-    remedy = ""
     try:
         check_policy(partial(entry.factory, **entry.options), problem, max_plans=_MOST_PLANS)
-    except AssertionError as error:
-        cause = f" ({described(error.__cause__, entry.module)})" if error.__cause__ else ""
-        what, remedy = f"{str(error).rstrip('.')}{cause}", "--no-check measures it all the same."
-        reason: Exception = error
     except Exception as error:
-        what, reason = f"it raised {described(error, entry.module)}", error
-    else:
-        return
-    raise BestArmError(
-        f"{entry.name} does not pass check_policy: {what}.",
-        field="method",
-        value=entry.name,
-        remedy=remedy,
-    ) from reason
+        what, remedy = f"it raised {describe(error, entry.module)}", ""
+        if isinstance(error, AssertionError):
+            cause = f" ({describe(error.__cause__, entry.module)})" if error.__cause__ else ""
+            what = f"{str(error).rstrip('.')}{cause}"
+            remedy = "--no-check measures it all the same."
+        raise BestArmError(
+            f"{entry.name} does not pass check_policy: {what}.",
+            field="method",
+            value=entry.name,
+            remedy=remedy,
+        ) from error
 
 
 def _rows(comparison: Comparison) -> Iterator[tuple[object, ...]]:
@@ -249,7 +243,7 @@ def _method_data(comparison: Comparison, name: str) -> dict[str, object]:
         "error_rate": results.error_rate,
         "error_interval": results.error_interval(),
         "error_against_delta": error_against_delta(results),
-        "not_final": _not_final(results),
+        "not_final": results.runs - int(results.final.sum()),
         "pulls_minus_reference": difference,
     }
 
@@ -279,12 +273,8 @@ def print_comparison(comparison: Comparison) -> None:
             "A round is one person, prompt or plate. Count rounds where people are what it costs, "
             "and pulls where every judgement is paid for."
         )
-    if any(_not_final(results) for results in comparison.results.values()):
+    if not all(results.final.all() for results in comparison.results.values()):
         screen.print(
             "Runs that were not final ended at a cap or a budget. Their errors are counted, but "
             "not against δ, which is about final answers."
         )
-
-
-def _not_final(results: Results) -> int:
-    return results.runs - int(results.final.sum())

@@ -36,7 +36,7 @@ _DANGERS = {  # level, reason and action by file systems; those of users are `fu
     "tmpfs ramfs overlay": ("warning", "which may be empty after a restart", _LASTING),
 }
 _SERVER = "SELECT current_setting('server_version'), current_setting('server_encoding')"
-_WAIT = 5  # seconds that a pooler may take to find a connection
+_POOLER_TIMEOUT = 5  # seconds that a pooler may take to find a connection
 _ROUNDS = 8  # looks at whether a pooler shares sessions
 _TRY_LOCK = """
 import sqlite3, sys
@@ -245,10 +245,10 @@ def _pooler(connection: Connection, connect: Callable[[], Connection]) -> tuple[
     with connect() as second:
         for _ in range(_ROUNDS):
             before, after = _process(connection), _process(connection)
-            with _closed_after_a_while(connection):
+            with _close_after_timeout(connection):
                 other = _process(second)
             if connection.closed:
-                finding = f"The pooler gave us no second connection within {_WAIT} s."
+                finding = f"The pooler gave us no second connection within {_POOLER_TIMEOUT} s."
                 action = "Raise its pool size, or choose transaction mode."
                 return Check("pooler", "warning", finding, action), False
             if before != after or after == other:
@@ -264,9 +264,9 @@ def _process(connection: Connection) -> int:
 
 
 @contextmanager
-def _closed_after_a_while(connection: Connection) -> Iterator[None]:
+def _close_after_timeout(connection: Connection) -> Iterator[None]:
     """Close a connection if the block takes long: it may wait for what the connection holds."""
-    timer = Timer(_WAIT, connection.close)
+    timer = Timer(_POOLER_TIMEOUT, connection.close)
     timer.start()
     try:
         yield
@@ -288,7 +288,7 @@ def _settings(
         ((create,),) = session.raw.execute(may_create)
     if not shared:
         return {name: str(setting) for name, setting in found}, bool(create)
-    with connect() as other, other.transaction(), _closed_after_a_while(other):
+    with connect() as other, other.transaction(), _close_after_timeout(other):
         other.execute("SELECT 1")
         return _settings(store, connect, shared=False)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from bestarm.cli.command import AsJson, Delta, Runs, Seed, command
+from bestarm.cli.command import command
 from bestarm.cli.compare import comparison_data, print_comparison, run_comparison
 from bestarm.cli.output import need_server, print_json
 from bestarm.defaults import DELTA
@@ -25,20 +25,18 @@ _AS_PUBLISHED, _PROVEN = ("rage", "sp-bai", "sp-bai-sharp"), "anytime"
 @command
 def demo(
     *,
-    runs: Runs = 200,
-    seed: Seed = 0,
-    delta: Delta = DELTA,
+    runs: int = 200,
+    seed: int = 0,
+    delta: float = DELTA,
     out: Path = Path("demo"),
     workers: int = 1,
-    json: AsJson = False,
+    json: bool = False,
     live: bool = False,
     port: int | None = None,
     store: str | None = None,
     speed: float = 1.0,
     seconds: float | None = None,
-    open_page: Annotated[
-        bool, typer.Option("--open", help="With --live: open the page in a browser.")
-    ] = False,
+    open_: bool = False,
 ) -> None:
     """Compare four methods under a moving baseline and draw one run, or watch an experiment.
 
@@ -50,12 +48,13 @@ def demo(
         store (URL): With --live: the database; a temporary one if left out.
         speed: With --live: at 1 a winner takes two or three minutes.
         seconds: With --live: when to stop; at Ctrl-C if left out.
+        open_: With --live: open the page in a browser.
     """
     if live:
         need_server()
         from bestarm.cli.live_demo import run_live
 
-        run_live(port=port, url=store, speed=speed, seconds=seconds, open_page=open_page, seed=seed)
+        run_live(port=port, url=store, speed=speed, seconds=seconds, open_page=open_, seed=seed)
         return
     from bestarm.checks import whole
     from bestarm.simulation.executors import check_workers

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Literal
 
 import typer
 
-from bestarm.cli.command import AsJson, Source, Target, command
+from bestarm.cli.command import command
 from bestarm.cli.output import console, count, print_json, printable, table
 from bestarm.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from bestarm.design import Design
 
-_DUST = 1e-4  # weights below are summed up in one row
+_NEGLIGIBLE = 1e-4  # weights below are summed up in one row
 
 
 Criterion = Literal["centered-xy", "centered-g", "linear-xy", "linear-g", "deo", "xor"]
@@ -32,13 +32,13 @@ _MEANING: dict[Criterion, str] = {
 
 @command
 def design(
-    source: Source,
+    source: Path,
     *,
-    target: Target = None,
+    target: Path | None = None,
     criterion: Criterion = "centered-xy",
     anchor: str | None = None,
     tol: float = 1e-3,
-    json: AsJson = False,
+    json: bool = False,
     out: Path | None = None,
 ) -> None:
     """How to spread pulls over arms, with a proof of how good that is.
@@ -110,10 +110,10 @@ def _print_words(
         typer.echo(f"  anchor       {printable(anchor)}")
     shown = table("arm", "weight")
     for label, weight in sorted(weights, key=lambda row: -row[1]):
-        if weight >= _DUST:
+        if weight >= _NEGLIGIBLE:
             shown.add_row(printable(label), f"{weight:.4f}")
-    dust = [weight for _, weight in weights if weight < _DUST]
-    if dust:
-        shown.add_row(f"{count(len(dust), 'arm')} below {_DUST:g}", f"{sum(dust):.4f}")
+    rest = [weight for _, weight in weights if weight < _NEGLIGIBLE]
+    if rest:
+        shown.add_row(f"{count(len(rest), 'arm')} below {_NEGLIGIBLE:g}", f"{sum(rest):.4f}")
     typer.echo()
     console().print(shown)

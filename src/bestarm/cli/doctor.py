@@ -4,31 +4,21 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import Annotated
 
 import typer
 
-from bestarm.cli.command import DEFAULT_STORE, AsJson, command
+from bestarm.cli.command import command
 from bestarm.cli.output import checks_result, count, print_result
+from bestarm.defaults import STORE
 from bestarm.errors import BestArmError
 
 
 @command
-def doctor(
-    url: Annotated[
-        str,
-        typer.Argument(
-            metavar="[URL]",
-            envvar="BESTARM_STORE",
-            help="The database: sqlite:///experiments.db for a file, postgresql://user@host/name.",
-        ),
-    ] = DEFAULT_STORE,
-    json: AsJson = False,
-) -> None:
+def doctor(store: str = STORE, *, json: bool = False) -> None:
     """Say whether a database is safe to keep an experiment in: exit code 1 on an alarm."""
     from bestarm.cli.database_checks import check_database
 
-    data, lines, code = checks_result(check_database(url))
+    data, lines, code = checks_result(check_database(store))
     print_result(data, *lines, as_json=json)
     raise typer.Exit(code)
 
@@ -37,7 +27,7 @@ _SIMULATED = ("anytime", "sp-bai", "sp-bai-sharp", "rage", "lucb")
 
 
 @command
-def warm_up(*, simulations: bool = False, json: AsJson = False) -> None:
+def warm_up(*, simulations: bool = False, json: bool = False) -> None:
     """Compile what live experiments need into Numba's cache, for example in a container image.
 
     Run it as the user that experiments run as: others have another cache.

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from bestarm.cli.command import DEFAULT_STORE, AsJson, Delta, StoreUrl, command, modules_of_folder
+from bestarm.cli.command import command, modules_of_folder
 from bestarm.cli.files import UserFile
-from bestarm.cli.output import print_result, remark
-from bestarm.defaults import DELTA
+from bestarm.cli.output import print_result, remark, show_progress
+from bestarm.defaults import DELTA, STORE
 
 if TYPE_CHECKING:
     from bestarm.evaluation import Evaluation
@@ -34,15 +34,15 @@ def evaluate(
     options: str,
     items: Path,
     name: str | None = None,
-    store: StoreUrl = DEFAULT_STORE,
-    delta: Delta = DELTA,
+    store: str = STORE,
+    delta: float = DELTA,
     bounds: tuple[float, float] = (0.0, 1.0),
     concurrency: int = 8,
     retries: int = 3,
     price: float = 1.0,
     max_cost: float | None = None,
     seed: int | None = None,
-    json: AsJson = False,
+    json: bool = False,
 ) -> None:
     """Judge prompts or models on items until it is clear which is best. Run it again to resume it.
 
@@ -61,11 +61,13 @@ def evaluate(
         max_cost: No call is made that would exceed this, earlier runs included.
         seed: Fixes the order of the items; random if left out.
     """
-    from bestarm.cli.output import counted
     from bestarm.evaluation import evaluate as run
     from bestarm.live.store.sql import Store
 
-    path, function = _place(judge)
+    place, colon, function = judge.rpartition(":")
+    if not (colon and function.isidentifier()):
+        place, function = judge, "judge"
+    path = Path(place)
     title = path.stem if name is None else name
     compared, judged = _read_options(options), _read_file(items, "items")
     database = Store(store)
@@ -74,8 +76,8 @@ def evaluate(
         # What a judge prints must not mix with the result.
         with (
             redirect_stdout(sys.stderr),
-            _loaded(path, function) as call,
-            counted("judging", most, what="judgements at most") as progress,
+            _load_judge(path, function) as call,
+            show_progress("judging", most, what="judgements at most") as progress,
         ):
 
             def report(done: int, total: int) -> None:
@@ -113,42 +115,23 @@ def _data(found: Evaluation) -> dict[str, Any]:
     from bestarm.cli.experiment.records import recommendation_data
 
     labels = [score.label for score in found.scores]
+    others = (
+        *("store", "state", "judgements", "all_judgements", "saved", "cost", "saved_cost"),
+        *("failures", "lost", "capped", "seconds"),
+    )
     return {
         "experiment": found.name,
-        "store": found.store,
-        "state": found.state,
         "recommendation": recommendation_data(found.recommendation, labels),
         "scores": [asdict(score) for score in found.scores],
-        "judgements": found.judgements,
-        "all_judgements": found.all_judgements,
-        "saved": found.saved,
-        "cost": found.cost,
-        "saved_cost": found.saved_cost,
-        "failures": found.failures,
-        "lost": found.lost,
-        "capped": found.capped,
-        "seconds": found.seconds,
+        **{name: getattr(found, name) for name in others},
     }
 
 
-def _place(judge: str) -> tuple[Path, str]:
-    """The file of a judge, and the judge's name in it."""
-    path, colon, name = judge.rpartition(":")
-    if colon and name.isidentifier():
-        return Path(path), name
-    return Path(judge), "judge"
-
-
 @contextmanager
-def _loaded(path: Path, name: str) -> Iterator[Callable[[Any, Any], Any]]:
-    """The judge of a file, beside which its modules are found.
-
-    Raises:
-        InvalidInputError: the file cannot be run, or has no such function.
-        OSError: it cannot be read.
-    """
+def _load_judge(path: Path, name: str) -> Iterator[Callable[[Any, Any], Any]]:
+    """The judge of a file, beside which its modules are found."""
     from bestarm.checks import suggestion
-    from bestarm.cli.methods import described
+    from bestarm.cli.methods import describe
 
     file = UserFile(path, "judge", "Correct it first.")
     loader = SourceFileLoader("bestarm_judge", str(path))
@@ -162,7 +145,7 @@ def _loaded(path: Path, name: str) -> Iterator[Callable[[Any, Any], Any]]:
         except (Exception, SystemExit) as error:
             if isinstance(error, OSError) and error.filename == str(path):
                 raise
-            raise file.wrong(f"raised {described(error, path.stem)} as it was read.") from error
+            raise file.wrong(f"raised {describe(error, path.stem)} as it was read.") from error
         found = getattr(module, name, None)
         if not callable(found):
             near = suggestion(name, [key for key, value in vars(module).items() if callable(value)])
@@ -178,12 +161,7 @@ def _read_options(text: str) -> list[Any]:
 
 
 def _read_file(path: Path, field: str) -> list[Any]:
-    """Texts or mappings from a file.
-
-    Raises:
-        InvalidInputError: it is of another kind, or does not hold what it must.
-        OSError: it cannot be read.
-    """
+    """Texts or mappings from a file."""
     file = UserFile(path, field, _FILES)
     match path.suffix.lower():
         case ".txt":
@@ -191,7 +169,9 @@ def _read_file(path: Path, field: str) -> list[Any]:
         case ".jsonl":
             read = list(_json_lines(file))
         case ".csv":
-            read = list(_records(file))
+            read = file.records()
+            if read and "" in read[0]:
+                raise file.wrong("has a column without a name.")
         case _:
             raise file.wrong("does not end in .txt, .csv or .jsonl.")
     if not read:
@@ -206,13 +186,3 @@ def _json_lines(file: UserFile) -> Iterator[Any]:
                 yield jsons.loads(line)
             except (ValueError, RecursionError) as error:
                 raise file.wrong(f"is not JSON in line {number} ({error}).") from None
-
-
-def _records(file: UserFile) -> Iterator[dict[str, str]]:
-    (_, header), *rows = file.rows() or [("", [])]
-    if "" in header or len(set(header)) < len(header):
-        raise file.wrong("needs a header with a different name for each column.")
-    for place, fields in rows:
-        if len(fields) != len(header):
-            raise file.wrong(f"has {len(fields)} fields in {place}, not {len(header)}.")
-        yield dict(zip(header, fields, strict=True))

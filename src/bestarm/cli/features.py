@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import errno
 import os
-import tempfile
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,12 +51,7 @@ def read_table(path: Path, *, names_alone: bool = True) -> FeatureTable:
     its fields is not a number, or if it has an empty header, as a data frame's index has; such a
     header may also number the columns 0, 1, 2, … A single column without a number holds names: what
     has no features has a feature of its own. Its header, if any, is `name`, `label` or `option`.
-    Empty lines are skipped. There may be names without features only if `names_alone`.
-
-    Raises:
-        InvalidInputError: the file does not hold a table of numbers, or a label is empty or is
-            there twice.
-        OSError: the file cannot be read.
+    There may be names without features only if `names_alone`.
     """
     file = UserFile(path, "file", "Give one row per arm, one number per feature.")
     rows = file.rows()
@@ -134,10 +129,5 @@ def check_writable(path: Path) -> None:
     """Raise OSError now if a file could not be written in a while."""
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if path.exists() and not path.is_file():
-        return  # a terminal, a pipe
-    try:
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise type(error)(error.errno, error.strerror, str(path)) from None
+    with suppress(LookupError), replacing(path):
+        raise LookupError  # before anything is written

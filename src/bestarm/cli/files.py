@@ -52,9 +52,6 @@ class UserFile:
         A CSV file is text in UTF-8, with fields between commas, semicolons or tabs: whichever its
         first line has most of. A JSON file (`.json`) is a list of rows: objects, whose names are
         the header; lists; or single values.
-
-        Raises:
-            InvalidInputError: the file is neither.
         """
         text = self.text()
         listed = text.lstrip()[:1] in {"[", "{"}
@@ -64,12 +61,18 @@ class UserFile:
         except csv.Error as error:
             raise self.wrong(f"is not a CSV file ({error}).") from None
 
-    def text(self) -> str:
-        """What it holds.
+    def records(self) -> list[dict[str, str]]:
+        """The rows below a header, by its names, which must differ."""
+        (_, header), *rows = self.rows() or [("", [])]
+        if len(set(header)) < len(header):
+            raise self.wrong("needs a header with a different name for each column.")
+        for place, fields in rows:
+            if len(fields) != len(header):
+                raise self.wrong(f"has {len(fields)} fields in {place}, not {len(header)}.")
+        return [dict(zip(header, fields, strict=True)) for _, fields in rows]
 
-        Raises:
-            InvalidInputError: it is not text in UTF-8.
-        """
+    def text(self) -> str:
+        """What it holds: text in UTF-8."""
         try:
             if str(self.path) == "-":
                 return sys.stdin.read().removeprefix("\ufeff")
@@ -86,7 +89,7 @@ class UserFile:
         if isinstance(read, dict) and list(read) == ["outcomes"]:  # as over HTTP
             read = read["outcomes"]
         elif isinstance(read, dict):  # names with features
-            read = [[name, *_listed(value)] for name, value in read.items()]
+            read = [[name, *_as_list(value)] for name, value in read.items()]
         if not isinstance(read, list):
             raise self.wrong("is not a list of rows.")
         names = list(read[0]) if read and isinstance(read[0], dict) else None
@@ -98,7 +101,7 @@ class UserFile:
             keys = set(row) if isinstance(row, dict) else None
             if keys != (None if names is None else set(names)):
                 raise self.wrong(f"has other names in row {number} than in row 1.")
-            values = _listed(row) if names is None else [row[name] for name in names]
+            values = _as_list(row) if names is None else [row[name] for name in names]
             if not all(isinstance(value, (str, int, float, type(None))) for value in values):
                 raise self.wrong(f"holds more than texts and numbers in row {number}.")
             fields = ["" if value is None else str(value).strip() for value in values]
@@ -106,7 +109,7 @@ class UserFile:
                 yield f"row {number}", fields
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 

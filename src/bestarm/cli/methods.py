@@ -51,11 +51,6 @@ class Entry:
     module: str = ""
 
     @property
-    def own(self) -> bool:
-        """Whether it is a user's own, not built in."""
-        return bool(self.module)
-
-    @property
     def method(self) -> Method | Oracle:
         """What `simulate` takes."""
         method = partial(self.factory, **self.options) if self.options else self.factory
@@ -67,20 +62,14 @@ class Entry:
 
 
 def read_method(text: str, *, later: Collection[str] = ()) -> Entry:
-    """The method that a text names. A user's own is imported.
+    """The method that a text names, with the options it gives; a user's own is imported.
 
-    Args:
-        text: the name, with options after a colon.
-        later: options that need not be given, because they are bound later.
-
-    Raises:
-        InvalidInputError: there is no such method, it cannot be imported, or it does not have
-            these options.
+    Options that are bound `later` need not be given.
     """
     head, colon, rest = text.strip().partition(":")
     attribute, _, options = rest.partition(":")
     if colon and (_is_name(attribute) or ("=" not in attribute and find(head) is None)):
-        factory = _imported(text, head, attribute)
+        factory = _import(text, head, attribute)
         entry = Entry(f"{head}:{attribute}", factory, module=head)
     elif (info := find(head)) is not None:
         entry, options = Entry(info.name, info.method, truths=dict(info.truths)), rest
@@ -100,7 +89,7 @@ def read_method(text: str, *, later: Collection[str] = ()) -> Entry:
     )
 
 
-def _imported(text: str, module: str, attribute: str) -> Callable[..., Any]:
+def _import(text: str, module: str, attribute: str) -> Callable[..., Any]:
     if module.endswith(".py") or os.sep in module:
         name = os.path.basename(module).removesuffix(".py")
         raise _wrong(
@@ -123,7 +112,9 @@ def _imported(text: str, module: str, attribute: str) -> Callable[..., Any]:
                 "Run the command where the file is, and leave out its .py.",
             ) from None
         raise _wrong(
-            text, f"Importing {module!r} raised {described(error, module)}.", "Correct it first."
+            text,
+            f"Importing {module!r} raised {describe(error, module)}.",
+            "Correct it first.",
         ) from error
     try:
         found = attrgetter(attribute)(home)
@@ -175,41 +166,25 @@ def _check_options(entry: Entry, options: dict[str, Any], later: Collection[str]
             raise _wrong(entry.name, f"{entry.name} needs `{name}`.", remedy)
 
 
-def make(
+def check_method(
     entry: Entry, world: World, problem: Problem, *, method: Method | Oracle | None = None
-) -> Policy:
-    """A policy for a problem, as a simulation would make one.
+) -> None:
+    """Refuse a method that cannot be simulated, or that does not name the best target alone.
 
-    Args:
-        entry: the method.
-        world: the world whose truths it may be told.
-        problem: the problem.
-        method: the method with more bound to it than the entry has.
-
-    Raises:
-        InvalidInputError: it cannot be made, or is not a policy.
+    `method` is the entry's with more bound to it, if there is more.
     """
-    method = method or entry.method
+    name, method = entry.name, method or entry.method
     try:
-        made = (method.bind(world) if isinstance(method, Oracle) else method)(problem, seed=0)
+        policy = (method.bind(world) if isinstance(method, Oracle) else method)(problem, seed=0)
     except Exception as error:
-        what = str(error) if isinstance(error, BestArmError) else described(error, entry.module)
-        raise _wrong(entry.name, f"{entry.name} cannot be made: {what.rstrip('.')}.") from error
-    if not isinstance(made, Policy):
+        what = str(error) if isinstance(error, BestArmError) else describe(error, entry.module)
+        raise _wrong(name, f"{name} cannot be made: {what.rstrip('.')}.") from error
+    if not isinstance(policy, Policy):
         raise _wrong(
-            entry.name,
-            f"{entry.name} makes {type(made).__name__!r}, which is not a policy.",
+            name,
+            f"{name} makes {type(policy).__name__!r}, which is not a policy.",
             "A policy has problem, plan(), update(summary) and recommend().",
         )
-    return made
-
-
-def check_question(name: str, policy: Policy) -> None:
-    """Refuse a method that a comparison would judge by a question it was not asked.
-
-    Raises:
-        InvalidInputError: it does not name the best target, or it needs forecasts.
-    """
     traits = policy.traits
     if not traits.names_the_best:
         claim = f"{traits.names} targets" if traits.names > 1 else "a target"
@@ -231,7 +206,7 @@ def check_question(name: str, policy: Policy) -> None:
         )
 
 
-def described(error: BaseException, module: str) -> str:
+def describe(error: BaseException, module: str) -> str:
     """An exception in words, with the last line of a module that it passed, in any process."""
     what = f"{type(error).__name__}: {error}".rstrip(": .")
     # As text, because another process sends its traceback as text.
@@ -267,11 +242,7 @@ class Instance:
 
 
 def find_instance(name: str, *, baseline: str | None, data: Path | None) -> Instance:
-    """The instance of a name.
-
-    Raises:
-        InvalidInputError: the name is not known, or an option does not apply to the instance.
-    """
+    """The instance of a name."""
     key = _one_of(name, INSTANCES, "instance")
     if key == "jester":
         if baseline is not None:

@@ -173,7 +173,9 @@ def _move(shown: Progress, task: TaskID, done: int, total: int) -> None:
 
 
 @contextmanager
-def counted(name: str, runs: int, *, what: str = "runs", every: float = 10.0) -> Iterator[Count]:
+def show_progress(
+    name: str, runs: int, *, what: str = "runs", every: float = 10.0
+) -> Iterator[Count]:
     """A function that moves a bar in a terminal, and else has lines written to stderr.
 
     The first call writes a line; another follows every so many seconds, whether or not a run has

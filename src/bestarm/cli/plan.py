@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from bestarm.cli.command import (
-    AsJson,
-    Baseline,
-    Bounds,
-    Delta,
-    Noise,
-    Seed,
-    Source,
-    Target,
-    Workers,
-    command,
-)
-from bestarm.cli.output import console, count, print_json, remark, table
+from bestarm.cli.command import command
+from bestarm.cli.output import console, count, print_json, remark, show_progress, table
 from bestarm.defaults import DELTA
 from bestarm.tables import percent_range
 
@@ -34,15 +23,15 @@ if TYPE_CHECKING:
 
 @command
 def plan(
-    source: Source,
+    source: Path,
     *,
-    target: Target = None,
+    target: Path | None = None,
     gap: float | None = None,
     scenario: Path | None = None,
-    delta: Delta = DELTA,
-    noise: Noise = None,
-    baseline: Baseline = None,
-    bounds: Bounds = None,
+    delta: float = DELTA,
+    noise: float | None = None,
+    baseline: float | None = None,
+    bounds: tuple[float, float] | None = None,
     level: float | None = None,
     drift: list[str] | None = None,
     policy: list[str] | None = None,
@@ -50,10 +39,10 @@ def plan(
     per_day: float | None = None,
     window: str | None = None,
     runs: int = 200,
-    seed: Seed = 0,
+    seed: int = 0,
     max_pulls: int | None = None,
-    workers: Workers = None,
-    json: AsJson = False,
+    workers: int | None = None,
+    json: bool = False,
 ) -> None:
     """How long will it take? Simulates an experiment before it is run.
 
@@ -74,7 +63,6 @@ def plan(
         max_pulls: Where a simulated experiment is cut; 100 times the lower bound if left out.
     """
     from bestarm.cli.features import read_table
-    from bestarm.cli.output import counted
     from bestarm.planning import plan_experiment
     from bestarm.planning.request import read_request
     from bestarm.simulation.executors import check_workers, open_executor
@@ -104,7 +92,7 @@ def plan(
     request = read_request(document)
     jobs = len(request.methods()) * len(request.sizes) * len(request.resolved_scenarios())
     try:
-        with open_executor(workers) as executor, counted("planning", runs * jobs) as progress:
+        with open_executor(workers) as executor, show_progress("planning", runs * jobs) as progress:
             made = plan_experiment(
                 request,
                 executor=executor,
@@ -150,8 +138,8 @@ def _print_words(plan: ExperimentPlan, problem: Problem) -> None:
     among = "" if problem.source is problem.target else f", {plan.targets} targets"
     typer.echo(
         f"{plan.arms} arms{among}, δ = {plan.delta:g}, noise {problem.noise:g} and baseline "
-        f"±{problem.baseline:g} declared; {_experiments(plan)} of each policy, seed {plan.seed}. "
-        f"Counted in {unit}:"
+        f"±{problem.baseline:g} declared; {count(plan.runs, 'simulated experiment')} of each "
+        f"policy, seed {plan.seed}. Counted in {unit}:"
     )
     if plan.block > 1:
         typer.echo(
@@ -173,7 +161,7 @@ def _print_words(plan: ExperimentPlan, problem: Problem) -> None:
             console().print(_table(plan, forecasts))
             for each in plan.savings:
                 if each.scenario == assumed.scenario:
-                    typer.echo(_saved(each, plan.block))
+                    typer.echo(_describe_saving(each, plan.block))
             for forecast in forecasts:
                 if waiting := plan.waiting(forecast):
                     least = "at least " if "mean" in forecast.rounds.cut else ""
@@ -194,7 +182,7 @@ def _print_words(plan: ExperimentPlan, problem: Problem) -> None:
     typer.echo(f"A forecast holds if its assumptions do. {unit.title()} grow with 1/gap².")
 
 
-def _saved(saving: Saving, block: int) -> str:
+def _describe_saving(saving: Saving, block: int) -> str:
     """What blocks save, with intervals."""
     rounds, pulls = (
         f"{value:.2f} ({low:.2f}–{high:.2f})"
@@ -207,10 +195,6 @@ def _saved(saving: Saving, block: int) -> str:
         f"With ×{block}, {saving.policy} takes {rounds} times the rounds and {pulls} times the "
         "outcomes of one option per round (means, 95 %)."
     )
-
-
-def _experiments(plan: ExperimentPlan) -> str:
-    return count(plan.runs, "simulated experiment")
 
 
 def _precision(plan: ExperimentPlan) -> str:
@@ -252,23 +236,17 @@ def _table(plan: ExperimentPlan, forecasts: Sequence[PolicyForecast]) -> Table:
 
 
 def _ratio(each: PolicyForecast) -> str:
-    return "–" if each.ratio is None else f"{_at_least(each.pulls, 'mean')}{each.ratio:.1f}"
+    return "–" if each.ratio is None else _figure(each.pulls, "mean", lambda _: f"{each.ratio:.1f}")
 
 
-def _figure(spread: Spread, name: str) -> str:
-    return f"{_at_least(spread, name)}{getattr(spread, name):,.0f}"
-
-
-def _at_least(spread: Spread, name: str) -> str:
-    """A sign before a figure that depends on experiments that were cut."""
-    return "≥ " if name in spread.cut else ""
+def _figure(spread: Spread, name: str, write: Callable[[float], str] = "{:,.0f}".format) -> str:
+    """A figure, with a sign if it depends on experiments that were cut."""
+    return ("≥ " if name in spread.cut else "") + write(getattr(spread, name))
 
 
 def _days(plan: ExperimentPlan, spread: Spread) -> str:
-    def days(name: str) -> str:
-        return _at_least(spread, name) + _day(plan.days(getattr(spread, name)) or 0.0)
-
-    return f"{days('median')} ({days('low')}–{days('high')})"
+    names, write = ("median", "low", "high"), lambda rounds: _day(plan.days(rounds) or 0.0)
+    return "{} ({}–{})".format(*(_figure(spread, name, write) for name in names))
 
 
 def _day(number: float) -> str:

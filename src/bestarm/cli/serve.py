@@ -11,15 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from bestarm.cli.command import DEFAULT_STORE, AsJson, StoreUrl, command
+from bestarm.cli.command import command
 from bestarm.cli.output import console, need_server, print_json, print_result
+from bestarm.defaults import STORE
 from bestarm.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from bestarm.server.tokens import Token
 
 
 @command
 def serve(
     *,
-    store: StoreUrl = DEFAULT_STORE,
+    store: str = STORE,
     host: str = "127.0.0.1",
     port: int = 8000,
     allow_host: list[str] | None = None,
@@ -102,9 +106,6 @@ def _only_this_machine(host: str) -> bool:
     )
 
 
-if TYPE_CHECKING:
-    from bestarm.server.tokens import Token
-
 token = typer.Typer(
     name="token", no_args_is_help=True, help="Create, list and revoke access tokens of a server."
 )
@@ -112,7 +113,7 @@ token = typer.Typer(
 
 @token.command()
 @command
-def create(name: str, *, role: str, store: StoreUrl = DEFAULT_STORE, json: AsJson = False) -> None:
+def create(name: str, *, role: str, store: str = STORE, json: bool = False) -> None:
     """Create a token and print it, this once: only its digest is stored.
 
     Args:
@@ -138,7 +139,7 @@ def create(name: str, *, role: str, store: StoreUrl = DEFAULT_STORE, json: AsJso
 
 @token.command("list")
 @command
-def list_(*, store: StoreUrl = DEFAULT_STORE, json: AsJson = False) -> None:
+def list_(*, store: str = STORE, json: bool = False) -> None:
     """Show all tokens ever created, without their secrets."""
     need_server()
     from rich.table import Table
@@ -155,14 +156,17 @@ def list_(*, store: StoreUrl = DEFAULT_STORE, json: AsJson = False) -> None:
         return
     table = Table("id", "name", "role", "created", "revoked", box=None)
     for each in tokens:
-        times = ["" if at is None else _time(at) for at in (each.created, each.revoked)]
+        times = [
+            "" if at is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
+            for at in (each.created, each.revoked)
+        ]
         table.add_row(str(each.id), each.name, each.role.word, *times)
     console().print(table)
 
 
 @token.command()
 @command
-def revoke(number: int, *, store: StoreUrl = DEFAULT_STORE, json: AsJson = False) -> None:
+def revoke(number: int, *, store: str = STORE, json: bool = False) -> None:
     """Revoke a token: from the next request on it allows nothing.
 
     Args:
@@ -179,7 +183,3 @@ def revoke(number: int, *, store: StoreUrl = DEFAULT_STORE, json: AsJson = False
 
 def _data(token: Token) -> dict[str, Any]:
     return {**vars(token), "role": token.role.word}
-
-
-def _time(at: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from bestarm.cli.command import AsJson, Dask, Delta, Seed, command, modules_of_folder
+from bestarm.cli.command import command, modules_of_folder
 from bestarm.cli.output import console, display, number, print_json, print_table, remark, table
 from bestarm.defaults import DELTA
 
@@ -35,13 +35,13 @@ def reproduce(
     *,
     paper: str = "sp-bai",
     runs: int = 100,
-    seed: Seed = 0,
+    seed: int = 0,
     workers: int | None = None,
-    dask: Dask = None,
+    dask: str | None = None,
     out: Path = Path("reproduction"),
     resume: bool = False,
     data: Path | None = None,
-    json: AsJson = False,
+    json: bool = False,
 ) -> None:
     """Rerun the paper's tables, and say of every published figure whether it replicates.
 
@@ -101,13 +101,13 @@ def leaderboard(
     instance: list[str] | None = None,
     drift: list[str] | None = None,
     runs: int = 200,
-    seed: Seed = 0,
-    delta: Delta = DELTA,
+    seed: int = 0,
+    delta: float = DELTA,
     workers: int | None = None,
-    dask: Dask = None,
+    dask: str | None = None,
     out: Path = Path("leaderboard"),
     resume: bool = False,
-    json: AsJson = False,
+    json: bool = False,
 ) -> None:
     """Run the field's methods on the same instances, with and without drift, and rank them.
 
@@ -129,11 +129,11 @@ def leaderboard(
     # What a method prints must not mix with the results.
     with modules_of_folder(), redirect_stdout(sys.stderr):
         where = conditions(instance or (), drift or ())
-        entered = _entered(only or ())
+        competing = _select_competitors(only or ())
         for text in method or ():
-            _enter(entered, text, where[0], delta=delta)
+            _enter(competing, text, where[0], delta=delta)
         results, report = _run(
-            Leaderboard(entered, where, delta),
+            Leaderboard(competing, where, delta),
             runs=runs,
             seed=seed,
             workers=workers,
@@ -259,7 +259,7 @@ def _standing_data(it: Standing) -> dict[str, object]:
     }
 
 
-def _entered(only: Sequence[str]) -> list[Competitor]:
+def _select_competitors(only: Sequence[str]) -> list[Competitor]:
     from bestarm.checks import choice
     from bestarm.studies import competitors
 
@@ -269,18 +269,17 @@ def _entered(only: Sequence[str]) -> list[Competitor]:
     return [each for name, each in known.items() if not only or name in only]
 
 
-def _enter(entered: list[Competitor], text: str, where: Condition, *, delta: float) -> None:
+def _enter(competing: list[Competitor], text: str, where: Condition, *, delta: float) -> None:
     """Enter a method of the user's, unless it has been entered already."""
     from numpy.random import default_rng
 
-    from bestarm.cli.methods import check_question, make, read_method
+    from bestarm.cli.methods import check_method, read_method
     from bestarm.studies import Competitor
 
     entry = read_method(text, later=("budget",))
     found = Competitor.own(entry.name, entry.method)
-    if any(each.name == found.name or each.same_method(found) for each in entered):
+    if any(each.name == found.name or each.same_method(found) for each in competing):
         return
     world = where.environment.instance(default_rng(0))
-    method = found.method(where.instance)
-    check_question(entry.name, make(entry, world, world.problem(delta), method=method))
-    entered.append(found)
+    check_method(entry, world, world.problem(delta), method=found.method(where.instance))
+    competing.append(found)

@@ -17,7 +17,7 @@ from starlette.concurrency import run_in_threadpool
 
 from bestarm.errors import BestArmError, ExperimentExistsError, UnknownExperimentError
 from bestarm.live import Experiment, Receipt, Status
-from bestarm.live.experiment import Answer, Tell
+from bestarm.live.core import Answer, Tell
 from bestarm.live.store.sql import ChangeFeed, Store
 from bestarm.live.transitions import StepIdentity
 from bestarm.live.values import LEVELS, Check
@@ -73,8 +73,7 @@ class _Writer:
         answer = await future
         if answer.step_pending is not None:
             await self._advance(answer.step_pending)
-        assert isinstance(answer.result, Receipt)
-        return answer.result
+        return answer.receipt
 
     async def _record(self) -> None:
         """Record what waits, until nothing does; calls whose callers have gone are left out."""

@@ -98,9 +98,11 @@ class _Case:
             policy.update(summary)
         raise AssertionError(f"The policy did not stop within {self.max_plans} plans.")
 
-    def replay(self, run: list[_Step]) -> Iterator[tuple[Policy, _Step]]:
+    def replay(
+        self, run: list[_Step], problem: Problem | None = None
+    ) -> Iterator[tuple[Policy, _Step]]:
         """A new policy, brought to each moment of a run by its summaries alone."""
-        policy = self.policy()
+        policy = self.policy(problem)
         for step in run:
             yield policy, step
             if step.summary is not None:
@@ -208,11 +210,10 @@ def _recorded_plans_are_adopted(case: _Case, run: list[_Step]) -> None:
     """
     expected, half = [_without_gaps(step.recommendation) for step in run], len(run) // 2
     for until, compared in ((half, 0), (len(run), half)):
-        policy = case.policy()
-        for number, step in enumerate(run):
+        for number, (policy, step) in enumerate(case.replay(run)):
             if step.plan is not None and number < until:
                 for _ in range(2):
-                    _adopt(policy, _copied_plan(step.plan))
+                    _adopt(policy, replace(deepcopy(step.plan)))  # as a store would return it
             if number >= compared:
                 planned = _fingerprint(policy.plan()) == step.planned
                 if number < until and step.plan is not None:
@@ -221,8 +222,6 @@ def _recorded_plans_are_adopted(case: _Case, run: list[_Step]) -> None:
                 _require(planned, f"its plan differs {after}")
                 same = _without_gaps(_recommend(policy)) == expected[number]
                 _require(same, f"its recommendation differs {after}")
-            if step.summary is not None:
-                policy.update(step.summary)
 
 
 def _plans_made_elsewhere_are_adopted(case: _Case, run: list[_Step]) -> None:
@@ -289,13 +288,10 @@ def _labels_are_only_names(case: _Case, run: list[_Step]) -> None:
         source_labels=[f"renamed {i:09d}" for i in reversed(range(problem.arms))],
         target_labels=[f"renamed {i:09d}" for i in reversed(range(problem.targets))],
     )
-    policy = case.policy(renamed)
-    for step in run:
+    for policy, step in case.replay(run, renamed):
         same = _fingerprint(policy.plan()) == step.planned
         same &= _recommend(policy).target == step.recommendation.target
         _require(same, "with other labels it makes other plans or recommends another target")
-        if step.summary is not None:
-            policy.update(step.summary)
 
 
 _PLAIN = frozenset({bool, float, int, str, type(None)})
@@ -455,16 +451,6 @@ class LinearRewards:
         kinds = rng.choice(len(plan.blocks), size=plan.rounds, p=plan.block_weights)
         means = self.means[plan.blocks[kinds]]
         return Rounds.of(plan, kinds, means + self.noise * rng.standard_normal(means.shape))
-
-
-def _copied_plan(plan: Plan) -> Plan:
-    """The plan as a store would return it: equal, in new arrays."""
-    if isinstance(plan, BlockPlan):
-        blocks, chances = np.array(plan.blocks), np.array(plan.block_weights)
-        return replace(plan, blocks=blocks, block_weights=chances)
-    weights = None if plan.weights is None else np.array(plan.weights)
-    counts = None if plan.counts is None else np.array(plan.counts)
-    return replace(plan, weights=weights, counts=counts)
 
 
 def altered_plan(plan: Plan) -> Plan:

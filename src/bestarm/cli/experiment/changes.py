@@ -5,9 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from bestarm.cli.command import read_number
 from bestarm.cli.experiment.command import Result, on_experiment
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
     from bestarm.live import Batch, Experiment
 
 _TRUTH = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
-_TRUTH_VALUES = {"true": True, "false": False}
 _TABLE = "Give a table with the columns id and reward."
 
 
@@ -73,24 +70,21 @@ def ask(
 def _read_known(path: Path) -> dict[str, list[Any]]:
     """Covariates and forecasts of a file whose first row names the columns."""
     file = UserFile(path, "covariates", "Give a table with a header, and one row per assignment.")
-    (_, header), *rows = file.rows() or [("", [])]
-    if not rows or len(set(header)) < len(header):
-        raise file.wrong("has no rows below a header of different names.")
-    people, forecasts = [], []
-    for place, fields in rows:
-        if len(fields) != len(header):
-            raise file.wrong(f"has {len(fields)} fields in {place}, and {len(header)} columns.")
-        person = {
-            name: _TRUTH_VALUES.get(text.lower(), text) if number is None else number
-            for name, text in zip(header, fields, strict=True)
-            if text
-            for number in (read_number(text),)
-        }
-        if "forecast" in header:
-            forecasts.append(person.pop("forecast", None))
-        people.append(person)
-    known: dict[str, list[Any]] = {"forecasts": forecasts} if forecasts else {}
-    return known | ({"covariates": people} if set(header) - {"forecast"} else {})
+    rows = file.records()
+    if not rows:
+        raise file.wrong("has no rows below a header.")
+    people = [{name: _covariate(text) for name, text in row.items() if text} for row in rows]
+    known: dict[str, list[Any]] = {}
+    if "forecast" in rows[0]:
+        known["forecasts"] = [person.pop("forecast", None) for person in people]
+    if rows[0].keys() - {"forecast"}:
+        known["covariates"] = people
+    return known
+
+
+def _covariate(text: str) -> float | bool | str:
+    number = read_number(text)
+    return {"true": True, "false": False}.get(text.lower(), text) if number is None else number
 
 
 def _unprinted(name: str, batch: Batch, count: int, request_id: str | None) -> str:
@@ -128,23 +122,17 @@ def tell(
     experiment: Experiment,
     outcome: list[str] | None = None,
     *,
-    table: Annotated[
-        Path | None,
-        typer.Option(
-            "--from",
-            metavar="OUTCOMES.csv",
-            help="Read ids and rewards from this file, CSV or JSON, or from standard input if it "
-            "is -.",
-        ),
-    ] = None,
+    from_: Path | None = None,
 ) -> Result:
     """Record the outcome of one assignment or of many: all of them or, on an error, none.
 
     Args:
         outcome ([ID REWARD]): An assignment's id and its reward: a number, yes or no.
+        from_ (OUTCOMES.csv): Read ids and rewards from this file, CSV or JSON, or from standard
+            input if it is -.
     """
     pair = outcome or []
-    if (table is None) == (not pair) or len(pair) not in {0, 2}:
+    if (from_ is None) == (not pair) or len(pair) not in {0, 2}:
         raise InvalidInputError(
             "Give an id and a reward, or a table of them."
             if len(pair) in {0, 2}
@@ -154,10 +142,10 @@ def tell(
             remedy="For example: bestarm experiment tell NAME 17 0.5, or --from outcomes.csv.",
         )
     skipped = 0
-    if table is None:
+    if from_ is None:
         outcomes = [(_read_id(pair[0]), _read_reward(pair[1]))]
     else:
-        outcomes, skipped = read_outcomes(table)
+        outcomes, skipped = read_outcomes(from_)
     receipt = experiment.tell_many(outcomes)
     state = experiment.state
     if receipt.late:
@@ -214,11 +202,7 @@ def read_outcomes(path: Path) -> tuple[list[tuple[int, float]], int]:
     """Ids and rewards of a CSV or JSON file, and how many rows have no reward yet.
 
     A header names the columns `id` and `reward` (or `outcome`), among others; without one there are
-    these two. Empty lines are skipped. The file `-` is standard input.
-
-    Raises:
-        InvalidInputError: the file does not hold outcomes.
-        OSError: the file cannot be read.
+    these two.
     """
     file = UserFile(path, "from", _TABLE)
     outcomes: list[tuple[int, float]] = []
@@ -255,10 +239,6 @@ def _columns(fields: list[str], where: str) -> tuple[int, int] | None:
 
 def _wrong(what: str) -> InvalidInputError:
     return InvalidInputError(what, field="from", remedy=_TABLE)
-
-
-if TYPE_CHECKING:
-    from bestarm.live import Experiment
 
 
 @on_experiment

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
-from bestarm.cli.command import DEFAULT_STORE, AsJson, Name, StoreUrl, command, modules_of_folder
+from bestarm.cli.command import command, modules_of_folder
 from bestarm.cli.output import print_result, remark
+from bestarm.defaults import STORE
 from bestarm.errors import BestArmError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -62,10 +63,10 @@ def on_experiment(function: Callable[..., Result]) -> Callable[..., None]:
     later = {"Experiment": object}  # imported when a command runs
     taken = inspect.signature(function, eval_str=True, locals=later)
     _, *own = taken.parameters.values()
-    name = inspect.Parameter("name", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Name)
+    name = inspect.Parameter("name", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=str)
     shared = [
         inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-        for key, default, kind in (("store", DEFAULT_STORE, StoreUrl), ("json", False, AsJson))
+        for key, default, kind in (("store", STORE, str), ("json", False, bool))
     ]
     run.__signature__ = taken.replace(parameters=[name, *own, *shared])  # type: ignore[attr-defined]
     run.__annotations__ = {}

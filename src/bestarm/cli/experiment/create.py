@@ -7,21 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bestarm.cli.command import (
-    DEFAULT_STORE,
-    AsJson,
-    Baseline,
-    Bounds,
-    Name,
-    Noise,
-    StoreUrl,
-    Target,
-    command,
-    modules_of_folder,
-)
+from bestarm.cli.command import command, modules_of_folder
 from bestarm.cli.experiment.records import status_data
 from bestarm.cli.files import UserFile
 from bestarm.cli.output import print_result
+from bestarm.defaults import STORE
 from bestarm.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -33,15 +23,15 @@ _TABLES, _SCALES = ("source", "target"), ("delta", "noise", "baseline")
 
 @command
 def create(
-    name: Name,
+    name: str,
     source: Path | None = None,
     *,
     problem: Path | None = None,
-    target: Target = None,
+    target: Path | None = None,
     delta: float | None = None,
-    noise: Noise = None,
-    baseline: Baseline = None,
-    bounds: Bounds = None,
+    noise: float | None = None,
+    baseline: float | None = None,
+    bounds: tuple[float, float] | None = None,
     policy: str | None = None,
     option: list[str] | None = None,
     seed: int | None = None,
@@ -50,8 +40,8 @@ def create(
     otherwise: float | None = None,
     description: str | None = None,
     forecaster: str | None = None,
-    store: StoreUrl = DEFAULT_STORE,
-    json: AsJson = False,
+    store: str = STORE,
+    json: bool = False,
 ) -> None:
     """Create an experiment, from a small TOML file or from CSV files of features with labels.
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,13 +11,23 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from bestarm.cli.command import DEFAULT_STORE, AsJson, StoreUrl, command
+from bestarm.cli.command import command
 from bestarm.cli.experiment.command import Result, on_experiment
-from bestarm.cli.output import checks_result, count, need_server, print_json, printable, remark
+from bestarm.cli.output import (
+    Count,
+    checks_result,
+    count,
+    need_server,
+    print_json,
+    printable,
+    remark,
+    show_progress,
+)
+from bestarm.defaults import STORE
 from bestarm.errors import ReplayError
 
 if TYPE_CHECKING:
-    from bestarm.live import Experiment
+    from bestarm.live import Experiment, Remark
     from bestarm.policies.policy import Policy, Rates
     from bestarm.recommendation import Recommendation
     from bestarm.units import Unit
@@ -31,7 +41,6 @@ def time_of(seconds: float) -> str:
 @on_experiment
 def status(experiment: Experiment) -> Result:
     """Show where an experiment stands."""
-    from bestarm.errors import ReplayError
     from bestarm.live.watch.overview import Watch
     from bestarm.live.watch.wording import verdict
 
@@ -145,7 +154,7 @@ def health(experiment: Experiment) -> Result:
 
 
 @command
-def list_(*, store: StoreUrl = DEFAULT_STORE, json: AsJson = False) -> None:
+def list_(*, store: str = STORE, json: bool = False) -> None:
     """List the experiments of a store."""
     from bestarm.live import Experiment
 
@@ -162,10 +171,6 @@ def list_(*, store: StoreUrl = DEFAULT_STORE, json: AsJson = False) -> None:
     if not listed:
         remark("There are no experiments in it yet.")
 
-
-if TYPE_CHECKING:
-    from bestarm.cli.output import Count
-    from bestarm.live import Experiment, Remark
 
 _LONGEST = 300  # characters of a value
 _MANY = 500_000  # assignments that take a second or two to read
@@ -222,17 +227,10 @@ def export(
     return Result(data, [f"Wrote {out}: {count(rows, 'assignment')}."])
 
 
-@contextmanager
-def _progress(experiment: Experiment, verb: str) -> Iterator[Count | None]:
+def _progress(experiment: Experiment, verb: str) -> AbstractContextManager[Count | None]:
     """A function that shows progress where there is enough to read that somebody waits for it."""
-    from bestarm.cli.output import counted
-
     pulls = experiment.status().pulls
-    if pulls < _MANY:
-        yield None
-        return
-    with counted(verb, pulls, what="assignments") as counting:
-        yield counting
+    return show_progress(verb, pulls, what="assignments") if pulls >= _MANY else nullcontext()
 
 
 @on_experiment
