@@ -129,6 +129,7 @@ CASES = {
     "anytime, block": Case(AnytimeBAI, "one-hot", _RANGE | {"block": 2}),
     "anytime, items": Case(AnytimeBAI, "one-hot", _RANGE | {"block": 4, "items": 900}),
     "anytime, forecasts": Case(AnytimeBAI, "plane", _RANGE | {"forecasts": True}),
+    "anytime, level": Case(AnytimeBAI, "plane", _RANGE | {"level": 0.3}),
     "anytime, max_pulls": Case(AnytimeBAI, "plane", {"max_pulls": 1000}),
     "sp-bai": Case(SPBAI, "transductive"),
     "sp-bai, seed": Case(SPBAI, "transductive", {"seed": 3}),

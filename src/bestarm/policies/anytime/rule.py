@@ -190,9 +190,8 @@ class AnytimeBAI(Policy):
         self._worst_case = missing == "worst-case" or self._items is not None
         self._missing = 0
         # A bound on the baseline helps where its level is known and does not cancel anyway.
-        known_level = self._bounds is None or level is not None
-        free = problem.drifts and not problem.expresses_level  # Σ p w x = y leaves Σ p w open
-        self._tilted = known_level and free and self._block == 1 and not forecasts
+        known_level = (bounds is None or level is not None) and self._block == 1 and not forecasts
+        self._tilted = known_level and problem.drifts and not problem.expresses_level
         self._arms, features, self._targets = coordinates(problem, self._tilted)
         self._grid = StakeGrid.make(expected_gap)
         self._effects, index = None, None
