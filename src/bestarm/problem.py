@@ -29,6 +29,7 @@ __all__ = [
     "one_hot",
 ]
 
+_SAME_LEVEL = 1e-5  # relative: how far off a level that features express may be
 _UNITS = "It is a scale in units of the reward."
 
 
@@ -174,10 +175,16 @@ class Problem:
             remedy="Remove one of them.",
         )
 
-    @property
+    @cached_property
     def expresses_level(self) -> bool:
-        """Whether features express a level that all arms share, as those of plain names do."""
-        return self.span.rank < linear_span(self.source).rank
+        """Whether features express a level that all arms share, as those of plain names do.
+
+        One that they express but for a hundred-thousandth counts: what tells them apart is lost.
+        """
+        span = linear_span(self.source)
+        coordinates, ones = span.coordinates(self.source), np.ones(self.arms)
+        nearest = coordinates @ np.linalg.lstsq(coordinates, ones, rcond=None)[0]
+        return self.span.rank < span.rank or bool(np.abs(nearest - 1).max() < _SAME_LEVEL)
 
     @property
     def drifts(self) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
@@ -30,6 +30,7 @@ def value(weights: Array, features: Array, row: Array, gap: float, bound: float)
     return float(np.min(np.where(signals > 0, norms / np.maximum(signals, 1e-12) ** 2, np.inf)))
 
 
+@settings(deadline=None)
 @given(seed=st.integers(0, 10_000), bound=st.floats(0.01, 2.0))
 def test_the_best_sum_of_weights_is_that_of_a_search(seed: int, bound: float) -> None:
     rng = np.random.default_rng(seed)

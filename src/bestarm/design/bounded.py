@@ -14,12 +14,14 @@ every finite set of alternatives bounds τ(R) from below.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from bestarm.design.solver import Design, ListedContrasts, check_gap, minimise, second_moment
-from bestarm.numerics.geometry import Array
+from bestarm.numerics.geometry import Array, lift, ranked
 
 _ROUNDS = 200
+_BINDING = 1e-9  # the share of a mixture from which on an alternative is kept
 
 
 def minimise_bounded(features: Array, rows: Array, gaps: Array, bound: float, tol: float) -> Design:
@@ -32,16 +34,20 @@ def minimise_bounded(features: Array, rows: Array, gaps: Array, bound: float, to
         bound: R.
         tol: the relative gap to certify.
     """
-    weights = np.full(len(features), 1 / len(features))
-    best, best_value, lower, iterations = weights, np.inf, 0.0, 0
-    cuts = np.empty((0, len(features)))
+    # Without sums first: where R is large, that is the answer.
+    centered = lift(rows / gaps[:, None], 0.0)
+    found = minimise(features, ListedContrasts(centered), tol / 4)
+    best, best_value, lower, iterations = found.weights, np.inf, 0.0, found.iterations
+    weights, cuts = best, np.empty((0, len(features)))
     for _ in range(_ROUNDS):
         moment = second_moment(features, weights)
         sums, values = best_sums(np.asarray(np.linalg.inv(moment)), rows, gaps, bound)
         if values.max() < best_value:
             best, best_value = weights, float(values.max())
-        cuts = np.vstack([cuts, _alternatives(features, moment, rows, gaps, sums, bound)])
-        least, allowed = _hardest_mixture(cuts)
+        hard = ranked(values)[: max(2 * features.shape[1], 16)]  # the others hardly ever bind
+        near = _alternatives(features, moment, rows[hard], gaps[hard], sums[hard], bound)
+        least, allowed, binding = _hardest_mixture(np.vstack([cuts, near]))
+        cuts = np.vstack([cuts, near])[binding]
         lower = max(lower, 1 / least)
         if best_value / lower - 1 <= tol:
             break
@@ -92,8 +98,8 @@ def _alternatives(
     return np.asarray(np.square(found @ features.T))
 
 
-def _hardest_mixture(cuts: Array) -> tuple[float, Array]:
-    """A mixture of alternatives on which the best arm informs least: how much; and a design.
+def _hardest_mixture(cuts: Array) -> tuple[float, Array, NDArray[np.bool_]]:
+    """A mixture of alternatives on which the best arm informs least: how much, a design, and which.
 
     The information bounds 1/τ(R) from above whatever the linear program's accuracy is; the design
     is that of its dual, which maximises the least information on any of the alternatives.
@@ -104,6 +110,7 @@ def _hardest_mixture(cuts: Array) -> tuple[float, Array]:
     found = linprog(np.append(np.zeros(count), 1.0), table, np.zeros(arms), one, np.ones(1))
     if found.x is None:
         uniform = np.full(count, 1 / count)
-        return float((uniform @ cuts).max()), np.full(arms, 1 / arms)
+        return float((uniform @ cuts).max()), np.full(arms, 1 / arms), uniform > 0
     mixture, design = np.maximum(found.x[:count], 0.0), np.maximum(-found.ineqlin.marginals, 0.0)
-    return float((mixture / mixture.sum() @ cuts).max()), design / design.sum()
+    mixture /= mixture.sum()
+    return float((mixture @ cuts).max()), design / design.sum(), mixture > _BINDING

@@ -123,9 +123,19 @@ def check_options(
             *("block", block, "Declare a `baseline`, or leave `block` out."),
         ),
         (
+            level is not None and bounds is None,
+            "Without `bounds` the baseline is declared around 0.",
+            *("level", level, "Leave `level` out, and subtract it from every reward."),
+        ),
+        (
             level is not None and (block > 1 or forecasts),
             "A known level of the baseline has no part where blocks or forecasts take it off.",
             *("level", level, "Leave `level`, or `block` and forecasts, out."),
+        ),
+        (
+            level is not None and (not problem.drifts or problem.expresses_level),
+            "A level says nothing where there is no baseline, or features express one themselves.",
+            *("level", level, "Leave `level` out."),
         ),
         (
             block > 1 and max_pulls is not None and max_pulls < block,
@@ -258,7 +268,7 @@ class Assumptions:
         """From bounds on every reward, or else from the scales of the problem.
 
         With blocks the baseline plays no part. Items of a finite population have bounds. The
-        baseline lies around a `level`: 0 by default, or anywhere between bounds.
+        baseline lies around 0, or with bounds around a `level`, or anywhere.
         """
         if bounds is not None and mean_bound is not None:
             raise InvalidInputError(
@@ -294,11 +304,9 @@ class Assumptions:
         elif own:
             within = f"What each option pays on average lies within ±{size:g}."
         elif size > means:
-            moving = f"The baseline lies within ±{problem.baseline:g}"
-            if level:
-                moving = f"The baseline lies within {problem.baseline:g} of {level:g}"
-            within = f"{moving}, and x·θ of every option within ±{means:g}."
-        scale = Scale(-size, size, problem.noise, finite(level or 0.0, "level"))
+            moving = f"The baseline lies within ±{problem.baseline:g}, and x·θ of every option"
+            within = f"{moving} within ±{means:g}."
+        scale = Scale(-size, size, problem.noise)
         return cls(scale, (world, noise, within, *closing))
 
     def with_losses(self, missing: int) -> tuple[str, ...]:

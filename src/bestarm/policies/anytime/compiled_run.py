@@ -59,6 +59,7 @@ from bestarm.policies.anytime.sampler import (
     IndependentSampler,
     Sampler,
     Stage,
+    has_sums,
     keeps_design,
     mix_designs,
     pose_design,
@@ -190,6 +191,8 @@ def _design(
         solved, weights = solve_design(scaled, posed)
         certified = certified and solved
         design = mix_designs(weights, g_design, G_DESIGN_SHARE, LEAST_WEIGHT)
+        if not has_sums(posed):
+            break
     return certified, design
 
 

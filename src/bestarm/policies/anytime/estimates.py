@@ -184,7 +184,7 @@ def _fit(state: Parts, known: Parts) -> None:
             with_level[i, j] += share * total_arm[i] * total_arm[j]
     _solve(with_level, with_mean, slope)
     rest = (scalars[_REWARD] - dot(total_arm, slope)) / pulls
-    scalars[LEVEL] = rest * relative / (1 + relative)
+    scalars[LEVEL] = rest / (1 + 1 / relative) if relative > 0 else 0.0
 
 
 @tiered
@@ -193,7 +193,7 @@ def lifted_information(state: Parts, known: Parts) -> Array:
     scalars, slope, information, _, _, total_arm, _, _, _, _, _ = state
     bound, rank, pulls = known[_BOUND], len(slope), scalars[_PULLS]
     lifted = np.empty((rank + 1, rank + 1))
-    lifted[0, 0] = pulls + scalars[_SPREAD] / (bound * bound)
+    lifted[0, 0] = pulls + scalars[_SPREAD] / max(bound * bound, 1e-200 * scalars[_SPREAD])
     for i in range(rank):
         lifted[0, i + 1] = lifted[i + 1, 0] = total_arm[i]
         for j in range(rank):

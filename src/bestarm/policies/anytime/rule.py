@@ -118,10 +118,10 @@ class AnytimeBAI(Policy):
         precision: once the best is named, go on until half the width of the interval of its lead
             over the control is at most this, in reward units. The verdict stands meanwhile. The
             interval holds at every moment at once, so stopping by its width is valid.
-        level: what the baseline is known to lie within `problem.baseline` of. The smaller that
-            distance, the fewer pulls, down to those of a linear bandit. Without `bounds` it is 0 by
-            default; with them, None lets the baseline be anything that fits. It helps where x·θ
-            alone cannot express a level common to all arms, as it can for plain names.
+        level: with `bounds`: what the baseline is known to lie within `problem.baseline` of; None
+            lets it be anything that fits. (Without bounds that level is always 0.) The smaller the
+            distance, the fewer pulls, down to those of a linear bandit, where features cannot
+            express a level that all arms share.
 
     Example:
         >>> from bestarm import AnytimeBAI, Problem
@@ -626,7 +626,7 @@ def _statement(
     if recommendation.contradicted:
         return (
             "Rewards contradict the declared scales, so nothing is proven. Declare a larger "
-            "`noise`, `baseline` or `mean_bound`."
+            "`noise`, `baseline` or `mean_bound`, or with `bounds` another `level`."
         )
     targets, count = problem.targets, len(recommendation.chosen)
     names = ", ".join(repr(problem.target_labels[i]) for i in recommendation.chosen)

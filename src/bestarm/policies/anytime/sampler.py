@@ -329,6 +329,15 @@ def pose_design(
 
 
 @tiered
+def has_sums(posed: Array) -> bool:
+    """Whether the weights of a contrast sum to other than 0, so that the design depends on them."""
+    found = False
+    for y in range(len(posed)):
+        found = found or posed[y, 0] != 0
+    return found
+
+
+@tiered
 def mix_designs(weights: Array, g_design: Array, share: float, least: float) -> Array:
     """A design with a share of the G-design, without arms of less than the least probability."""
     mixture = np.empty(len(weights))
@@ -469,6 +478,8 @@ class IndependentSampler:
             if not certified:
                 weights = minimise(features, ListedContrasts(rows), _TOL).weights.copy()
             design = mix_designs(weights, explored, G_DESIGN_SHARE, LEAST_WEIGHT)
+            if not has_sums(rows):
+                break
         return design
 
     def check(self, plan: Plan) -> None:
