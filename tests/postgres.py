@@ -73,12 +73,8 @@ class Server:
         self._wait(lambda: _answers(self.url("postgres")))
 
     def _wait(self, happened: Callable[[], bool]) -> None:
-        """Come back once something has happened; raise if the server ends, or it never does."""
-        latest, process = time.monotonic() + _TIMEOUT, self._process
-        while not happened():
-            if process is None or process.poll() is not None or time.monotonic() > latest:
-                raise RuntimeError((self._folder / "log").read_text())
-            time.sleep(0.02)
+        assert self._process is not None
+        _wait(happened, self._process, self._folder / "log")
 
     def _run(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:
         with (self._folder / "log").open("ab") as log:
@@ -160,11 +156,7 @@ class Server:
             )
         url = f"postgresql://postgres@/{database}?host={folder}&port=6432"
         try:
-            latest = time.monotonic() + _TIMEOUT
-            while not _answers(url):
-                if process.poll() is not None or time.monotonic() > latest:
-                    raise RuntimeError((folder / "log").read_text())
-                time.sleep(0.02)
+            _wait(lambda: _answers(url), process, folder / "log")
             yield url
         finally:
             process.terminate()
@@ -205,6 +197,15 @@ def server(programs: Path) -> Iterator[Server]:
             made.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _wait(happened: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
+    """Come back once something has happened; raise if the process ends, or it never does."""
+    latest = time.monotonic() + _TIMEOUT
+    while not happened():
+        if process.poll() is not None or time.monotonic() > latest:
+            raise RuntimeError(log.read_text())
+        time.sleep(0.02)
 
 
 def _answers(url: str) -> bool:
