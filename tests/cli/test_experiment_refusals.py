@@ -98,11 +98,9 @@ def test_outcomes(drinks: str, outcome: tuple[str, ...], hint: str) -> None:
         ('id,reward\n1,"0.5\n2,0.5', "line 3"),
     ],
 )
-def test_tables_of_outcomes(drinks: str, folder: Path, table: str, hint: str) -> None:
+def test_tables_of_outcomes(drinks: str, table: str, hint: str) -> None:
     before = record()
     assert hint in refused("tell", drinks, "--from", "-", stdin=table)
-    (folder / "o.csv").write_text(table, encoding="utf-8")
-    assert hint in refused("tell", drinks, "--from", "o.csv")
     assert record() == before
 
 
