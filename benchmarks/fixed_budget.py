@@ -129,16 +129,14 @@ class Variant(SequentialHalving):
     ) -> None:
         super().__init__(problem, budget=budget, seed=seed, batches=batches)
         self._fit = fit(problem)
-        pilot, ends = self._steps[0], [step.keep for step in self._steps if step.keep < 2**62]
+        pilot, ends = self._lengths[0], [size for size in self._keep if size < halving.EVERY_TARGET]
         shares = np.cumsum(ratio ** np.arange(len(ends)))
-        marks = np.round((budget - pilot.rounds) * shares / shares[-1]).astype(int)
-        self._steps = [pilot]
-        for pulls, keep in zip(np.diff(marks, prepend=0).tolist(), ends, strict=True):
-            *before, last = shrinking.parts(
-                pulls, min(batches, max(1, pulls // halving._LEAST_BATCH))
-            )
-            self._steps += [halving._Step(part, 2**62) for part in before]
-            self._steps.append(halving._Step(last, keep))
+        marks = np.round((budget - pilot) * shares / shares[-1]).astype(int)
+        self._lengths, self._keep = [pilot], [halving.EVERY_TARGET]
+        for pulls, size in zip(np.diff(marks, prepend=0).tolist(), ends, strict=True):
+            plans = shrinking.parts(pulls, min(batches, max(1, pulls // halving._LEAST_BATCH)))
+            self._lengths += plans
+            self._keep += [*[halving.EVERY_TARGET] * (len(plans) - 1), size]
 
 
 PARTS: Methods = {

@@ -78,6 +78,10 @@ class PresampledRewards(NamedTuple):
         table.flags.writeable = False
         return cls(table, np.zeros(1, dtype=np.int64), np.array([reward]))
 
+    def after(self, pulls: int) -> PresampledRewards:
+        """What is left of them after so many pulls."""
+        return self._replace(rows=self.rows[pulls:], common=self.common[pulls:])
+
     @property
     def parts(self) -> tuple[Any, ...]:
         """Plain tuples, as compiled loops take them: see `compiling`.

@@ -150,7 +150,7 @@ class TextTable:
     def to_markdown(self) -> str:
         """The table as Markdown, with the columns of print."""
         columns = self._printed_columns()
-        headings = [_joined(column) for column in columns]
+        headings = [f"{each.group}, {each.heading}".removeprefix(", ") for each in columns]
         rows = [headings, ["---" if column.align == "l" else "---:" for column in columns]]
         for section, lines in self.sections():
             if section:
@@ -203,10 +203,6 @@ class TextTable:
                 yield column.marks.get(text, "")
             else:
                 yield rf"\textbf{{{to_latex(text)}}}" if bold else to_latex(text)
-
-
-def _joined(column: Column) -> str:
-    return f"{column.group}, {column.heading}" if column.group else column.heading
 
 
 def _spans(columns: Sequence[Column]) -> list[tuple[str, int]]:

@@ -14,7 +14,7 @@ import pytest
 from judges import ITEMS, OPTIONS, item_of, score, told_calls
 
 from bestarm import AnytimeBAI, Experiment, Problem, evaluate
-from bestarm.errors import InvalidInputError, JudgeError
+from bestarm.errors import BestArmError, InvalidInputError, JudgeError
 from bestarm.evaluation import Evaluation, evaluate_async, run
 from bestarm.evaluation.inputs import Question
 from bestarm.live.watch.overview import overview
@@ -254,8 +254,10 @@ def test_an_error_of_the_judge_names_its_line(evaluated: Evaluator) -> None:
     async def judge(option: str, item: str) -> float:
         return score("unknown", item)
 
-    with pytest.raises(JudgeError, match=r"KeyError: 'unknown' \(test_evaluation.py, line \d+\)"):
+    once = r"failed once, last with KeyError: 'unknown' \(test_evaluation.py, line \d+\)"
+    with pytest.raises(JudgeError, match=once) as failed:
         evaluated(judge, retries=0)
+    assert isinstance(failed.value, BestArmError)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from judges import ITEMS, OPTIONS, score
 
 from bestarm import Experiment, Problem, evaluate
-from bestarm.errors import BestArmError, InvalidInputError
+from bestarm.errors import InvalidInputError
 from bestarm.evaluation import Evaluation, Score, run
 from bestarm.evaluation.inputs import Question
 from bestarm.recommendation import Recommendation
@@ -232,8 +232,3 @@ def test_a_result_before_the_end_says_how_to_go_on() -> None:
     )
     paused = str(replace(early, state="paused"))
     assert paused.endswith("It was paused by hand. All judgements are kept.")
-
-
-def test_errors_of_evaluations_are_ours(sqlite_url: str) -> None:
-    with pytest.raises(BestArmError, match="failed once, last with AssertionError"):
-        evaluate(never, OPTIONS, ITEMS, name="x", store=sqlite_url, retries=0)

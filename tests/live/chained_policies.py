@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
+from clocks import Clock
 
+from bestarm import Experiment
 from bestarm.errors import ProtocolError
 from bestarm.policies import Policy, check_adoptable
 from bestarm.problem import Problem
 from bestarm.recommendation import Recommendation
 from bestarm.records import BlockPlan, Plan, Rounds, Summary
 
-__all__ = ["PROBLEM", "SIZES", "Chained", "Scripted"]
+__all__ = ["PROBLEM", "SIZES", "Chained", "Scripted", "create_chained"]
 
 PROBLEM = Problem(np.eye(4), source_labels=["north", "east", "south", "west"])
 SIZES = (6, 5, 9, 4)
@@ -180,3 +184,17 @@ class Scripted(Chained):
         if self.fail_update:
             raise RuntimeError("out of memory")
         super().update(summary)
+
+
+def create_chained(
+    url: str,
+    name: str = "offer",
+    *,
+    kind: str = "mixed",
+    sizes: Sequence[int] = SIZES,
+    **given: Any,
+) -> Experiment:
+    """A stored experiment with a chained policy."""
+    settings: dict[str, Any] = {"seed": 4, "clock": Clock(step=0.5)} | given
+    settings |= {"policy": "chained_policies:Chained", "options": {"kind": kind, "sizes": sizes}}
+    return Experiment.create(url, name, PROBLEM, **settings)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from bestarm.forecasting import Forecaster
 from bestarm.numerics.geometry import Array
 from bestarm.policies import AnytimeBAI
 
-__all__ = ["OPTIONS", "PROBLEM", "Create", "Echo", "answer", "in_memory", "reopen", "rows_of"]
+__all__ = ["OPTIONS", "PROBLEM", "Echo", "answer", "in_memory", "reopen", "rows_of"]
 
 PROBLEM = Problem(np.eye(2), delta=0.1, baseline=3.0, source_labels=["tea", "coffee"])
 OPTIONS = {"bounds": [-10, 10]}
@@ -46,13 +45,12 @@ def reopen(experiment: Experiment, **given: Any) -> Experiment:
     return Experiment.open(experiment.place, experiment.name, **given)
 
 
-def answer(experiment: Experiment, count: int, *, seed: int = 0, covariates: bool = True) -> None:
+def answer(experiment: Experiment, count: int, *, seed: int = 0) -> None:
     """Ask one at a time of people whose outcome hangs on what is known of them."""
     rng = np.random.default_rng(seed)
     for _ in range(count):
         age, country = float(rng.normal()), str(rng.choice(["CH", "PE"]))
-        known = {"age": age, "country": country}
-        batch = experiment.ask(covariates=known) if covariates else experiment.ask()
+        batch = experiment.ask(covariates={"age": age, "country": country})
         if not batch:
             return
         level = np.clip(2 * age, -4, 4) + (country == "PE")
@@ -62,14 +60,3 @@ def answer(experiment: Experiment, count: int, *, seed: int = 0, covariates: boo
 def rows_of(experiment: Experiment) -> Any:
     told = experiment.outcomes().rename(columns={"reward": "outcome"})
     return experiment.assignments().merge(told, on="id", how="left")
-
-
-class Create:
-    """Creates an experiment in a folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self._url = f"sqlite:///{folder}/store.db"
-
-    def __call__(self, forecaster: Any = "default", **settings: Any) -> Experiment:
-        given: dict[str, Any] = {"options": OPTIONS, "seed": 1} | settings
-        return Experiment.create(self._url, "drinks", PROBLEM, forecaster=forecaster, **given)

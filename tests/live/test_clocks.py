@@ -114,21 +114,6 @@ def test_simulated_times_are_numbers_in_seconds(now: object) -> None:
         inputs.read_time(now, stored=False)
 
 
-def test_a_wrong_time_changes_nothing_in_memory() -> None:
-    with pytest.raises(ClockError, match="clock"):
-        in_memory(Clock(TODAY * 1e3))
-    clock = Clock(TODAY)
-    experiment = in_memory(clock)
-    experiment.ask(3)
-    clock.now = TODAY * 1e3
-    for call in calls(experiment):
-        with pytest.raises(ClockError, match="clock"):
-            call()
-    clock.now = TODAY
-    assert experiment.status().lost == 0
-    assert experiment.verify().sound
-
-
 def test_a_clock_that_leaps_by_years_gives_nothing_up(store_url: str) -> None:
     clock = Clock(TODAY)
     with create(store_url, clock, lease=3600.0) as experiment:
@@ -237,17 +222,6 @@ def test_leases_end_by_the_database_s_clock(postgres_url: str) -> None:
         run_sql(postgres_url, "SELECT pg_sleep(0.01)")
         assert experiment.tell(ids[0], 0.5).late == 1
         assert experiment.status().lost == 3
-
-
-def test_a_clock_that_is_given_is_asked_on_every_store(store_url: str) -> None:
-    clock = Clock(TODAY)
-    with create(store_url, clock, lease=100.0) as experiment:
-        experiment.ask(2)
-        clock.now += 99.0
-        assert experiment.tell(0, 0.5).late == 0
-        clock.now += 2.0
-        assert experiment.tell(1, 0.5).late == 1
-        assert experiment.events()[0].at == TODAY
 
 
 def test_whoever_waited_for_the_lock_has_the_time_after_it(postgres_url: str) -> None:

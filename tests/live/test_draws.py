@@ -85,15 +85,10 @@ def in_memory(**seed: int) -> Experiment:
     return Experiment(AnytimeBAI(ARMS, bounds=(0, 1)), **seed)  # type: ignore[arg-type]
 
 
-def test_two_experiments_in_memory_made_alike_draw_other_arms() -> None:
+def test_two_experiments_made_alike_draw_other_arms(store_url: str) -> None:
     assert arms(in_memory()) != arms(in_memory())
-
-
-def test_two_stored_experiments_made_alike_draw_other_arms(store_url: str) -> None:
-    one, other = (
-        arms(Experiment.create(store_url, name, ARMS, options=BOUNDED)) for name in ("a", "b")
-    )
-    assert one != other
+    stored = (Experiment.create(store_url, name, ARMS, options=BOUNDED) for name in ("a", "b"))
+    assert arms(next(stored)) != arms(next(stored))
 
 
 def test_a_seed_that_is_given_is_kept(store_url: str) -> None:

@@ -156,13 +156,6 @@ def test_the_layout_of_micro_randomised_experiments(
     assert [float(row["outcome"]) for row in rows[:6]] == [r + 0.0 for r in REWARDS]
 
 
-def test_a_data_frame_of_it_has_numbers_and_holes(experiment: Experiment, tmp_path: Path) -> None:
-    experiment.export(tmp_path / "out.csv", layout="mrt")
-    frame = pd.read_csv(tmp_path / "out.csv")
-    assert frame["outcome"].isna().sum() == (frame["state"] != "told").sum() > 0
-    assert frame["probability"].dtype == float
-
-
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_probabilities_of_all_arms(experiment: Experiment, tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"out{suffix}"

@@ -23,7 +23,7 @@ from bestarm.errors import (
 )
 from bestarm.forecasting import Forecaster
 from bestarm.live import Experiment
-from bestarm.live.group_commit import GroupCommit
+from bestarm.live.core import GroupCommit
 from bestarm.numerics.geometry import Array
 
 HANG_TIMEOUT = 60.0

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter
-from contextlib import closing
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -14,13 +12,14 @@ import pandas as pd
 import pytest
 from chained_policies import PROBLEM as COMPASS
 from chained_policies import Scripted
+from tampering import changed_copy, findings
 
 from bestarm import AnytimeBAI, Experiment, Problem
 from bestarm.errors import InvalidInputError
 from bestarm.live import Batch, draw_block
 from bestarm.live.watch.overview import overview
 from bestarm.policies import PairedTests
-from bestarm.records import BlockPlan, Rounds
+from bestarm.records import BlockPlan
 
 RATES = np.array([0.2, 0.8, 0.4, 0.3])
 DRINKS = Problem(np.eye(4), source_labels=["tea", "coffee", "water", "juice"], delta=0.1)
@@ -38,43 +37,29 @@ def rate(batch: Batch, rng: np.random.Generator) -> dict[int, float]:
     return dict(zip(batch.ids, rewards.tolist(), strict=True))
 
 
-def work(experiment: Experiment, *, rounds: int, late: float = 0.0, seed: int = 2) -> set[int]:
+def work(
+    experiment: Experiment, *, rounds: int = 2000, late: float = 0.0, lost: float = 0.0
+) -> None:
     """Ask and tell; some outcomes come when a third of the rounds is over, some never."""
-    rng, waiting = np.random.default_rng(seed), dict[int, float]()
+    rng, waiting = np.random.default_rng(2), dict[int, float]()
     while not experiment.finished and experiment.status().rounds < rounds:
         told = rate(experiment.ask(4), rng)
-        slow = {number for number in told if rng.random() < late}
-        waiting |= {number: told.pop(number) for number in slow}
-        experiment.tell_many(told)
+        gone = [number for number in told if rng.random() < lost]
+        slow = {number for number in told if rng.random() < late}.difference(gone)
+        waiting |= {number: told[number] for number in slow}
+        experiment.fail_many(gone)
+        experiment.tell_many({each: told[each] for each in told if each not in {*gone, *slow}})
         if len(waiting) > 12:
             experiment.tell_many({number: waiting.pop(number) for number in list(waiting)[:9]})
-    return set(waiting)
 
 
-def test_a_round_is_drawn_whole_in_random_order_and_can_be_drawn_again(sqlite_url: str) -> None:
-    experiment = begin(sqlite_url)
-    with experiment.read() as snapshot:
-        plan = snapshot.plan(1).plan
-    assert isinstance(plan, BlockPlan)
-    batch = experiment.ask(6)
-    assert len(batch) == 12
+def test_a_batch_has_whole_rounds(sqlite_url: str) -> None:
+    """How they are drawn is compared with `draw_block` in `test_stateful.py`."""
+    batch = begin(sqlite_url).ask(6)
     blocks = list(batch.blocks())
     assert [len(block) for block in blocks] == [2] * 6
-    for number, block in enumerate(blocks):
-        assert {each.round for each in block} == {number}
-        arms = [each.arm for each in block]
-        assert arms == draw_block(1, block[0].id, plan.blocks, plan.block_weights)
-        for each in block:
-            holds = plan.block_weights[(plan.blocks == each.arm).any(axis=1)]
-            assert each.probability == pytest.approx(holds.sum())
-
-
-def test_a_request_that_is_repeated_gets_the_same_rounds(store_url: str) -> None:
-    with begin(store_url, block=3) as experiment:
-        experiment.ask(1)
-        first, again = (experiment.ask(2, request_id="a") for _ in range(2))
-        assert (first.rounds.tolist(), list(first.ids)) == ([1, 1, 1, 2, 2, 2], list(range(3, 9)))
-        assert [tuple(first), first.phase] == [tuple(again), again.phase]
+    assert [{each.round for each in block} for block in blocks] == [{n} for n in range(6)]
+    assert [each.id for block in blocks for each in block] == list(batch.ids)
 
 
 def test_a_request_that_is_repeated_waits_only_while_no_round_can_be_made() -> None:
@@ -130,40 +115,12 @@ def test_blocks_and_orders_are_as_likely_as_the_plan_says() -> None:
     assert sum((drawn[each] - wanted) ** 2 / wanted for each, wanted in expected.items()) < 31
 
 
-def test_the_order_within_a_round_says_nothing_about_its_block() -> None:
-    plan = BlockPlan.drawn([[0, 1], [2, 3]], [0.5, 0.5], 2000, arms=4, phase=1, open=True)
-    batch = Experiment(Scripted(plan), seed=3).ask(2000)
-    arms = batch.arms.reshape(-1, 2)
-    first = Counter(zip((arms.min(axis=1) // 2).tolist(), (arms[:, 0] % 2).tolist(), strict=True))
-    assert all(430 < first[kind, place] < 570 for kind in (0, 1) for place in (0, 1))
-
-
-def test_the_policy_is_told_whole_rounds_whatever_comes_when() -> None:
-    plan = BlockPlan.drawn([[0, 1], [1, 2]], [0.5, 0.5], 2, arms=4, phase=1, open=True)
-    end = BlockPlan.drawn([[0, 1, 2]], [1.0], 1, arms=4, phase=2, open=True)
-    policy = Scripted(plan, end)
-    experiment = Experiment(policy, seed=4)
-    batch = experiment.ask(4)
-    experiment.tell_many({number: 10.0 + number for number in (0, 1, 2, 3, 4, 6, 7)})
-    [rounds] = policy.summaries
-    assert isinstance(rounds, Rounds)
-    assert rounds.rounds == 2  # of the third, one outcome is outstanding
-    for place, block in enumerate(list(batch.blocks())[:2]):
-        told = dict(zip(rounds.blocks[rounds.kinds[place]], rounds.table[place], strict=True))
-        assert told == {each.arm: 10.0 + each.id for each in block}
-    assert experiment.ask(1).rounds.tolist() == [4, 4, 4]
-    experiment.fail(5)
-    late = policy.summaries[1]
-    assert isinstance(late, Rounds)
-    assert (late.rounds, int(late.missing.sum()), late.pulls) == (2, 1, 3)
-
-
 @pytest.mark.parametrize("options", [{}, {"missing": "worst-case"}, {"block": 3}])
 def test_late_and_lost_outcomes_change_neither_the_answer_nor_its_proof(
     store_url: str, options: dict[str, Any]
 ) -> None:
     with begin(store_url, **options) as experiment:
-        work(experiment, rounds=2000, late=0.15)
+        work(experiment, late=0.15)
         answer = experiment.recommendation()
         assert (answer.label, answer.final, answer.error_bound) == ("coffee", True, 0.1)
         assert answer.rounds is not None
@@ -203,13 +160,7 @@ def test_limits_hold_whatever_is_late_or_lost(
 
 def test_a_round_that_lost_an_option_is_the_smaller_round(sqlite_url: str) -> None:
     experiment = begin(sqlite_url, block=3)
-    rng = np.random.default_rng(1)
-    while not experiment.finished:
-        batch = experiment.ask(5)
-        told = rate(batch, rng)
-        lost = [number for number in told if rng.random() < 0.1]
-        experiment.tell_many({number: told[number] for number in told if number not in lost})
-        experiment.fail_many(lost)
+    work(experiment, lost=0.1)
     assert experiment.recommendation().label == "coffee"
     status = experiment.status()
     assert status.lost > 10
@@ -301,27 +252,18 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("change", "finding"),
     [
         ("UPDATE bestarm_assignments SET round = 7 WHERE number = 12", "in another round"),
-        (
-            "UPDATE bestarm_assignments SET arm = (SELECT 3 - arm FROM bestarm_assignments AS b"
-            " WHERE b.number = 4) WHERE number = 4",
-            "the draw gives",
-        ),
+        ("UPDATE bestarm_assignments SET arm = 3 - arm WHERE number = 4", "the draw gives"),
         ("UPDATE bestarm_experiments SET rounds = rounds - 1", "rounds, the counter says"),
         ("UPDATE bestarm_outcomes SET reward = 1 - reward WHERE number = 3", "was changed since"),
-        ("UPDATE bestarm_plans SET round = round + 1 WHERE phase = 2", "it was changed"),
         ("DELETE FROM bestarm_outcomes WHERE number = 5", "neither told nor lost"),
         ("DELETE FROM bestarm_assignments WHERE number = 9", "are missing"),
     ],
 )
-def test_the_audit_notices_what_was_changed(damaged: Path, change: str, finding: str) -> None:
-    copy = damaged.with_name("copy.db")
-    copy.unlink(missing_ok=True)
-    with closing(sqlite3.connect(damaged)) as source, closing(sqlite3.connect(copy)) as target:
-        source.backup(target)
-        assert target.execute(change).rowcount == 1
-        target.commit()
-    with Experiment.open(f"sqlite:///{copy}", "drinks") as experiment:
-        assert any(finding in each for each in experiment.verify().findings)
+def test_the_audit_notices_what_was_changed(
+    damaged: Path, tmp_path: Path, change: str, finding: str
+) -> None:
+    found = findings(changed_copy(damaged, tmp_path, change), name="drinks")
+    assert any(finding in each for each in found)
 
 
 @pytest.mark.parametrize("piece", [1, 3, 7])
@@ -339,7 +281,7 @@ def test_rounds_may_be_read_in_pieces_that_cut_them(
 
 def test_what_is_shown_counts_every_outcome_once(sqlite_url: str) -> None:
     experiment = begin(sqlite_url, block=3)
-    work(experiment, rounds=2000, late=0.2)
+    work(experiment, late=0.2)
     shown = overview(experiment)
     with experiment.read() as snapshot:
         rows = np.concatenate(list(snapshot.rows(0, snapshot.head.summary_end)))
@@ -383,24 +325,9 @@ def test_halving_spends_its_rounds_whatever_is_lost(sqlite_url: str) -> None:
     experiment = Experiment.create(
         sqlite_url, "halves", DRINKS, policy="sequential-halving", options=options, seed=2
     )
-    rng = np.random.default_rng(3)
-    while not experiment.finished:
-        batch = experiment.ask(30)
-        told = rate(batch, rng)
-        lost = [number for number in told if rng.random() < 0.1]
-        experiment.fail_many(lost)
-        experiment.tell_many({number: told[number] for number in told if number not in lost})
+    work(experiment, lost=0.1)
     answer = experiment.recommendation()
     assert (answer.label, answer.rounds) == ("coffee", 300)
     assert experiment.status().rounds == 300
     assert experiment.verify().findings == ()
     assert experiment.replay().recommendation.reason == "budget"
-
-
-def test_in_memory_and_in_a_store_the_same_happens(sqlite_url: str) -> None:
-    stored = begin(sqlite_url, block=3)
-    kept = Experiment(AnytimeBAI(DRINKS, bounds=(0, 1), block=3), seed=1)
-    for experiment in (stored, kept):
-        work(experiment, rounds=300, late=0.1)
-    one, other = (each.assignments().drop(columns="asked") for each in (stored, kept))
-    pd.testing.assert_frame_equal(one, other)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from itertools import count
 
 import numpy as np
 import pytest
-from recorded import given_out, told
-from recorders import PROBLEM, SIZES, ProvisionalRecorder
+from chained_policies import Scripted
 
 from bestarm import AnytimeBAI, Problem
 from bestarm.live import Experiment
@@ -17,14 +14,10 @@ from bestarm.live.watch.overview import overview
 from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.bets import BatchOutcome, Bets, StakeGrid
 from bestarm.policies.anytime.evidence import WINDOW, BestTargetEvidence, TopTargetsEvidence
-from bestarm.records import Summary
+from bestarm.records import Plan, Summary
 
+PROBLEM = Problem(np.eye(3), delta=0.1, source_labels=["tea", "coffee", "water"])
 RATES = (0.3, 0.5, 0.2)
-
-
-def kept(url: str, *, seed: int = 1, **options: object) -> Experiment:
-    options = {"bounds": [0, 1], **options}
-    return Experiment.create(url, "drinks", PROBLEM, options=options, seed=seed)
 
 
 def in_memory(*, seed: int = 1, **options: object) -> Experiment:
@@ -43,11 +36,10 @@ def tell_all_but(experiment: Experiment, forgotten: set[int], *, pulls: int, see
 @pytest.mark.parametrize("where", ["memory", "sqlite", "postgres"])
 def test_one_forgotten_outcome_holds_nothing_up(where: str, request: pytest.FixtureRequest) -> None:
     """No lease, one outcome of thousands never told: the best is found all the same, as soon."""
-    if where == "memory":
-        experiment, complete = in_memory(), in_memory()
-    else:
-        experiment = kept(request.getfixturevalue(f"{where}_url"))
-        complete = in_memory()
+    experiment, complete = in_memory(), in_memory()
+    if where != "memory":
+        url = request.getfixturevalue(f"{where}_url")
+        experiment = Experiment.create(url, "drinks", PROBLEM, bounds=(0, 1), seed=1)
     with experiment:
         tell_all_but(experiment, {3}, pulls=10_000)
         tell_all_but(complete, set(), pulls=10_000)
@@ -169,86 +161,121 @@ def test_what_is_outstanding_counts_for_no_more_than_anything_it_may_turn_out_to
         policy.update(before)
 
 
-# --- every outcome is handed over once ------------------------------------------------------------
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_every_outcome_is_handed_over_once_under_its_own_plan(seed: int) -> None:
-    """Random asking, telling and giving up, in any order, until nothing is outstanding."""
-    rng = random.Random(seed)
-    policy = ProvisionalRecorder()
-    experiment = Experiment(policy, seed=seed)
-    out: list[int] = []
-    lost: set[int] = set()
-    amendments = 0
-    for step in count():
-        if experiment.finished:
-            break
-        if rng.random() < 0.3:
-            out += experiment.ask(rng.randint(1, 6)).ids
-        elif out:
-            number = out.pop(rng.randrange(len(out)))
-            if rng.random() < 0.15:
-                experiment.fail(number)
-                lost.add(number)
-            else:
-                experiment.tell(number, float(number))
-        if step % 4 == 0:
-            assert experiment.verify().findings == ()
-    assert experiment.verify().findings == ()
-    amendments += sum(late for _, late, _ in policy.told)
-    outcomes = told(experiment)
-    for phase, total in policy.totals.items():
-        rows = [row for row in given_out(experiment) if row.phase == phase]
-        assert len(rows) == total.drawn.sum() >= SIZES[phase - 1]
-        there = [row for row in rows if row.id not in lost]
-        arms, rewards = [row.arm for row in there], [outcomes[row.id] for row in there]
-        expected = Summary.from_pulls(arms, rewards, size=3)
-        np.testing.assert_array_equal(total.counts, expected.counts)
-        np.testing.assert_array_equal(total.sums, expected.sums)
-        gone = [row.arm for row in rows if row.id in lost]
-        np.testing.assert_array_equal(total.missing, np.bincount(gone, minlength=3))
-        assert not total.pending.any()
-    assert amendments
-
-
 def test_a_phase_closes_with_as_many_outcomes_as_it_asks_for_of_whatever_phase() -> None:
-    policy = ProvisionalRecorder()
+    plans = (
+        Plan.randomised([0.25] * 4, size, phase=phase, open=True, provisional=True)
+        for phase, size in enumerate((5, 4, 6), start=1)
+    )
+    policy = Scripted(*plans)
     experiment = Experiment(policy)
     experiment.ask(12)
     experiment.tell_many(dict.fromkeys((11, 9, 7, 5), 1.0))
     assert experiment.phase == 1
     experiment.tell(3, 1.0)
     assert experiment.phase == 2  # five are in, out of turn
-    [(_, late, summary)] = policy.told
-    assert (late, summary.pulls, summary.pending.sum()) == (False, 5, 7)
     experiment.ask(4)
-    experiment.tell_many(dict.fromkeys((0, 1, 2), 1.0))
+    experiment.tell_many(dict.fromkeys((0, 1, 12), 1.0))
     assert experiment.phase == 2
-    experiment.tell(4, 1.0)  # four of the phase before: as many as this one asks for
+    experiment.tell(13, 1.0)  # two of the phase before and two of its own: as many as it asks for
     assert experiment.phase == 3
-    assert [(phase, late, s.pulls) for phase, late, s in policy.told[1:]] == [
-        (1, True, 4),
-        (2, False, 0),
-    ]
+    assert [(s.pulls, s.pending.sum()) for s in policy.summaries] == [(5, 7), (2, 0), (2, 2)]
 
 
-def test_a_limit_of_pulls_is_kept_and_what_is_outstanding_is_waited_for() -> None:
-    experiment = in_memory(max_pulls=400)
-    batch = experiment.ask(1000)
-    assert len(batch) == 400
-    experiment.tell_many(dict.fromkeys(batch.ids[:399], 0.5))
-    assert experiment.state == "running"
-    assert len(experiment.ask(10)) == 0
-    assert experiment.status().outstanding == 1
-    experiment.tell(batch.ids[399], 0.5)
+def test_an_experiment_with_late_and_lost_answers_ends_with_the_best() -> None:
+    """Good news comes late, one in fifty never: the anytime rule ends, and names the best."""
+    rng = random.Random(3)
+    policy = AnytimeBAI(PROBLEM, bounds=(0, 1), missing="worst-case")
+    experiment = Experiment(policy, seed=3)
+    late: list[tuple[int, float]] = []
+    while not experiment.finished:
+        for assignment in experiment.ask(20):
+            reward = float(rng.random() < (0.9, 0.3, 0.2)[assignment.arm])
+            if rng.random() < 0.02:
+                experiment.fail_many([assignment.id])
+            elif reward:
+                late.append((assignment.id, reward))
+            else:
+                experiment.tell(assignment.id, reward)
+        ready, late = late[:-30], late[-30:]
+        experiment.tell_many(ready)
     answer = experiment.recommendation()
-    assert (experiment.state, answer.reason, answer.pulls) == ("finished", "max_pulls", 400)
+    assert answer.final
+    assert answer.label == "tea"
+    assert experiment.status().outstanding > 0  # some were out when it was decided
+
+
+def test_sets_are_judged_by_one_wealth_a_pair_however_late_answers_come() -> None:
+    """What a pair's wealth is must not depend on when its targets were among the chosen."""
+    looks = changes = 0
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        policy = AnytimeBAI(Problem(np.eye(4)), bounds=(0, 1), top=2)
+        experiment = Experiment(policy, seed=seed)
+        pending: list[tuple[float, int, float]] = []
+        before: list[int] = []
+        for step in range(60):
+            for pull in experiment.ask(10):
+                reward = float(rng.random() < (0.55, 0.5, 0.5, 0.45)[pull.arm])
+                pending.append((step + rng.exponential(3), pull.id, reward))
+            experiment.tell_many([(i, r) for when, i, r in pending if when <= step])
+            pending = [entry for entry in pending if entry[0] > step]
+            evidence = policy._evidence
+            assert isinstance(evidence, TopTargetsEvidence)
+            chosen = evidence.chosen.tolist()
+            changes += bool(before) and set(before) != set(chosen)
+            before = chosen
+            for target in chosen if step % 3 == 0 else ():
+                looks += 1
+                pairs = evidence._pairs[target]
+                wealth = np.zeros_like(pairs.wealth)
+                for batch in policy._past[: evidence._finalized]:
+                    wealth += evidence._bets(batch.frame, pairs).log_growth(batch)
+                np.testing.assert_allclose(pairs.wealth, wealth, atol=1e-9)
+    assert looks > 200
+    assert changes > 5
+
+
+def test_what_is_out_under_the_plan_before_counts_towards_the_limit() -> None:
+    experiment = in_memory(seed=0, max_pulls=1000)
+    first = experiment.ask(900)
+    assert len(first) == 900
+    experiment.tell_many(dict.fromkeys(first.ids[:30], 0.5))  # a phase closes, 870 are out
+    assert experiment.phase > 1
+    assert len(experiment.ask(5000)) == 100
+    empty = experiment.ask(5000)
+    assert (len(empty), empty.waiting, empty.state) == (0, 970, "running")
+    experiment.tell_many(dict.fromkeys(range(30, 999), 0.5))
+    assert (experiment.state, len(experiment.ask(10))) == ("running", 0)
+    experiment.tell(999, 0.5)
+    assert experiment.state == "finished"
+    assert experiment.recommendation().pulls == experiment.status().pulls == 1000
+    assert experiment.recommendation().reason == "max_pulls"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_limit_is_exceeded_by_less_than_the_last_plan(seed: int) -> None:
+    """However much is kept out: asked for in floods, told in any order, some of it never."""
+    chance = random.Random(seed)
+    limit = chance.choice([30, 200, 1000])
+    experiment = in_memory(seed=seed, max_pulls=limit)
+    out: list[int] = []
+    for _ in range(3000):
+        out += experiment.ask(chance.choice([1, 7, 10**6])).ids
+        chance.shuffle(out)
+        keep = chance.randint(0, len(out) - 1)
+        done, out = out[keep:], out[:keep]
+        experiment.fail_many(n for n in done if n % 11 == 0)
+        experiment.tell_many({n: float(chance.random() < 0.5) for n in done if n % 11})
+        if experiment.finished:
+            break
+    assert experiment.finished
+    with experiment.read() as snapshot:
+        last = snapshot.plan(snapshot.head.phase).plan.pulls
+        assert snapshot.head.assigned < limit + last
+    assert experiment.verify().findings == ()
 
 
 # --- right, whatever the delays depend on ---------------------------------------------------------
-
-Looked = Callable[[AnytimeBAI], None]
 
 
 def wrong_answers(runs: int, *, broken: bool) -> int:

@@ -98,7 +98,7 @@ def test_opening_and_following_solve_no_design(
         (sampler.IndependentSampler, "_design"),
     ):
         monkeypatch.setattr(home, step, refuse)
-    remembered = (sampler.g_design, spbai._g_weights, spbai._design_phase, designs.solve_once)
+    remembered = (sampler.g_design, spbai._g_weights, spbai._design_phase, designs.remembered)
     for module in remembered:
         module.cache_clear()
     with Experiment.open(sqlite_url, "offer") as experiment:

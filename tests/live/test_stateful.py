@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chained_policies import PROBLEM, Chained
+from chained_policies import PROBLEM, Chained, create_chained
 from clocks import Clock
 from experiment_model import Given, Model
 from hypothesis import HealthCheck, Phase, settings
@@ -37,7 +37,7 @@ from bestarm.errors import (
     UnknownAssignmentError,
 )
 from bestarm.live import Batch, Experiment
-from bestarm.live.experiment import Answer, Tell
+from bestarm.live.core import Answer, Tell
 from bestarm.live.inputs import read_outcomes
 from bestarm.live.store.contract import Ledger, SummaryRecord
 from bestarm.live.store.records import as_data
@@ -135,17 +135,8 @@ class Machine(RuleBasedStateMachine):
             return Experiment(
                 self.policy(), seed=self.seed, clock=clock, forecaster=kind, **self.limits
             )
-        return Experiment.create(
-            url,
-            self.name,
-            PROBLEM,
-            policy="chained_policies:Chained",
-            options=self.options,
-            seed=self.seed,
-            clock=clock,
-            forecaster=kind,
-            **self.limits,
-        )
+        settings: dict[str, Any] = {"seed": self.seed, "clock": clock, "forecaster": kind}
+        return create_chained(url, self.name, **self.options, **settings, **self.limits)
 
     def both(self) -> None:
         """Two have it open, where that can be."""
@@ -275,9 +266,9 @@ class Machine(RuleBasedStateMachine):
         calls = [Tell(read_outcomes(outcomes), None) for outcomes in several]
         found = self.do(who, "commit_tells", calls)
         expected = self.model.tell_each(several, self.clock.now)
-        assert [each.result if isinstance(each, Answer) else type(each) for each in found] == (
-            expected
-        )
+        assert expected == [
+            each.receipt if isinstance(each, Answer) else type(each) for each in found
+        ]
         self.do(who, "advance")
         self.model.advance()
 

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from dataclasses import replace
 from threading import Thread
 from typing import Any
 
 import numpy as np
 import pytest
-from chained_policies import PROBLEM as CHAINED
-from chained_policies import Chained
+from chained_policies import Chained, create_chained
 from recorded import told
 
 from bestarm import AnytimeBAI, Experiment, Problem
 from bestarm.errors import DamagedStoreError, InvalidInputError
-from bestarm.live.experiment import Answer, Tell, _Ask
+from bestarm.live import Batch, transitions
+from bestarm.live.core import Ask, Tell
 from bestarm.live.replay import PolicyReplayer
 from bestarm.live.store.contract import Snapshot
 from bestarm.live.store.records import as_data
-from bestarm.live.transitions import Step, apply, pending_step
+from bestarm.live.transitions import Step, apply
 from bestarm.policies import Policy
 from bestarm.records import Plan, Summary
 from bestarm.testing.policy_contract import altered_plan
@@ -112,12 +113,11 @@ def _told(outcomes: dict[int, float]) -> Tell:
 def test_an_ask_waits_only_for_steps_that_must_come_first(experiment: Experiment) -> None:
     """While a provisional plan closes nothing is assigned under it, or its summary would miss some;
     while late outcomes are to be reported, assignments may be made."""
-    first, later = _Ask(1, None, None, None), _Ask(1, None, None, None, after_steps=False)
+    first, later = Ask(1, None, None, None), Ask(1, None, None, None, after_steps=False)
 
-    def is_assigned(call: _Ask) -> bool:
+    def is_assigned(call: Ask) -> bool:
         (answer,) = experiment._commit_asks([call])
-        assert isinstance(answer, Answer)
-        return answer.result is not None
+        return isinstance(answer, Batch)
 
     late, *ids = experiment.ask(40).ids
     experiment._tells(_told(dict.fromkeys(ids, 0.5)))
@@ -193,44 +193,26 @@ def test_after_a_step_that_came_second_the_policy_is_not_told_everything_again(
     assert sound(experiment)
 
 
-def test_a_process_that_is_second_for_the_first_time_reads_the_record_once_more(
-    pair: Pair, meanwhile: Meanwhile
-) -> None:
-    experiment, other = pair
-    for _ in range(8):
-        experiment.tell_many(dict.fromkeys(experiment.ask(60).ids, 0.5))
-    other.recommendation()
-    for most in (14, 4):
-        told_before = meanwhile.calls
-        ids = experiment.ask(60).ids
-        meanwhile.do = lambda: other.ask(1)
-        experiment.tell_many(dict.fromkeys(ids, 0.5))
-        assert meanwhile.done
-        assert state_of(experiment) == state_of(other)
-        assert meanwhile.calls - told_before <= most
-
-
 def test_a_plan_that_came_second_is_replaced_by_the_one_on_record(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may be made on another processor; the policy goes on from where it is."""
     made = list[Plan]()
 
-    def plan(replayer: PolicyReplayer) -> Plan | None:
-        found = planned(replayer)
-        assert found is not None
-        if not made:
-            with other.read() as snapshot:
-                step = Step(pending_step(snapshot.head), plan=altered_plan(found))
-            with other._ledger.transaction() as tx:
-                apply(tx, step, PROBLEM.target_labels, other._stamp(tx))
-        made.append(found)
-        return found
+    def prepared(snapshot: Snapshot, replayer: PolicyReplayer) -> Step:
+        step = prepare(snapshot, replayer)
+        if step.plan is not None:
+            if not made:
+                with other._ledger.transaction() as tx:
+                    first = replace(step, plan=altered_plan(step.plan))
+                    apply(tx, first, PROBLEM.target_labels, other._stamp(tx))
+            made.append(step.plan)
+        return step
 
     experiment, other = pair
     replayer, ids = experiment._replayer, experiment.ask(40).ids
-    planned = PolicyReplayer.plan
-    monkeypatch.setattr(PolicyReplayer, "plan", plan)
+    prepare = transitions.prepare
+    monkeypatch.setattr(transitions, "prepare", prepared)
     experiment.tell_many(dict.fromkeys(ids, 0.5))
     assert len(made) == 1
     assert experiment._replayer is replayer
@@ -245,11 +227,9 @@ def test_a_plan_that_came_second_is_replaced_by_the_one_on_record(
 def test_a_policy_that_cannot_be_copied_is_made_again(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings: dict[str, Any] = {**SETTINGS, "policy": "chained_policies:Chained"}
-    settings["options"] = {"kind": "open"}
     meanwhile = Meanwhile(monkeypatch, Chained)
     with (
-        Experiment.create(store_url, "offer", CHAINED, **settings) as experiment,
+        create_chained(store_url, kind="open", seed=0) as experiment,
         Experiment.open(store_url, "offer") as other,
     ):
         with pytest.raises(TypeError):

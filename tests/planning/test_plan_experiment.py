@@ -73,14 +73,6 @@ def test_who_makes_the_runs_does_not_matter() -> None:
     assert shared == plan_experiment(request)
 
 
-def test_it_goes_through_json_whole(plan: ExperimentPlan) -> None:
-    document = json.loads(json.dumps(plan.to_dict(), allow_nan=False))
-    assert [f["policy"] for f in document["forecasts"]] == ["anytime", "sp-bai-sharp"] * 2
-    assert document["forecasts"][0]["days"] is None
-    assert document["scenarios"][1]["drift"] == "sine"
-    assert document["interrupted"] is False
-
-
 def test_an_interruption_gives_what_was_finished_and_says_so() -> None:
     calls: list[tuple[int, int]] = []
 
@@ -97,15 +89,6 @@ def test_an_interruption_gives_what_was_finished_and_says_so() -> None:
     assert calls == [(i, 60) for i in range(26)]
     whole = plan_experiment(PlanRequest(PROBLEM, gap=0.5, policies=policies, runs=20))
     assert cut.forecasts[0] == whole.forecasts[0]
-
-
-def test_capped_experiments_are_counted_and_named() -> None:
-    short = plan_experiment(
-        PlanRequest(PROBLEM, gap=0.1, policies=["anytime"], runs=5, max_pulls=300)
-    )
-    (found,) = short.forecasts
-    assert (found.capped, found.wrong, found.pulls.median) == (5, 0, 300)
-    assert any("had no winner in 5 of 5" in sentence for sentence in short.warnings)
 
 
 @pytest.mark.parametrize("gap", [1e-4, 1e-12, 1e-90])
@@ -272,18 +255,6 @@ def test_a_scenario_from_a_document() -> None:
         as_scenario({"gap": 1, "drift": {"speed": 1}}, name="1")
     with pytest.raises(InvalidInputError, match="leave `gap` out"):
         as_scenario({"gap": 1, "theta": [1, 0, 0]}, name="1")
-
-
-def test_days_and_years() -> None:
-    plan = plan_experiment(
-        PlanRequest(PROBLEM, gap=0.5, policies=["sp-bai-sharp"], runs=5, per_day=2)
-    )
-    (found,) = plan.forecasts
-    median = found.rounds.median
-    assert plan.days(median) == median / 2
-    assert plan.to_dict()["forecasts"][0]["days"]["median"] == median / 2
-    assert plan.scenarios[0].period == 2
-    assert any("years" in sentence for sentence in plan.warnings) == (median / 2 > 365)
 
 
 def test_an_experiment_that_dropped_the_best_of_tied_others_does_not_count_as_a_success() -> None:

@@ -79,9 +79,13 @@ def planned(**options: Any) -> ExperimentPlan:
     return plan_experiment(PlanRequest(PROBLEM, policies=["anytime"], **options))
 
 
-def test_marks_go_through_json() -> None:
+def test_experiments_that_were_cut_are_marked_in_words_and_in_json() -> None:
     plan = planned(gap=0.1, runs=8, max_pulls=300, per_day=10)
-    (found,) = json.loads(json.dumps(plan.to_dict()))["forecasts"]
+    assert any("had no winner in 8 of 8" in sentence for sentence in plan.warnings)
+    document = json.loads(json.dumps(plan.to_dict(), allow_nan=False))
+    assert (document["interrupted"], document["scenarios"][0]["drift"]) == (False, "sine")
+    (found,) = document["forecasts"]
+    assert (found["capped"], found["wrong"], found["pulls"]["median"]) == (8, 0, 300)
     assert found["rounds"]["cut"] == ["mean", "low", "median", "high", "most"]
     assert found["rounds"]["median_interval"] is found["rounds"]["mean_interval"] is None
     assert found["days"]["cut"] == ["mean", "low", "median", "high"]
@@ -91,11 +95,18 @@ def test_years_of_experiments_that_were_cut_are_a_least() -> None:
     (sentence,) = [each for each in planned(gap=0.1, runs=1, max_pulls=800, per_day=2).warnings
                if "Even the quickest" in each]  # fmt: skip
     assert sentence.startswith("Even the quickest takes at least 1.1 years")
+    plan = planned(gap=0.5, runs=1, per_day=1)
+    (sentence,) = [each for each in plan.warnings if "Even the quickest" in each]
+    years = plan.forecasts[0].rounds.median / 365
+    assert sentence.startswith(f"Even the quickest takes {years:.1f} years at 1 outcomes per day.")
+    quick = planned(gap=0.5, runs=1, per_day=10**6)
+    assert not any("Even the quickest" in each for each in quick.warnings)
 
 
 def test_one_experiment_is_one() -> None:
-    warnings = planned(gap=0.5, runs=1).warnings
-    assert any(each.startswith("1 simulated experiment is too few") for each in warnings)
+    plan = planned(gap=0.5, runs=1)
+    assert any(each.startswith("1 simulated experiment is too few") for each in plan.warnings)
+    assert plan.to_dict()["forecasts"][0]["days"] is None
 
 
 def test_an_interruption_may_leave_one_run_without_blocks() -> None:

@@ -1,16 +1,25 @@
-"""The next plan of a policy that has not stopped, outcomes by hand, and runs on fixed rewards."""
+"""The next plan of a policy that has not stopped, outcomes by hand, and runs of policies."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from bestarm import Plan, Recommendation, Summary
+from bestarm.environments import Semiparametric
 from bestarm.numerics.geometry import Array
 from bestarm.policies import Policy
 from bestarm.presampled import PresampledRewards
 from bestarm.records import Counts
 
-__all__ = ["equal_rewards", "next_counts", "next_plan", "next_weights", "run"]
+__all__ = [
+    "carry_out",
+    "equal_rewards",
+    "next_counts",
+    "next_plan",
+    "next_weights",
+    "run",
+    "without_noise",
+]
 
 
 def next_plan(policy: Policy) -> Plan:
@@ -35,6 +44,28 @@ def equal_rewards(counts: object, sums: object) -> Summary:
     """Totals of equal rewards within each arm."""
     numbers, totals = np.asarray(counts, dtype=np.int64), np.asarray(sums, dtype=float)
     return Summary(numbers, totals, totals**2 / np.maximum(numbers, 1))
+
+
+def without_noise(policy: Policy, means: Array, plans: int | None = None) -> list[Plan]:
+    """Carry out all plans, or so many: rewards equal means, and arms are drawn in proportion."""
+    made: list[Plan] = []
+    while len(made) != plans and (plan := policy.plan()) is not None:
+        counts = plan.counts
+        if counts is None:
+            assert plan.weights is not None
+            counts = np.floor(plan.weights * plan.pulls).astype(np.int64)
+            counts[np.argmax(plan.weights)] += plan.pulls - counts.sum()
+        policy.update(Summary(counts, counts * means, counts * means**2))
+        made.append(plan)
+    return made
+
+
+def carry_out(policy: Policy, world: Semiparametric, *, seed: int = 0) -> Recommendation:
+    """The recommendation after all plans, drawn in a world."""
+    stream = world.begin(np.random.default_rng(seed))
+    while (plan := policy.plan()) is not None:
+        policy.update(stream.pull(plan))
+    return policy.recommend()
 
 
 def run(policy: Policy, rewards: PresampledRewards, block: int = 0) -> Recommendation:

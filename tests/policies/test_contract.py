@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from plans import next_counts, run
 
 from bestarm import (
     LUCB,
@@ -15,7 +16,6 @@ from bestarm import (
     SPBAI,
     ActionElimination,
     AnytimeBAI,
-    BernsteinElimination,
     GOpt,
     PairedTests,
     Problem,
@@ -23,8 +23,10 @@ from bestarm import (
 )
 from bestarm.errors import InvalidInputError
 from bestarm.policies import Method
-from bestarm.policies.registry import policies
-from bestarm.testing import check_policy
+from bestarm.policies.registry import options_of, policies
+from bestarm.presampled import PresampledRewards
+from bestarm.records import BlockPlan, Rounds, Summary
+from bestarm.testing import LinearRewards, check_policy
 
 # Fewer plans than their examples make, each of which is checked in the same way.
 SHORT: dict[str, dict[str, Any]] = {
@@ -59,14 +61,11 @@ METHODS: dict[str, Method] = {
     "capped phases of RAGE": partial(RAGE, max_phases=10, max_phase_pulls=500),
     "capped RAGE": partial(RAGE, max_pulls=3),
     "capped SBE": partial(SBE, max_pulls=50),
-    "capped LUCB": partial(LUCB, sigma=0.3, max_pulls=9),
-    "capped AE": partial(ActionElimination, sigma=0.3, max_pulls=9),
     "capped G-Opt": partial(GOpt, gap=0.5, max_pulls=20),
     "halving, short of pulls": partial(SequentialHalving, budget=40, batches=1),
     "one stage": partial(SequentialHalving, budget=500, stages=1),
     "certified LUCB": partial(LUCB, sigma=0.1, radius="certified"),
     "certified AE": partial(ActionElimination, sigma=0.1, radius="certified"),
-    "capped Bernstein": partial(BernsteinElimination, bounds=(-30, 30), max_pulls=50),
     "few items": partial(PairedTests, bounds=(-30, 30), items=40),
     "halving, blocks": partial(SequentialHalving, budget=500, block=2),
 }
@@ -76,11 +75,8 @@ PULLS_ITS_TARGETS = {
     *(name for name, info in policies().items() if not info.transductive),
     "capped SBE",
     "capped phase of SBE",
-    "capped LUCB",
-    "capped AE",
     "certified LUCB",
     "certified AE",
-    "capped Bernstein",
     "few items",
 }
 
@@ -117,13 +113,81 @@ def test_every_policy_obeys_the_contract(name: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-@pytest.mark.parametrize("summary", [None, [1, 2, 3, 4], {"counts": [1, 2, 3, 4]}])
-def test_what_is_no_summary_is_refused_and_changes_nothing(name: str, summary: object) -> None:
+def test_what_is_no_summary_is_refused_and_changes_nothing(name: str) -> None:
     policy = METHODS[name](PROBLEMS["one-hot"], seed=0)
     before = policy.plan()
     assert before is not None
-    with pytest.raises(InvalidInputError, match="must be a Summary"):
-        policy.update(summary)  # type: ignore[arg-type]
+    for summary in (None, [1, 2, 3, 4], {"counts": [1, 2, 3, 4]}):
+        with pytest.raises(InvalidInputError, match="must be a Summary"):
+            policy.update(summary)  # type: ignore[arg-type]
     after = policy.plan()
     assert after is not None
     assert (after.phase, after.pulls) == (before.phase, before.pulls)
+
+
+# Examples without a scale of the noise, so that runs are not short.
+LONG: dict[str, Any] = {
+    name: partial(info.method, **{key: info.example[key] for key in info.example if key != "sigma"})
+    for name, info in policies().items()
+}
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in LONG if "max_pulls" in options_of(LONG[name]) and name != "g-opt"]
+)
+@pytest.mark.parametrize("cap", [4, 50])
+def test_a_cap_is_kept_and_is_never_final(name: str, cap: int) -> None:
+    """All arms pay alike. Whole rounds may leave some of the pulls."""
+    policy = LONG[name](PROBLEMS["one-hot"], seed=0, max_pulls=cap)
+    while (plan := policy.plan()) is not None:
+        if isinstance(plan, BlockPlan):
+            kinds = np.zeros(plan.rounds, dtype=int)
+            policy.update(Rounds.of(plan, kinds, np.zeros((plan.rounds, plan.size))))
+            continue
+        counts = plan.counts
+        if counts is None:
+            counts = np.random.default_rng(0).multinomial(plan.pulls, plan.weights)
+        policy.update(Summary(counts, np.zeros(4), counts.astype(float)))
+    answer = policy.recommend()
+    assert (answer.final, answer.reason, answer.error_bound) == (False, "max_pulls", None)
+    assert cap - 4 < answer.pulls <= cap
+    assert len(answer.active) == 4
+    assert policy.traits.max_pulls == cap
+
+
+_LINEAR = ("lingape", "lazy-tas", "lingame", "lingame-c", "fws")
+_THRESHOLDS = {
+    "certified": (*_LINEAR, "track-and-stop"),
+    "experiments": (*_LINEAR, "lil-ucb", "kl-lucb", "eb-tci"),
+    "small": ("xy-static", "kl-lucb"),
+}
+FOLLOWED: dict[str, Any] = {
+    **{name: LONG[name] for name in LONG if getattr(policies()[name].factory, "_follows", False)},
+    **{
+        f"{name}, {threshold}": partial(LONG[name], threshold=threshold)
+        for threshold, names in _THRESHOLDS.items()
+        for name in names
+    },
+    **{
+        f"{name}, bounds": partial(LONG[name], bounds=(-9, 9))
+        for name in ("kl-lucb", "track-and-stop")
+    },
+}
+
+
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_many_pulls_at_once_are_the_planned_pulls(name: str) -> None:
+    """To the last bit, over exact computations and between them."""
+    kinds = ["one-hot"]
+    if name.split(",", maxsplit=1)[0] not in PULLS_ITS_TARGETS:
+        kinds += ["transductive", "rank-deficient"]
+    for kind in kinds:
+        problem, rng = PROBLEMS[kind], np.random.default_rng(6)
+        table = LinearRewards(problem).means + rng.normal(size=(300, problem.arms))
+        table.flags.writeable = False
+        rewards = PresampledRewards(table, np.arange(300), np.zeros(300))
+        one, many = (FOLLOWED[name](problem, seed=5) for _ in range(2))
+        assert vars(run(one, rewards)) == vars(run(many, rewards, block=97))
+        assert np.array_equal(many._counts, one._counts)
+        assert np.array_equal(many._sums, one._sums)
+        assert many.plan() is None or np.array_equal(next_counts(many), next_counts(one))

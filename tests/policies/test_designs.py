@@ -10,7 +10,7 @@ import numpy as np
 from bestarm import RAGE, SBE, SPBAI, GOpt, Problem
 from bestarm.design import Design, centered_g, centered_xy, linear_xy
 from bestarm.policies import designs
-from bestarm.policies.designs import cached_design, solve_once
+from bestarm.policies.designs import cached_design, remembered
 
 
 def test_tables_of_the_same_content_share_a_design_and_others_do_not() -> None:
@@ -31,9 +31,9 @@ def test_tables_of_the_same_content_share_a_design_and_others_do_not() -> None:
 
 def test_large_tables_are_not_kept() -> None:
     source = np.random.default_rng(0).normal(size=(designs._SMALL // 4 + 1, 4))
-    before = solve_once.cache_info().currsize
+    before = remembered.cache_info().currsize
     cached_design(centered_g, source, tol=0.05)
-    assert solve_once.cache_info().currsize == before
+    assert remembered.cache_info().currsize == before
 
 
 def test_designs_of_a_hundred_instances_are_kept_without_their_tables() -> None:
@@ -44,7 +44,7 @@ def test_designs_of_a_hundred_instances_are_kept_without_their_tables() -> None:
         made.append(source)
         return Design(np.array([source[0, 0]]), 1.0, 1.0, 0.0, 0)
 
-    solve_once.cache_clear()
+    remembered.cache_clear()
     tables = [np.full((2, 2), float(number)) for number in range(1500)]
     first = [cached_design(make, table) for table in tables]
     assert [float(design.weights[0]) for design in first] == list(range(1500))
@@ -55,12 +55,12 @@ def test_designs_of_a_hundred_instances_are_kept_without_their_tables() -> None:
     assert all(one is other for one, other in zip(first, again, strict=True))
     made.clear()
     assert gone() is None
-    solve_once.cache_clear()
+    remembered.cache_clear()
 
 
 def test_methods_of_one_instance_solve_its_designs_once() -> None:
     source = np.random.default_rng(4).normal(size=(12, 3))
-    solve_once.cache_clear()
+    remembered.cache_clear()
     policies = [
         GOpt(Problem(source, noise=2.0), gap=0.5),
         SBE(Problem(source)),
@@ -71,5 +71,5 @@ def test_methods_of_one_instance_solve_its_designs_once() -> None:
     ]
     for policy in policies:
         assert policy.plan() is not None
-    found = solve_once.cache_info()
+    found = remembered.cache_info()
     assert (found.misses, found.hits) == (4, 4)  # DEO once, XOR from two anchors, RAGE once

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from urllib.parse import quote
 
 import httpx
 import pytest
-from served import ARMS, Served, in_thread
+from served import Served, create, in_thread
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +24,4 @@ def api(served: Served) -> Iterator[httpx.Client]:
 @pytest.fixture
 def experiment(api: httpx.Client, request: pytest.FixtureRequest) -> str:
     """The path of a new experiment."""
-    name = f"{request.node.name}"[:200].replace("/", "-")
-    made = api.post("/experiments", json={"name": name, **ARMS})
-    assert made.status_code == 201, made.text
-    return f"/experiments/{quote(name, safe='')}"
+    return create(api, request.node.name[:200].replace("/", "-"))

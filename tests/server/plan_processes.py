@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import time
 from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, ClassVar
 
+from databases import wait_until
 from forked_commands import PassedFile
 from workers_started import processes
 
-__all__ = ["begin", "begin_always", "settled", "workers"]
+__all__ = ["begin", "settled", "workers"]
 
 _CREATE = asyncio.create_subprocess_exec
 
@@ -59,11 +59,6 @@ async def begin(program: str, *arguments: str, **given: Any) -> Any:
     return begun
 
 
-def begin_always() -> None:
-    """Begin all processes that simulate from now on so, in this process."""
-    asyncio.__dict__["create_subprocess_exec"] = begin
-
-
 def _simulate(code: str, given: int, told: int) -> None:
     sys.stdin, sys.stdout = open(given), open(told, "w")  # noqa: SIM115
     exec(code, {"__name__": "__main__"})
@@ -84,9 +79,6 @@ def workers() -> set[str]:
 
 
 def settled() -> bool:
-    latest = time.monotonic() + 60
-    while workers():
-        if time.monotonic() > latest:
-            return False
-        time.sleep(0.05)
+    """Whether all of them end."""
+    wait_until(lambda: not workers())
     return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -10,12 +11,13 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from select import select
 from threading import Thread
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import uvicorn
@@ -24,18 +26,22 @@ from sse_starlette.sse import AppStatus
 
 from bestarm.live.store.sql import Store
 from bestarm.server.guard import Limits
-from bestarm.server.serving import Serving, listen, uvicorn_config
+from bestarm.server.serving import listen, uvicorn_config
 from bestarm.server.tokens import Role, create_token
 
 __all__ = [
     "ARMS",
     "HANG_TIMEOUT",
+    "HEAD",
+    "JSON",
     "MANY",
     "Served",
+    "answer",
+    "create",
     "forked",
     "get",
-    "in_process",
     "in_thread",
+    "outcomes",
     "post",
     "wrong",
 ]
@@ -44,6 +50,8 @@ ARMS: dict[str, Any] = {"source": [[1, 0], [0, 1]], "options": {"bounds": [0, 1]
 # Tests are one caller that asks a lot, and a plan may have to compile first.
 MANY = Limits(rate=1e6, burst=1_000_000, planning=480)
 HANG_TIMEOUT = 120  # seconds after which what was awaited is thought never to come
+JSON = {"Content-Type": "application/json"}
+HEAD = b"GET /api/v1/experiments HTTP/1.1\r\nHost: localhost\r\n"  # to be sent by hand
 # Nothing here is encrypted, and to read the certificates of all the world takes long.
 _UNENCRYPTED = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 _BESTARM = [sys.executable, "-c", "from bestarm.cli import main; main()"]
@@ -84,6 +92,12 @@ class Served:
         """A connection to it, for what no client would send."""
         return socket.create_connection(("127.0.0.1", self.port), timeout=HANG_TIMEOUT)
 
+    def post(self, *lines: str, path: str = "/experiments/offer/tell") -> bytes:
+        """The head of a request as it goes over the wire, with these lines in it."""
+        token = f"Authorization: Bearer {self.token(Role.TELL)}"
+        head = [f"POST /api/v1{path} HTTP/1.1", "Host: localhost", token]
+        return "\r\n".join([*head, *lines, "", ""]).encode()
+
     def raw(self, sent: bytes, *, drip: bytes = b"") -> bytes:
         """What is answered to these bytes, followed by more and more until there is an answer."""
         answer, latest = b"", time.monotonic() + HANG_TIMEOUT
@@ -95,6 +109,15 @@ class Served:
             while piece := connection.recv(65536):
                 answer += piece
         return answer
+
+
+def answer(raw: bytes) -> tuple[int, dict[str, Any]]:
+    """Status and error of an answer as it came over the wire."""
+    head, _, body = raw.partition(b"\r\n\r\n")
+    assert b"content-type: application/json" in head.lower(), raw
+    error: dict[str, Any] = json.loads(body)["error"]
+    assert set(error) == {"kind", "message", "field", "value", "remedy"}
+    return int(head.split(b" ", 2)[1]), error
 
 
 def wrong(response: httpx.Response, status: int, kind: str) -> dict[str, Any]:
@@ -112,6 +135,18 @@ def wrong(response: httpx.Response, status: int, kind: str) -> dict[str, Any]:
     return error
 
 
+def create(client: httpx.Client, name: str = "offer", **body: Any) -> str:
+    """The path of a new experiment."""
+    made = client.post("/experiments", json={"name": name, **(body or ARMS)})
+    assert made.status_code == 201, made.text
+    return f"/experiments/{quote(name, safe='')}"
+
+
+def outcomes(rewards: Mapping[int, float]) -> dict[str, Any]:
+    """The body of a tell."""
+    return {"outcomes": [{"id": id_, "reward": reward} for id_, reward in rewards.items()]}
+
+
 def get(address: str, **options: Any) -> httpx.Response:
     """What is answered without a client."""
     return httpx.get(address, timeout=HANG_TIMEOUT, verify=_UNENCRYPTED, **options)
@@ -124,10 +159,10 @@ def post(address: str, **options: Any) -> httpx.Response:
 
 @contextmanager
 def in_thread(url: str, **settings: Any) -> Iterator[Served]:
-    """A server in a thread; settings are those of `Serving`."""
+    """A server in a thread; settings are those of `create_app`."""
     listener = listen("127.0.0.1", 0)
     port = listener.getsockname()[1]
-    server = uvicorn.Server(uvicorn_config(Serving(url, **{"limits": MANY, **settings})))
+    server = uvicorn.Server(uvicorn_config(url, **{"limits": MANY, **settings}))
     thread = Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:
@@ -142,53 +177,29 @@ def in_thread(url: str, **settings: Any) -> Iterator[Served]:
 
 
 @contextmanager
-def in_process(url: str, *options: str, port: int = 0, **settings: Any) -> Iterator[Served]:
-    """`bestarm serve` as a user starts it; ended at once when the test is over."""
-    process = subprocess.Popen(
-        [*_BESTARM, "serve", "--store", url, "--port", str(port), *options],
-        stdout=subprocess.PIPE,
-        stderr=settings.pop("stderr", subprocess.DEVNULL),
-        text=True,
-        env=os.environ | {"PYTHONUNBUFFERED": "1"},
-        **settings,
-    )
+def forked(
+    url: str, *options: str, port: int = 0, stderr: Any = None, fresh: bool = False
+) -> Iterator[Served]:
+    """`bestarm serve` where all is imported already; if `fresh`, as a user starts it, which takes
+    seconds. It ends when the test is over, or is killed."""
+    arguments = ("serve", "--store", url, "--port", str(port), *options)
+    process: subprocess.Popen[str] | ForkedCommand
+    with open(os.devnull, "w", encoding="utf-8") as nowhere:
+        errors = (stderr or nowhere).fileno()
+        if fresh:
+            env = os.environ | {"PYTHONUNBUFFERED": "1"}
+            process = subprocess.Popen(
+                [*_BESTARM, *arguments], stdout=subprocess.PIPE, stderr=errors, text=True, env=env
+            )
+        else:
+            process = ForkedCommand(*arguments, stderr=errors)
     try:
         assert process.stdout is not None
-        served = _announced(url, process.stdout.readline())
-        served.process = process
+        line = process.stdout.readline()
+        assert "http://" in line, line
+        served = Served(url, int(re.findall(r"http://.*?:(\d+)/", line)[0]), process=process)
+        get(f"{served.base}/api/v1/experiments")  # it listens before it writes the line
         yield served
     finally:
         process.kill()
         process.communicate()
-
-
-@contextmanager
-def forked(
-    url: str,
-    *options: str,
-    port: int = 0,
-    stderr: Any = None,
-    first: Callable[[], object] = os.getpid,
-) -> Iterator[Served]:
-    """`bestarm serve` where all is imported already, which takes a new process two seconds.
-
-    It ends when the test is over, or is killed. What is `first` is called in it before it begins.
-    """
-    arguments = ("serve", "--store", url, "--port", str(port), *options)
-    with open(os.devnull, "w", encoding="utf-8") as nowhere:
-        process = ForkedCommand(*arguments, stderr=(stderr or nowhere).fileno(), first=first)
-    try:
-        served = _announced(url, process.stdout.readline())
-        served.process = process
-        yield served
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def _announced(url: str, line: str) -> Served:
-    """The server that this line tells of, once it answers: it listens before it writes the line."""
-    assert "http://" in line, line
-    served = Served(url, int(re.findall(r"http://.*?:(\d+)/", line)[0]))
-    get(f"{served.base}/api/v1/experiments")
-    return served

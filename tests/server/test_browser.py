@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import random
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
-from typing import Literal
+from dataclasses import replace
+from typing import Any, Literal
 from urllib.parse import quote
 
+import httpx
 import numpy as np
 import pytest
-from browsing import HANG_TIMEOUT, tab
-from chromium import chromium
-from plan_processes import begin, begin_always, settled
+from browsing import HANG_TIMEOUT, chromium, tab
+from plan_processes import begin, settled
 from playwright.sync_api import Browser, Page, expect
-from served import Served, forked, in_thread
+from served import Served, create, in_thread, outcomes
 
 from bestarm import Problem
 from bestarm.live import Experiment
@@ -29,27 +30,6 @@ from bestarm.server.tokens import Role
 NASTY = "<script>alert(1)</script>"
 NAME = "tea & ‘cake’ 1"
 LABELS = ["green tea", NASTY, '<b>black</b> "tea" %{y}', "it's coffee"]
-# Asks and tells over HTTP until there is a winner: the third of four, while all of them drift.
-WORKER = """
-import math, random, sys, time
-import httpx
-place, token = sys.argv[1:]
-draw = random.Random(3)
-headers = {"Authorization": "Bearer " + token}
-with httpx.Client(base_url=place, headers=headers, timeout=120) as offer:
-    while True:
-        given = offer.post("ask", json={"count": 150}).raise_for_status().json()
-        if given["state"] != "running":
-            break
-        outcomes = []
-        for each in given["assignments"]:
-            level = 0.35 + 0.15 * math.sin(each["id"] / 150) + 0.22 * (each["arm"] == 2)
-            outcomes.append({"id": each["id"], "reward": float(draw.random() < level)})
-        offer.post("tell", json={"outcomes": outcomes}).raise_for_status()
-        time.sleep(0.08)
-"""
-
-
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 DARK = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g)[0] < 128"
 SETTLED = """() => [...document.querySelectorAll(".plot")].every(
@@ -80,8 +60,15 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def served(url: str) -> Iterator[Served]:
-    with forked(url, "--quiet", first=begin_always) as running:
+    with pytest.MonkeyPatch.context() as patch, in_thread(url) as running:
+        patch.setattr(asyncio, "create_subprocess_exec", begin)  # for plans
         yield running
+
+
+@pytest.fixture(scope="module")
+def client(served: Served) -> Iterator[httpx.Client]:
+    with served.client() as made:
+        yield made
 
 
 def place(served: Served) -> str:
@@ -96,28 +83,43 @@ def panel(page: Page, name: str) -> str:
     return words(page.locator(f"#panel-{name}").inner_text())
 
 
+def carry_out(client: httpx.Client, rounds: float) -> None:
+    """Ask and tell over HTTP: the third of four is the best, while all of them drift."""
+    path, draw = f"/experiments/{quote(NAME, safe='')}", random.Random(3)
+    while rounds > 0:
+        given = client.post(f"{path}/ask", json={"count": 150}).raise_for_status().json()
+        if given["state"] != "running":
+            break
+        rewards = {}
+        for each in given["assignments"]:
+            level = 0.35 + 0.15 * math.sin(each["id"] / 150) + 0.22 * (each["arm"] == 2)
+            rewards[each["id"]] = float(draw.random() < level)
+        client.post(f"{path}/tell", json=outcomes(rewards)).raise_for_status()
+        rounds -= 1
+
+
 @pytest.fixture(scope="module")
-def finished(browser: Browser, served: Served, url: str) -> Overview:
-    """The experiment, created and watched in a browser while another process asks and tells."""
+def finished(browser: Browser, served: Served, client: httpx.Client, url: str) -> Overview:
+    """The experiment, created and watched in a browser while others ask and tell."""
     token = served.token(Role.MANAGE)
     with tab(browser) as page:
         page.goto(served.base)
         page.get_by_label("Name", exact=True).fill(NAME)
         page.get_by_label("Options, one per line").fill("\n".join(f'"{quoted(x)}"' for x in LABELS))
-        create = page.get_by_role("button", name="Create experiment")
-        create.click()
+        submit = page.get_by_role("button", name="Create experiment")
+        submit.click()
         expect(page.get_by_role("alert")).to_have_text(
             "Creating an experiment needs an access token (role: manage)."
         )
         page.get_by_label("Access token (role: manage)").fill("bestarm-1-wrong")
-        create.click()
+        submit.click()
         expect(page.get_by_role("alert")).to_contain_text("valid access token")
         page.get_by_label("Access token (role: manage)").fill(served.token(Role.VIEW))
-        create.click()
+        submit.click()
         expect(page.get_by_role("alert")).to_contain_text("needs an access token of role manage")
         page.get_by_label("Access token (role: manage)").fill(token)
         page.get_by_label("Error probability δ").fill("0.05")
-        create.click()
+        submit.click()
         page.wait_for_url(place(served))
         verdict = page.locator("#verdict")
         expect(verdict).to_have_text("No winner yet: 4 of 4 options are still possible.")
@@ -129,17 +131,11 @@ def finished(browser: Browser, served: Served, url: str) -> Overview:
         expect(verdict).to_have_text(re.compile("^No winner yet"))
         expect(page.get_by_role("button", name="Pause")).to_be_visible()
 
-        api = f"{served.base}/api/v1/experiments/{quote(NAME, safe='')}/"
-        worker = subprocess.Popen([sys.executable, "-c", WORKER, api, token])
-        try:
-            # It changes by itself, before and when there is a winner.
-            expect(verdict).to_contain_text(re.compile(r" leads, | is the best"))
-            expect(page.locator("#plot-gaps .trace").first).to_be_attached()
-            expect(verdict).to_contain_text("is the best of 4 options, at 95 %")
-            assert worker.wait(HANG_TIMEOUT / 1000) == 0
-        finally:
-            worker.kill()
-            worker.wait()
+        carry_out(client, 3)  # the page changes by itself, before and when there is a winner
+        expect(verdict).to_contain_text(" leads, ")
+        expect(page.locator("#plot-gaps .trace").first).to_be_attached()
+        carry_out(client, math.inf)
+        expect(verdict).to_contain_text("is the best of 4 options, at 95 %")
         expect(page.get_by_role("button", name="Pause")).to_have_count(0)
         with Experiment.open(url, NAME) as experiment:
             seen = overview(experiment)
@@ -232,28 +228,19 @@ def test_every_panel_shows_the_librarys_numbers(
 
 
 @pytest.mark.usefixtures("finished")
-def test_the_lines_to_paste_work(served: Served) -> None:
-    pasted = snippets(NAME, address=served.base)
-    code = f"measure = lambda label: 1.0\n{pasted['Python']}\nprint(batch['state'])"
-    env = {"BESTARM_TOKEN": served.token(Role.TELL)}
-    ran = subprocess.run(
-        [sys.executable, "-c", code],
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=HANG_TIMEOUT / 1000,
-        check=False,
-    )
-    assert ran.stdout.strip() == "finished", ran.stderr
+def test_the_lines_to_paste_work(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BESTARM_TOKEN", served.token(Role.TELL))
+    names: dict[str, Any] = {"measure": lambda label: 1.0}
+    exec(snippets(NAME, address=served.base)["Python"], names)
+    assert names["batch"]["state"] == "finished"
+    names["experiment"].close()
 
 
 def test_a_token_that_may_only_view_manages_nothing(
-    browser: Browser, served: Served, finished: Overview, url: str
+    browser: Browser, served: Served, client: httpx.Client, url: str
 ) -> None:
     running = "still running"
-    with served.client() as client:
-        body = {"name": running, "source": [[1, 0], [0, 1]], "options": {"bounds": [0, 1]}}
-        client.post("/experiments", json=body).raise_for_status()
+    create(client, running)
     with tab(browser) as page:
         page.goto(f"{served.base}/experiments/{quote(running)}")
         controls = page.locator("#manage-buttons button")
@@ -318,16 +305,16 @@ def test_it_fits_in_both_themes_and_on_a_phone(
                 assert page.evaluate(DARK) == (theme == "dark")
 
 
-def test_the_first_screen_says_what_matters(browser: Browser, sqlite_url: str) -> None:
+def test_the_first_screen_says_what_matters(browser: Browser, served: Served) -> None:
     """Verdict, lead, rates, counts and health of an A/B/n experiment, at 1280 by 800."""
     problem = Problem.named(["one page", "two steps", "express", "guest"])
     options = {"bounds": [0, 1], "control": "one page"}
     with Experiment.create(
-        sqlite_url, "checkout", problem, options=options, description="Which page?", seed=0
+        served.url, "checkout", problem, options=options, description="Which page?", seed=0
     ) as made:
         given = made.ask(400)
         made.tell_many([(each.id, float(each.id % 10 < 3 + each.arm)) for each in given])
-    with in_thread(sqlite_url) as served, tab(browser) as page:
+    with tab(browser) as page:
         page.set_viewport_size({"width": 1280, "height": 800})
         page.goto(f"{served.base}/experiments/checkout")
         for place in ("#verdict", "#lead", "#glance-health", ".facts", "#panel-leaderboard table"):
@@ -367,6 +354,8 @@ def test_without_scripts_there_is_everything_but_the_charts(
         assert words(page.locator("#verdict").inner_text()) == finished.verdict
         message = page.get_by_text("This chart needs JavaScript.")
         assert message.count() == len(charts(finished))
+        for dead in ("#theme", "#manage-show", ".copy >> nth=0"):
+            expect(page.locator(dead)).to_be_hidden()
 
 
 def test_where_a_token_is_needed_one_signs_in_and_follows(browser: Browser, url: str) -> None:
@@ -379,8 +368,7 @@ def test_where_a_token_is_needed_one_signs_in_and_follows(browser: Browser, url:
         page.get_by_role("button", name="Sign in").click()
         expect(page.locator("h1")).to_have_text("Experiments")
         with outside.client() as client:
-            body = {"name": "seen", "source": [[1, 0], [0, 1]], "options": {"bounds": [0, 1]}}
-            client.post("/experiments", json=body).raise_for_status()
+            create(client, "seen")
             page.get_by_role("link", name="seen").click()  # the list is brought up to date
             expect(page.locator("#live")).to_have_text("Live")
             client.post("/experiments/seen/pause").raise_for_status()
@@ -440,30 +428,18 @@ def test_a_wrong_entry_is_named_in_a_sentence(browser: Browser, served: Served) 
         expect(page.locator("#panel-guarantee .pairs dd")).to_have_text(
             ["0.05", "sp-bai", "2", "±3", "by the default forecaster"]
         )
-    # Of a server that gives a plan as long as it takes to compile what it needs.
-    with in_thread(served.url) as planner, tab(browser) as page:
-        page.goto(f"{planner.base}/plan")
+        page.goto(f"{served.base}/plan")
         page.locator("#source").fill(table)
         page.locator("#gap").fill("0.4")
         page.locator("#per-day").fill("2,000")
         page.locator("#plan-go").click()
         expect(page.locator("#plan-error")).to_contain_text("Outcomes per day: “2,000” is not")
-        page.locator("#per-day").fill("2000")
-        page.locator(".more > summary").click()
-        page.locator("#runs").fill("3")
-        page.locator("#token").fill(token)
-        page.locator("#plan-go").click()
-        compiled = 4 * HANG_TIMEOUT
-        expect(page.locator("#plan-words")).to_contain_text("leads the next one", timeout=compiled)
-        assert "small, red" in page.locator("#plan-words").inner_text()
 
 
 def test_the_keyboard_stays_where_it_was_when_the_buttons_change(
-    browser: Browser, served: Served
+    browser: Browser, served: Served, client: httpx.Client
 ) -> None:
-    with served.client() as client:
-        body = {"name": "keys", "source": [[1, 0], [0, 1]], "options": {"bounds": [0, 1]}}
-        client.post("/experiments", json=body).raise_for_status()
+    create(client, "keys")
     with tab(browser) as page:
         page.goto(f"{served.base}/experiments/keys")
         page.get_by_role("button", name="Manage…").press("Enter")
@@ -473,39 +449,39 @@ def test_the_keyboard_stays_where_it_was_when_the_buttons_change(
             expect(page.get_by_role("button", name=now)).to_be_focused()
             page.keyboard.press("Enter")
             expect(page.get_by_role("button", name=then)).to_be_focused()
-    with tab(browser, scripts=False) as page:
-        page.goto(f"{served.base}/experiments/keys")
-        for dead in ("#theme", "#manage-show", ".copy >> nth=0"):
-            expect(page.locator(dead)).to_be_hidden()
 
 
 def test_a_browser_plans_and_stops_without_running_what_users_typed(
-    browser: Browser, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+    browser: Browser, served: Served
 ) -> None:
-    monkeypatch.setattr(asyncio, "create_subprocess_exec", begin)
-    with in_thread(sqlite_url) as planner, tab(browser) as page:
-        page.goto(f"{planner.base}/plan")
-        page.fill("#source", "<script>alert(1)</script>\nnew")
+    with tab(browser) as page:
+        page.goto(f"{served.base}/plan")
+        page.fill("#source", f"{NASTY}\nnew")
         page.fill("#gap", "0.4")
-        page.fill("#per-day", "100")
         page.fill("#token", "bestarm-1-wrong")
         page.click("#plan-go")
         page.wait_for_selector("#plan-error:has-text('valid access token')")
-        page.fill("#token", planner.token(Role.TELL))
+        page.fill("#token", served.token(Role.TELL))
+        page.fill("#window", "2d")
         page.click("summary")
         assert page.locator("[name=policies]:checked").count() == 1
         page.check("[value=sp-bai-sharp]")
         page.fill("#runs", "10")
         page.click("#plan-go")
-        page.wait_for_selector("#plan-result table")
-        words = page.inner_text("#plan-words")
+        page.wait_for_selector("#plan-error:has-text('A window needs `per_day`')")
+        page.fill("#per-day", "100")
+        compiled = 4 * HANG_TIMEOUT  # a plan takes as long as what it needs takes to compile
+        page.click("#plan-go")
+        page.wait_for_selector("#plan-result table", timeout=compiled)
+        with_window = page.inner_text("#plan-words")
+        page.fill("#window", "")
         page.fill("#block", "2")
         assert page.is_disabled("[value=sp-bai-sharp]")
         assert page.is_checked("[value=people]")
         assert page.is_visible("text=Rounds per day")
         page.uncheck("[value=sine]")
         page.click("#plan-go")
-        page.wait_for_selector("#plan-result th:has-text('anytime ×2')")
+        page.wait_for_selector("#plan-result th:has-text('anytime ×2')", timeout=compiled)
         in_blocks = page.inner_text("#plan-words")
         page.fill("#block", "1")
         page.fill("#gap", "0.01")
@@ -515,61 +491,23 @@ def test_a_browser_plans_and_stops_without_running_what_users_typed(
         page.wait_for_selector("#plan-estimate:has-text('; 4,000 runs of about ')")
         page.click("#plan-stop")
         page.wait_for_selector("#plan-status:has-text('Stopped.')")
+    assert settled()
     problem = Problem(np.eye(2), delta=0.05, noise=0.5)
+    asked = PlanRequest(problem, gap=0.4, bounds=(0, 1), per_day=100, runs=10)
     policies = ["anytime", "sp-bai-sharp"]
-    plan = plan_experiment(
-        PlanRequest(problem, gap=0.4, bounds=(0, 1), policies=policies, per_day=100, runs=10)
-    )
+    plan = plan_experiment(replace(asked, policies=policies, window="2d"))
+    assert f"“{NASTY}” leads" in with_window
+    assert "A window of 2 days at 100 outcomes per day: 200 are always under way." in with_window
     for each in plan.forecasts:
-        taken = each.pulls
-        row = f"{each.policy}\t{taken.median:,.0f}\t{taken.low:,.0f} – {taken.high:,.0f}\t"
-        assert row in words
-    assert "“<script>alert(1)</script>” leads" in words
-    plan = plan_experiment(
-        PlanRequest(problem, gap=0.4, bounds=(0, 1), block=2, per_day=100, runs=10)
-    )
+        pulls = each.pulls
+        row = f"{each.policy}\t{pulls.median:,.0f}\t{pulls.low:,.0f} – {pulls.high:,.0f}\t"
+        assert row in with_window
+    waiting = plan.waiting(plan.forecasts[1])
+    assert f"sp-bai-sharp assigns nothing on {waiting:.0f} of its days" in with_window
+    assert "anytime assigns" not in with_window
+    plan = plan_experiment(replace(asked, block=2))
     for each in plan.forecasts:
-        rounds, median = each.rounds, f"{each.rounds.median:,.0f}"
-        row = f"{each.name}\t{median}\t{rounds.low:,.0f} – {rounds.high:,.0f}\t"
+        rounds = each.rounds
+        row = f"{each.name}\t{rounds.median:,.0f}\t{rounds.low:,.0f} – {rounds.high:,.0f}\t"
         assert f"{row}{each.pulls.median:,.0f}\t" in in_blocks
     assert f"takes {plan.savings[0].rounds:.2f} (" in in_blocks
-    assert settled()
-
-
-def test_a_browser_plans_with_a_window(
-    browser: Browser, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(asyncio, "create_subprocess_exec", begin)
-    with in_thread(sqlite_url) as planner, tab(browser) as page:
-        page.goto(f"{planner.base}/plan")
-        page.fill("#source", "old\nnew")
-        page.fill("#gap", "0.4")
-        page.fill("#window", "2d")
-        page.fill("#token", planner.token(Role.TELL))
-        page.click("summary")
-        page.check("[value=sp-bai-sharp]")
-        page.fill("#runs", "10")
-        page.click("#plan-go")
-        page.wait_for_selector("#plan-error:has-text('A window needs `per_day`')")
-        page.fill("#per-day", "100")
-        page.click("#plan-go")
-        page.wait_for_selector("#plan-result table")
-        words = page.inner_text("#plan-words")
-    assert "A window of 2 days at 100 outcomes per day: 200 are always under way." in words
-    plan = plan_experiment(
-        PlanRequest(
-            Problem(np.eye(2), delta=0.05, noise=0.5),
-            gap=0.4,
-            bounds=(0, 1),
-            policies=["anytime", "sp-bai-sharp"],
-            per_day=100,
-            window="2d",
-            runs=10,
-        )
-    )
-    for each in plan.forecasts:
-        assert f"{each.policy}\t{each.pulls.median:,.0f}\t" in words
-    waiting = plan.waiting(plan.forecasts[1])
-    assert f"sp-bai-sharp assigns nothing on {waiting:.0f} of its days" in words
-    assert "anytime assigns" not in words
-    assert settled()

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
 from plan_processes import begin
-from served import ARMS, HANG_TIMEOUT, MANY, Served, in_thread
+from served import HANG_TIMEOUT, MANY, Served, create, in_thread
 
 from bestarm.server import create_app
 from bestarm.server.tokens import Role
@@ -31,8 +31,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     ):
         patch.setattr(asyncio, "create_subprocess_exec", begin)
         with running.client() as client:
-            client.post("/experiments", json={"name": "checkout", **ARMS})
-            client.post("/experiments/checkout/ask", json={"count": 10})
+            client.post(f"{create(client, 'checkout')}/ask", json={"count": 10})
         yield running
 
 

@@ -1,22 +1,21 @@
-"""Too much, too slow, too often, or for somebody else: refused in the one shape."""
+"""Too much, too slow, too often, ambiguous, or for somebody else: refused in the one shape."""
 
 from __future__ import annotations
 
 import gzip
 import re
-import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
 from databases import wait_until
-from sent_by_hand import HEAD, answer, request
-from served import ARMS, HANG_TIMEOUT, Served, get, in_thread, post
+from served import HANG_TIMEOUT, HEAD, JSON, Served, answer, create, get, in_thread, post
 
 from bestarm.server.guard import Limits, RateLimiter
 from bestarm.server.tokens import Role
 
-JSON = {"Content-Type": "application/json"}
+TYPE = "Content-Type: application/json"
+BODY = b'{"outcomes": []}'
 
 
 @pytest.fixture(scope="module")
@@ -28,87 +27,58 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 def served(url: str) -> Iterator[Served]:
     limits = Limits(body=20_000, rate=1e6, burst=1_000_000, batch=50, seconds=HANG_TIMEOUT)
     with in_thread(url, limits=limits) as running, running.client() as client:
-        client.post("/experiments", json={"name": "offer", **ARMS})
+        create(client)
         yield running
 
 
-@pytest.fixture(scope="module")
-def hasty(served: Served) -> Iterator[Served]:
-    """One that gives callers little time."""
-    with in_thread(served.url, limits=Limits(seconds=0.3)) as running:
-        running.tokens = served.tokens
-        yield running
-
-
-def test_a_body_that_is_too_large_is_refused_by_its_length(served: Served) -> None:
+def test_a_body_that_is_too_large_is_refused_with_or_without_its_length(served: Served) -> None:
+    # Far more than sockets buffer: the answer must not be lost with the connection.
     with served.client() as client:
-        # Far more than sockets buffer: the answer must not be lost with the connection.
-        huge = client.post(
-            "/experiments/offer/tell",
-            content=b" " * 30_000_000,
-            headers={"Content-Type": "application/json"},
-        )
-        assert huge.status_code == 413
-        assert huge.json()["error"]["kind"] == "too_large"
-        assert client.get("/experiments").status_code == 200
-
-
-def test_a_body_that_is_too_large_is_refused_where_no_length_is_given(served: Served) -> None:
-    def pieces() -> Iterator[bytes]:
-        for _ in range(3000):
-            yield b" " * 10_000
-
-    with served.client() as client:
-        headers = {"Content-Type": "application/json"}
-        huge = client.post("/experiments/offer/tell", content=pieces(), headers=headers)
-        assert huge.status_code == 413
-        assert huge.json()["error"]["kind"] == "too_large"
-        assert client.get("/experiments").status_code == 200
-
-
-def test_a_body_in_chunks_is_as_good_as_any(served: Served) -> None:
-    with served.client() as client:
-        headers = {"Content-Type": "application/json"}
-        told = client.post(
-            "/experiments/offer/tell", content=iter([b'{"outco', b'mes": []}']), headers=headers
-        )
+        for content in (b" " * 30_000_000, (b" " * 10_000 for _ in range(3000))):
+            huge = client.post("/experiments/offer/tell", content=content, headers=JSON)
+            assert huge.status_code == 413
+            assert huge.json()["error"]["kind"] == "too_large"
+            assert client.get("/experiments").status_code == 200
+        pieces = iter([b'{"outco', b'mes": []}'])  # in pieces, but small
+        told = client.post("/experiments/offer/tell", content=pieces, headers=JSON)
         assert told.json() == {"recorded": 0, "repeated": 0, "late": 0, "held": 0}
 
 
 @pytest.mark.parametrize(
     "lines",
     [
-        ["Content-Length: 99999999999999999999999", "Content-Type: application/json"],
-        ["Content-Length: -1", "Content-Type: application/json"],
-        ["Content-Length: x", "Content-Type: application/json"],
-        ["Content-Length: 1", "Content-Length: 2", "Content-Type: application/json"],
-        ["Transfer-Encoding: gzip", "Content-Type: application/json"],
+        ["Content-Length: 99999999999999999999999", TYPE],
+        ["Content-Length: -1", TYPE],
+        ["Content-Length: x", TYPE],
+        ["Content-Length: 1", "Content-Length: 2", TYPE],
+        ["Transfer-Encoding: gzip", TYPE],
         ["Ho st: x"],
         ["Content-Length : 0"],
     ],
     ids=lambda lines: lines[0],
 )
 def test_a_head_that_is_not_http_is_refused(served: Served, lines: list[str]) -> None:
-    raw = served.raw(request(served, *lines, "Connection: close") + b" ")
+    raw = served.raw(served.post(*lines, "Connection: close") + b" ")
     assert raw.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 413 "))
 
 
 @pytest.mark.parametrize(
-    "bytes_",
+    "sent",
     [
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
         b"GET /\xc3\xa4 HTTP/1.1\r\nHost: localhost\r\n\r\n",
         b"GET / HTTP/1.1\r\n\r\n",
+        b"CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\n\r\n",
         b"hello\r\n\r\n",
     ],
-    ids=["TLS", "non-ASCII", "no host", "words"],
+    ids=["TLS", "non-ASCII", "no host", "proxy", "words"],
 )
-def test_what_is_no_request_at_all_is_refused(served: Served, bytes_: bytes) -> None:
-    assert served.raw(bytes_).startswith(b"HTTP/1.1 400 ")
+def test_what_is_not_a_request_is_refused(served: Served, sent: bytes) -> None:
+    assert served.raw(sent).startswith(b"HTTP/1.1 400 ")
 
 
 @pytest.mark.parametrize(
-    "bytes_",
+    "sent",
     [
         HEAD + b"X: " + b"a" * 40_000 + b"\r\n\r\n",
         HEAD + b"X: " + b"a" * 16_400 + b"\r\n\r\n",
@@ -119,9 +89,9 @@ def test_what_is_no_request_at_all_is_refused(served: Served, bytes_: bytes) -> 
     ids=["whole", "just", "many", "whole path", "pipelined"],
 )
 def test_a_head_over_16_kb_is_refused_and_the_connection_closed(
-    served: Served, bytes_: bytes
+    served: Served, sent: bytes
 ) -> None:
-    *_, last = re.split(rb"(?=HTTP/1\.1 \d)", served.raw(bytes_))
+    *_, last = re.split(rb"(?=HTTP/1\.1 \d)", served.raw(sent))
     status, error = answer(last)
     assert (status, error["kind"]) == (431, "head_too_large")
     assert b"connection: close" in last.lower()
@@ -137,42 +107,77 @@ def test_a_body_that_can_be_read_two_ways_is_refused(served: Served, swapped: bo
     """One who goes by the length sees a second request where the other sees the body's end."""
     smuggled = b"GET /api/v1/experiments/offer HTTP/1.1\r\nHost: localhost\r\n\r\n"
     lines = [f"Content-Length: {5 + len(smuggled)}", "Transfer-Encoding: chunked"]
-    lines = [*(lines[::-1] if swapped else lines), "Content-Type: application/json"]
-    raw = served.raw(request(served, *lines) + b"0\r\n\r\n" + smuggled)
+    raw = served.raw(
+        served.post(*(lines[::-1] if swapped else lines), TYPE) + b"0\r\n\r\n" + smuggled
+    )
     assert raw.count(b"HTTP/1.1 ") == 1  # and then the connection was closed
     assert raw.startswith(b"HTTP/1.1 400 ")
 
 
+def test_a_body_that_cannot_be_read_is_refused(served: Served) -> None:
+    raw = served.raw(served.post(TYPE, "Transfer-Encoding: chunked") + b"words\r\n")
+    assert raw.startswith(b"HTTP/1.1 400 ")
+    assert raw.count(b"HTTP/1.1 ") == 1
+
+
+@pytest.mark.parametrize("protocol", ["h2c", "websocket"])
+def test_another_protocol_is_refused_and_the_connection_closed(
+    served: Served, protocol: str
+) -> None:
+    """What follows the head of such a request would be read as another request."""
+    proposal = ["Connection: Upgrade", f"Upgrade: {protocol}"]
+    sent = served.post(TYPE, *proposal, f"Content-Length: {len(BODY)}")
+    raw = served.raw(sent + BODY + HEAD + b"Connection: close\r\n\r\n")
+    assert raw.count(b"HTTP/1.1 4") == raw.count(b"HTTP/1.1 400 ") == 1
+    assert b"HTTP/1.1 200 " not in raw
+    status, error = answer(raw)
+    assert (status, error["field"]) == (400, "Upgrade")
+
+
 @pytest.mark.parametrize(
-    "kind",
+    "sent",
     [
-        "text/plain",
-        "application/x-www-form-urlencoded",
-        "multipart/form-data; boundary=x",
-        "application/jsonp",
-        "application/xml",
-        "",
+        HEAD + b"Host: localhost\r\n\r\n",
+        HEAD + b"Host: evil.example\r\n\r\n",
+        HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+    ],
+    ids=["host twice", "two hosts", "encoded twice"],
+)
+def test_what_proxies_read_in_different_ways_is_refused(served: Served, sent: bytes) -> None:
+    status, error = answer(served.raw(sent))  # to its end: the connection is closed
+    assert (status, error["kind"]) == (400, "bad_request")
+
+
+@pytest.mark.parametrize(
+    ("headers", "field"),
+    [
+        ({"Content-Type": "text/plain"}, "Content-Type"),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, "Content-Type"),
+        ({"Content-Type": "multipart/form-data; boundary=x"}, "Content-Type"),
+        ({"Content-Type": "application/jsonp"}, "Content-Type"),
+        ({"Content-Type": ""}, "Content-Type"),
+        (JSON | {"Content-Encoding": "gzip"}, "Content-Encoding"),
     ],
 )
-def test_only_json_is_read(served: Served, kind: str) -> None:
+def test_only_json_as_it_is_is_read(served: Served, headers: dict[str, str], field: str) -> None:
+    body = b'{"count": 1}'
+    content = gzip.compress(body) if field == "Content-Encoding" else body
     with served.client() as client:
-        response = client.post(
-            "/experiments/offer/ask", content=b'{"count": 1}', headers={"Content-Type": kind}
-        )
-        assert response.status_code == 415
-        assert response.json()["error"]["kind"] == "unsupported_media_type"
+        refused = client.post("/experiments/offer/ask", content=content, headers=headers)
         good = {"Content-Type": "Application/JSON; charset=utf-8"}
-        given = client.post("/experiments/offer/ask", content=b'{"count": 1}', headers=good)
-        assert given.status_code == 200
+        given = client.post("/experiments/offer/ask", content=body, headers=good)
+    error = refused.json()["error"]
+    found = refused.status_code, error["kind"], error["field"]
+    assert found == (415, "unsupported_media_type", field)
+    assert given.status_code == 200
 
 
 def test_a_batch_has_an_end(served: Served) -> None:
     with served.client() as client:
-        outcomes = [{"id": i, "reward": 0} for i in range(51)]
         for path, body in (
             ("ask", {"count": 51}),
             ("ask", {"count": 10**30}),
-            ("tell", {"outcomes": outcomes}),
+            ("tell", {"outcomes": [{"id": i, "reward": 0} for i in range(51)]}),
             ("fail", {"ids": list(range(51))}),
         ):
             response = client.post(f"/experiments/offer/{path}", json=body)
@@ -180,24 +185,19 @@ def test_a_batch_has_an_end(served: Served) -> None:
             assert response.json()["error"]["kind"] == "invalid_input"
 
 
-def test_a_body_that_comes_too_slowly_is_given_up(hasty: Served) -> None:
-    head = request(hasty, "Content-Type: application/json", "Content-Length: 10000")
-    status, error = answer(hasty.raw(head + b'{"outcomes": ['))
-    assert (status, error["kind"]) == (408, "too_slow")
-    status, error = answer(hasty.raw(head, drip=b" "))
-    assert (status, error["kind"]) == (408, "too_slow")
+def test_a_body_that_comes_too_slowly_is_given_up(served: Served) -> None:
+    with in_thread(served.url, limits=Limits(seconds=0.3)) as hasty:
+        head = served.post(TYPE, "Content-Length: 10000")
+        for sent, drip in ((head + b'{"outcomes": [', b""), (head, b" ")):
+            status, error = answer(hasty.raw(sent, drip=drip))
+            assert (status, error["kind"]) == (408, "too_slow")
 
 
 def test_slow_callers_do_not_keep_others_waiting(served: Served) -> None:
-    slow = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(30)]
-    try:
-        for connection in slow:
-            connection.sendall(b"GET /")
-        with served.client() as client:
-            assert client.get("/experiments").status_code == 200
-    finally:
-        for connection in slow:
-            connection.close()
+    with ExitStack() as slow, served.client() as client:
+        for _ in range(30):
+            slow.enter_context(served.connect()).sendall(b"GET /")
+        assert client.get("/experiments").status_code == 200
 
 
 def test_more_connections_than_the_limit_are_refused_until_others_close(url: str) -> None:
@@ -252,16 +252,13 @@ def test_buckets_fill_again_and_forget_the_oldest(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("host", "fits"),
     [
-        ("localhost", True),
         ("localhost:8000", True),
+        ("LOCALHOST", True),
         ("127.0.0.1:9", True),
-        ("127.8.8.8", True),
+        ("127.255.255.254", True),
         ("[::1]:8000", True),
         ("[::1]", True),
-        ("LOCALHOST:8000", True),
-        ("127.255.255.254", True),
         ("bestarm.localhost", False),
-        ("evil-localhost", False),
         ("xlocalhost", False),
         ("localhost.evil.org", False),
         ("localhost.", False),
@@ -271,11 +268,7 @@ def test_buckets_fill_again_and_forget_the_oldest(monkeypatch: pytest.MonkeyPatc
         ("localhost:evil", False),
         ("[::2]", False),
         ("128.0.0.1", False),
-        ("evil.example", False),
-        ("evil.example:8000", False),
-        ("localhost.evil.example", False),
         ("127.0.0.1.evil.example", False),
-        ("10.0.0.1", False),
         ("0.0.0.0", False),
         ("localhost@evil.example", False),
         ("", False),
@@ -344,14 +337,3 @@ def test_every_answer_carries_what_protects_a_browser(served: Served) -> None:
         assert each.headers["x-content-type-options"] == "nosniff"
         assert each.headers["x-frame-options"] == "DENY"
         assert "server" not in each.headers
-
-
-def test_a_compressed_body_is_refused_as_one(served: Served) -> None:
-    with served.client() as client:
-        response = client.post(
-            "/experiments/offer/ask",
-            content=gzip.compress(b'{"count": 1}'),
-            headers={"Content-Type": "application/json", "Content-Encoding": "gzip"},
-        )
-    assert response.status_code == 415
-    assert response.json()["error"]["field"] == "Content-Encoding"

@@ -1,15 +1,19 @@
-"""What is due is done although nobody asks, and one experiment that is broken stops nothing."""
+"""Pending steps are taken although nobody asks, and one experiment that is broken stops nothing."""
 
 from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from served import ARMS, HANG_TIMEOUT, get, in_thread
+from databases import wait_until
+from served import ARMS, get, in_thread
+from served import create as post_experiment
 
 from bestarm import Problem
 from bestarm.live import Experiment
@@ -18,22 +22,33 @@ from bestarm.server import experiments as server_experiments
 from bestarm.server.experiments import Maintenance, OpenExperiments
 
 
-def create(url: str, name: str, **options: float) -> Experiment:
+def create(url: str, name: str, **settings: Any) -> Experiment:
     problem = Problem(np.eye(2), delta=0.05)
-    return Experiment.create(url, name, problem, options={"bounds": [0, 1]}, seed=0, **options)  # type: ignore[arg-type]
+    return Experiment.create(url, name, problem, options={"bounds": [0, 1]}, seed=0, **settings)
+
+
+def create_overdue(url: str, *names: str) -> None:
+    """Experiments with assignments whose leases have run out."""
+    now = time.time()
+    for name in names:
+        with create(url, name, lease=5.0, clock=lambda: now - 100) as made:
+            made.ask(4)
+
+
+@pytest.fixture
+def experiments(sqlite_url: str) -> Iterator[OpenExperiments]:
+    opened = OpenExperiments(Store(sqlite_url))
+    yield opened
+    opened.store.close()
 
 
 def test_leases_run_out_while_nobody_asks(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_experiments, "_EVERY", 0.05)
     with in_thread(sqlite_url) as served, served.client() as client:
-        client.post("/experiments", json={"name": "short", **ARMS, "lease": 0.2})
-        client.post("/experiments", json={"name": "long", **ARMS, "lease": 1000})
-        for name in ("short", "long"):
-            client.post(f"/experiments/{name}/ask", json={"count": 3})
-        latest = time.monotonic() + HANG_TIMEOUT
-        while client.get("/experiments/short").json()["lost"] < 3:
-            assert time.monotonic() < latest
-            time.sleep(0.05)
+        for name, lease in (("short", 0.2), ("long", 1000)):
+            path = post_experiment(client, name, **ARMS, lease=lease)
+            client.post(f"{path}/ask", json={"count": 3})
+        wait_until(lambda: client.get("/experiments/short").json()["lost"] == 3)
         assert client.get("/experiments/long").json()["lost"] == 0
 
 
@@ -45,38 +60,35 @@ def test_the_list_says_what_is_wrong_with_an_experiment(
         sound.tell_many([(each.id, 1.0) for each in sound.ask(200)])
         losing.fail_many(losing.ask(200).ids)
     with in_thread(sqlite_url) as served:
-        latest = time.monotonic() + HANG_TIMEOUT
-        while 'class="check alarm"' not in (page := get(served.base).text):
-            assert time.monotonic() < latest
-            time.sleep(0.05)
+        wait_until(lambda: 'class="check alarm"' in get(served.base).text)
+        page = get(served.base).text
         head, tail = page.split('href="/experiments/losing"')
         assert "200 of 200 outcomes" in tail.split("</li>")[0]
         assert page.count('class="check') == 1
         assert "<li" in head
 
 
-def test_nothing_is_written_where_nothing_is_due(sqlite_url: str) -> None:
+def test_nothing_is_written_where_nothing_is_due(
+    sqlite_url: str, experiments: OpenExperiments
+) -> None:
     with create(sqlite_url, "a", lease=1000) as running, create(sqlite_url, "b") as ended:
         running.ask(5)
         ended.stop()
-        experiments = OpenExperiments(Store(sqlite_url))
         keeper = Maintenance(experiments)
         before = running.revision, ended.revision
         for _ in range(3):
             keeper.run_once()
         assert (running.revision, ended.revision) == before
         assert set(keeper.worst) == {"a", "b"}
-        experiments.store.close()
 
 
 def test_an_error_of_somebody_elses_policy_stops_nothing(
-    sqlite_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    sqlite_url: str,
+    experiments: OpenExperiments,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    now = time.time()
-    for name in ("failing", "sound"):
-        with create(sqlite_url, name, lease=5.0, clock=lambda: now - 100) as made:  # type: ignore[arg-type]
-            made.ask(4)
-    experiments = OpenExperiments(Store(sqlite_url))
+    create_overdue(sqlite_url, "failing", "sound")
     failing = experiments.open("failing")
 
     def fail() -> None:
@@ -86,11 +98,10 @@ def test_an_error_of_somebody_elses_policy_stops_nothing(
     Maintenance(experiments).run_once()
     assert experiments.open("sound").status().lost == 4
     assert "Maintenance skips an experiment" in caplog.text
-    experiments.store.close()
 
 
 def test_every_experiment_has_its_turn_and_what_is_new_comes_first(
-    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+    sqlite_url: str, experiments: OpenExperiments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The clock is ours: a check takes a third of the time that a round has for them."""
     work, seen = 0.0, list[str]()
@@ -100,7 +111,6 @@ def test_every_experiment_has_its_turn_and_what_is_new_comes_first(
             made.stop()
     for number in range(5):
         create(sqlite_url, f"running {number}").close()
-    experiments = OpenExperiments(Store(sqlite_url))
     keeper = Maintenance(experiments)
 
     def check(name: str) -> None:
@@ -122,14 +132,13 @@ def test_every_experiment_has_its_turn_and_what_is_new_comes_first(
     assert len(seen) == 6
     assert seen[3] == "running 2"
     assert set(seen) == {f"running {number}" for number in range(5)}
-    experiments.store.close()
 
 
-def test_what_is_gone_is_forgotten(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'store.db'}"
+def test_what_is_gone_is_forgotten(
+    sqlite_url: str, experiments: OpenExperiments, tmp_path: Path
+) -> None:
     for name in ("a", "b"):
-        create(url, name).close()
-    experiments = OpenExperiments(Store(url))
+        create(sqlite_url, name).close()
     keeper = Maintenance(experiments)
     keeper.run_once()
     assert set(keeper.worst) == {"a", "b"}
@@ -137,22 +146,15 @@ def test_what_is_gone_is_forgotten(tmp_path: Path) -> None:
         connection.execute("DELETE FROM bestarm_experiments WHERE name = 'a'")
     keeper.run_once()
     assert set(keeper.worst) == {"b"}
-    experiments.store.close()
 
 
 def test_an_experiment_that_cannot_be_read_keeps_no_other_from_being_seen_to(
-    tmp_path: Path,
+    sqlite_url: str, experiments: OpenExperiments, tmp_path: Path
 ) -> None:
-    url, now = f"sqlite:///{tmp_path / 'store.db'}", time.time()
-    for name in ("broken", "sound"):
-        options = {"lease": 5.0, "clock": lambda: now - 100}
-        with create(url, name, **options) as made:  # type: ignore[arg-type]
-            made.ask(4)
+    create_overdue(sqlite_url, "broken", "sound")
     with closing(sqlite3.connect(tmp_path / "store.db")) as connection, connection:
         broken = "(SELECT id FROM bestarm_experiments WHERE name = 'broken')"
         change = f"UPDATE bestarm_documents SET document = 'x' WHERE experiment = {broken}"
         assert connection.execute(change).rowcount == 1
-    experiments = OpenExperiments(Store(url))
     Maintenance(experiments).run_once()
     assert experiments.open("sound").status().lost == 4
-    experiments.store.close()

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from databases import wait_until
 from needed import need
-from served import ARMS, HANG_TIMEOUT, MANY, Served, in_thread
+from served import HANG_TIMEOUT, JSON, MANY, Served, create, in_thread, outcomes
 
 from bestarm.server.tokens import Role
 
@@ -114,16 +114,15 @@ def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
             made = Proxied(served, port)
             wait_until(made.answers)
             with made.client() as client:
-                created = client.post("/experiments", json={"name": "offer", **ARMS})
-                created.raise_for_status()
+                create(client)
             yield made
 
 
 def test_one_asks_and_tells_with_a_token_alone(proxied: Proxied) -> None:
     with proxied.client(Role.TELL) as client:
         given = client.post("/experiments/offer/ask", json={"count": 2}).json()["assignments"]
-        outcomes = [{"id": each["id"], "reward": 1} for each in given]
-        told = client.post("/experiments/offer/tell", json={"outcomes": outcomes})
+        rewards = {each["id"]: 1.0 for each in given}
+        told = client.post("/experiments/offer/tell", json=outcomes(rewards))
         assert told.json() == {"recorded": 2, "repeated": 0, "late": 0, "held": 0}
     with proxied.client(None) as client:
         assert client.get("/experiments").status_code == 401
@@ -171,6 +170,5 @@ def test_idle_connections_keep_nobody_out(proxied: Proxied) -> None:
 
 def test_a_body_that_is_too_large_is_refused(proxied: Proxied) -> None:
     with proxied.client() as client:
-        kind = {"Content-Type": "application/json"}
-        sent = client.post("/experiments/offer/tell", content=b" " * 8_500_000, headers=kind)
+        sent = client.post("/experiments/offer/tell", content=b" " * 8_500_000, headers=JSON)
         assert sent.status_code == 413

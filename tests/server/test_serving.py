@@ -17,9 +17,9 @@ from threading import Event
 
 import httpx
 import pytest
-from databases import wait_until
+from databases import name_of, read_on_begin, run_sql, wait_until
 from needed import need
-from served import ARMS, HANG_TIMEOUT, Served, forked, get, in_process
+from served import ARMS, HANG_TIMEOUT, Served, create, forked, get, in_thread, outcomes
 from typer.testing import CliRunner, Result
 
 from bestarm.cli.app import app
@@ -102,14 +102,16 @@ def test_it_says_where_it_is_and_stops_in_order_with_streams_open(
 ) -> None:
     port = free_port()
     with (tmp_path / "log").open("w+") as log, ExitStack() as stack:
-        serve = in_process if sent == signal.SIGINT else forked  # once as a user starts it
-        served = stack.enter_context(serve(sqlite_url, *options, port=port, stderr=log))
+        fresh = sent == signal.SIGINT  # once as a user starts it
+        served = stack.enter_context(
+            forked(sqlite_url, *options, port=port, stderr=log, fresh=fresh)
+        )
         assert served.port == port
         process = served.process
         assert process is not None
         assert process.stdout is not None
         client = stack.enter_context(served.client())
-        client.post("/experiments", json={"name": "tea", **ARMS})
+        create(client, "tea")
         stream = stack.enter_context(client.stream("GET", "/experiments/tea/stream"))
         lines = stream.iter_lines()
         assert any(line.startswith("data: ") for line in lines)
@@ -141,7 +143,7 @@ def ask_and_tell(served: Served, acknowledged: Counter[int], down: Event, worker
                 given = client.post("/experiments/offer/ask", json={"count": 4}, headers=key)
                 number += 1
                 for each in given.json()["assignments"]:
-                    body = {"outcomes": [{"id": each["id"], "reward": each["id"] % 2}]}
+                    body = outcomes({each["id"]: each["id"] % 2})
                     told = client.post("/experiments/offer/tell", json=body)
                     assert told.status_code == 200, told.text
                     acknowledged[each["id"]] += 1
@@ -149,39 +151,44 @@ def ask_and_tell(served: Served, acknowledged: Counter[int], down: Event, worker
                 return
 
 
-def _are_told(acknowledged: Counter[int], enough: int) -> bool:
-    return sum(acknowledged.values()) >= enough
+def reach(acknowledged: Counter[int], enough: int) -> bool:
+    return acknowledged.total() >= enough
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_what_was_acknowledged_is_there_once_after_a_kill(
-    request: pytest.FixtureRequest, kind: str
-) -> None:
-    url = request.getfixturevalue(f"{kind}_url")
+def test_what_was_acknowledged_is_there_once_after_a_kill(store_url: str) -> None:
     acknowledged: Counter[int] = Counter()
     for _ in range(2):
-        with forked(url, "--rate", "100000") as served, ThreadPoolExecutor(6) as threads:
+        with forked(store_url, "--rate", "100000") as served, ThreadPoolExecutor(6) as threads:
             with served.client() as client:
                 client.post("/experiments", json={"name": "offer", **ARMS, "options": {}})
             served.token(Role.TELL)
-            before, down = sum(acknowledged.values()), Event()
+            enough, down = acknowledged.total() + 40, Event()
             working = [
                 threads.submit(ask_and_tell, served, acknowledged, down, worker)
                 for worker in range(6)
             ]
-            wait_until(partial(_are_told, acknowledged, before + 40))
+            wait_until(partial(reach, acknowledged, enough))
             assert served.process is not None
             served.process.kill()
             down.set()
             for each in working:
                 each.result()
     assert set(acknowledged.values()) == {1}  # no assignment was given twice
-    with Experiment.open(url, "offer") as kept:
+    with Experiment.open(store_url, "offer") as kept:
         frame = kept.outcomes()
     assert frame["id"].is_unique
     rewards = dict(zip(frame["id"], frame["reward"], strict=True))
     assert acknowledged.keys() <= rewards.keys()
     assert all(rewards[id_] == id_ % 2 for id_ in acknowledged)
+
+
+def refuses(served: Served) -> bool:
+    """Whether nobody answers any more."""
+    try:
+        get(f"{served.base}/api/v1/experiments")
+    except httpx.TransportError:
+        return True
+    return False
 
 
 def test_several_processes_on_one_database_never_give_an_assignment_twice(
@@ -193,7 +200,7 @@ def test_several_processes_on_one_database_never_give_an_assignment_twice(
         one = stack.enter_context(forked(postgres_url, "--rate", "100000"))
         two = stack.enter_context(forked(postgres_url, "--rate", "100000", "--workers", "2"))
         with one.client() as client:
-            client.post("/experiments", json={"name": "offer", **ARMS})
+            create(client)
         two.tokens[Role.TELL] = one.token(Role.TELL)
 
         def work(worker: int) -> list[int]:
@@ -207,8 +214,8 @@ def test_several_processes_on_one_database_never_give_an_assignment_twice(
                     assert first == again  # an answer that got lost is given again
                     ids += [each["id"] for each in first]
                     if number % 2:
-                        outcomes = [{"id": each["id"], "reward": 1} for each in first]
-                        client.post("/experiments/offer/tell", json={"outcomes": outcomes})
+                        rewards = {each["id"]: 1.0 for each in first}
+                        client.post("/experiments/offer/tell", json=outcomes(rewards))
             return ids
 
         with ThreadPoolExecutor(8) as threads:
@@ -216,28 +223,33 @@ def test_several_processes_on_one_database_never_give_an_assignment_twice(
                 given.update(ids)
         with two.client() as client:
             status = client.get("/experiments/offer").json()
-        assert_stops(two, signal.SIGINT, 0)
+        assert two.process is not None
+        two.process.send_signal(signal.SIGINT)  # to the first: all of its processes stop
+        assert two.process.wait(HANG_TIMEOUT) == 0
+        wait_until(lambda: refuses(two))
     assert set(given.values()) == {1}
     assert sorted(given) == list(range(status["pulls"]))
     assert len(given) > 100
 
 
-def assert_stops(served: Served, sent: signal.Signals, code: int) -> None:
-    """All processes of a server stop once a signal is sent to the first."""
-    process = served.process
-    assert process is not None
-    process.send_signal(sent)
-    assert process.wait(HANG_TIMEOUT) == code
-    wait_until(partial(refuses, served))
-
-
-def refuses(served: Served) -> bool:
-    """Whether nobody answers any more."""
-    try:
-        get(f"{served.base}/api/v1/experiments")
-    except httpx.TransportError:
-        return True
-    return False
+@pytest.mark.parametrize(
+    ("statement", "durable"),
+    [("SHOW synchronous_commit", "on"), ("PRAGMA synchronous", 2)],  # 2 is FULL
+    ids=["postgres", "sqlite"],
+)
+def test_a_server_s_connections_ask_for_durability(
+    request: pytest.FixtureRequest, statement: str, durable: object
+) -> None:
+    url = request.getfixturevalue(f"{request.node.callspec.id}_url")
+    if statement.startswith("SHOW"):
+        run_sql(url, f"ALTER DATABASE {name_of(url)} SET synchronous_commit = off")
+    with read_on_begin(statement) as seen, in_thread(url) as served, served.client() as api:
+        offer = create(api)
+        assert api.post(f"{offer}/ask", json={"count": 2}).is_success
+        assert api.post(f"{offer}/tell", json=outcomes({0: 1})).is_success
+        assert api.get(f"{offer}/recommendation").is_success
+    assert len(seen) > 5
+    assert set(seen) == {durable}
 
 
 def test_the_documentation_runs(tmp_path: Path) -> None:

@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from threading import Event, Thread
+from threading import Event
 from typing import Any
 
 import httpx
 import pytest
-from served import ARMS, HANG_TIMEOUT, Served, get, in_thread
+from databases import wait_until
+from served import HANG_TIMEOUT, Served, create, get, in_thread, outcomes, wrong
 
 from bestarm import compiling
 from bestarm.errors import StoreUnavailableError
@@ -20,7 +21,7 @@ from bestarm.live import Experiment
 from bestarm.live.store.sql import Store
 from bestarm.server import streams
 from bestarm.server.guard import Limits
-from bestarm.server.tokens import Role, revoke_token
+from bestarm.server.tokens import Role, revoke_token, token_number
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +33,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def served(sqlite_url: str) -> Iterator[Served]:
     limits = Limits(rate=1e6, burst=1_000_000, streams=3)
     with in_thread(sqlite_url, limits=limits) as running, running.client() as client:
-        client.post("/experiments", json={"name": "offer", **ARMS})
+        create(client)
         yield running
 
 
@@ -104,8 +105,7 @@ def test_all_who_follow_see_every_change_and_the_experiment_is_looked_at_once(
             expected = client.get("/experiments/offer")
             assert seen[0][1] == expected.json()
             assert f'W/"{seen[0][0]}"' == expected.headers["etag"]
-            outcomes = [{"id": i, "reward": 1} for i in range(5)]
-            client.post("/experiments/offer/tell", json={"outcomes": outcomes})
+            client.post("/experiments/offer/tell", json=outcomes(dict.fromkeys(range(5), 1)))
             assert [each.status()[1]["answered"] for each in followers] == [5, 5, 5]
         # From now on each look serves all three: there is one per pulse at most.
         began = time.monotonic()
@@ -142,31 +142,24 @@ def test_who_comes_back_is_told_only_what_is_new(served: Served) -> None:
 def test_one_too_many_is_refused_before_its_stream_begins_and_leaving_makes_room(
     served: Served,
 ) -> None:
-    with ExitStack() as stack:
-        followers = [follow(stack, served) for _ in range(3)]
-        for each in followers:
-            each.status()
-        with served.client(Role.VIEW) as client:
-            refused = client.get("/experiments/offer/stream")
-        assert refused.status_code == 503
-        assert refused.headers["content-type"] == "application/json"
-        assert refused.json()["error"]["kind"] == "too_many_streams"
-        assert "retry-after" in refused.headers
-    latest = time.monotonic() + HANG_TIMEOUT
-    while True:
-        client = served.client(Role.VIEW)
-        with client, client.stream("GET", "/experiments/offer/stream") as again:
-            if again.status_code == 200:
-                break
-        assert time.monotonic() < latest
-        time.sleep(0.05)
+    with served.client(Role.VIEW) as client:
+        with ExitStack() as stack:
+            followers = [follow(stack, served) for _ in range(3)]
+            for each in followers:
+                each.status()
+            error = wrong(client.get("/experiments/offer/stream"), 503, "too_many_streams")
+            assert "token" in error["remedy"]
+
+        def has_room() -> bool:
+            with client.stream("GET", "/experiments/offer/stream") as again:
+                return again.status_code == 200
+
+        wait_until(has_room)
 
 
 def test_what_is_not_there_cannot_be_followed(served: Served) -> None:
     with served.client(Role.VIEW) as client:
-        response = client.get("/experiments/nobody/stream")
-    assert response.status_code == 404
-    assert response.json()["error"]["kind"] == "unknown_experiment"
+        wrong(client.get("/experiments/nobody/stream"), 404, "unknown_experiment")
 
 
 def test_a_sign_of_life_when_there_is_no_news(
@@ -179,64 +172,46 @@ def test_a_sign_of_life_when_there_is_no_news(
         assert follower.comment() == ": still here"
 
 
-def test_a_revoked_token_follows_no_longer(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "_PING_INTERVAL", 0.1)
-    with ExitStack() as stack:
-        follower = follow(stack, served)
-        follower.status()
-        store = Store(served.url)
-        revoke_token(store, int(served.token(Role.VIEW).split("-")[1]))
-        store.close()
-        assert follower.ends()
-
-
-def test_a_revoked_token_does_not_follow_a_busy_experiment_either(
-    served: Served, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_revoked_token_follows_no_longer(
+    served: Served, monkeypatch: pytest.MonkeyPatch, busy: bool
 ) -> None:
-    """News that never stop leave no silence in which to look."""
-    monkeypatch.setattr(streams, "_PING_INTERVAL", 1.0)
+    """Not even a busy experiment: news that never stop leave no silence in which to look."""
+    monkeypatch.setattr(streams, "_PING_INTERVAL", 0.5 if busy else 0.1)
     monkeypatch.setattr(streams, "_POLL_INTERVAL", 0.02)
     over, until = Event(), time.monotonic() + HANG_TIMEOUT
 
     def keep_busy() -> None:
         with served.client(Role.TELL) as client:
-            while not over.is_set() and time.monotonic() < until:
+            while busy and not over.is_set() and time.monotonic() < until:
                 client.post("/experiments/offer/ask", json={"count": 1})
 
-    busy = Thread(target=keep_busy)
-    busy.start()
-    try:
-        with ExitStack() as stack:
-            follower = follow(stack, served)
-            follower.status()
-            store = Store(served.url)
-            revoke_token(store, int(served.token(Role.VIEW).split("-")[1]))
-            store.close()
-            assert follower.ends()
-            assert busy.is_alive()
-    finally:
-        over.set()
-        busy.join(HANG_TIMEOUT)
-        assert not busy.is_alive()
+    with ThreadPoolExecutor(1) as pool, ExitStack() as stack:
+        asking = pool.submit(keep_busy)
+        stack.callback(over.set)
+        follower = follow(stack, served)
+        follower.status()
+        store = Store(served.url)
+        revoke_token(store, token_number(served.token(Role.VIEW)) or 0)
+        store.close()
+        assert follower.ends()
+        assert not busy or asking.running()
 
 
 def test_streams_end_when_the_server_does(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        streams, "_SHUTDOWN_GRACE", 10 * HANG_TIMEOUT
-    )  # what they are given at most
-    with ExitStack() as stack:
+    given_at_most = 10 * HANG_TIMEOUT
+    monkeypatch.setattr(streams, "_SHUTDOWN_GRACE", given_at_most)
+    with ExitStack() as stack, ThreadPoolExecutor(1) as pool:
         running = stack.enter_context(ExitStack())
         served = running.enter_context(in_thread(sqlite_url))
         with served.client() as client:
-            client.post("/experiments", json={"name": "offer", **ARMS})
+            create(client)
         followers = [follow(stack, served) for _ in range(5)]
         for each in followers:
             each.status()
-        stopping = Thread(target=running.close)
-        stopping.start()
+        stopping = pool.submit(running.close)
         assert all(each.ends() for each in followers)
-        stopping.join(HANG_TIMEOUT)
-        assert not stopping.is_alive()
+        stopping.result(HANG_TIMEOUT)
 
 
 @pytest.mark.parametrize("error", [StoreUnavailableError("Not now.", field="url"), ValueError()])
@@ -272,7 +247,7 @@ def test_two_hundred_who_follow_leave_threads_for_others(sqlite_url: str) -> Non
         served = stack.enter_context(in_thread(sqlite_url))
         with served.client() as client:
             for number in range(4):
-                client.post("/experiments", json={"name": f"offer {number}", **ARMS})
+                create(client, f"offer {number}")
         held = stack.enter_context(
             served.client(Role.VIEW, limits=httpx.Limits(max_connections=None))
         )
@@ -318,7 +293,7 @@ def test_those_without_a_token_leave_streams_for_those_who_have_one(sqlite_url: 
     with ExitStack() as stack:
         served = stack.enter_context(in_thread(sqlite_url, limits=limits))
         with served.client() as client:
-            client.post("/experiments", json={"name": "offer", **ARMS})
+            create(client)
 
         def begin(source: str) -> int:
             return anonymous(stack, served, source=source).status_code
@@ -327,12 +302,9 @@ def test_those_without_a_token_leave_streams_for_those_who_have_one(sqlite_url: 
         assert [begin("127.0.0.2") for _ in range(2)] == [200, 503]  # all together
         refused = anonymous(stack, served, source="127.0.0.3")
         refused.read()
-        assert refused.status_code == 503
-        error = refused.json()["error"]
-        assert error["kind"] == "too_many_streams"
-        assert "token" in error["remedy"]
+        wrong(refused, 503, "too_many_streams")
         assert "retry-after" in refused.headers
-        # A header that is not a token, or a made-up pass, is anonymous or nobody.
+        # A header that is not a token, or a made-up session, is anonymous or nobody.
         made_up = anonymous(stack, served, Authorization="Bearer bestarm-1-x")
         assert made_up.status_code == 401
         assert anonymous(stack, served, Cookie="bestarm_view=1-x").status_code == 503
@@ -353,13 +325,13 @@ def test_who_leaves_makes_room_for_others_without_a_token(sqlite_url: str) -> No
     limits = Limits(rate=1e6, burst=1_000_000, anonymous_streams=1, anonymous_streams_per_address=1)
     with in_thread(sqlite_url, limits=limits) as served:
         with served.client() as client:
-            client.post("/experiments", json={"name": "offer", **ARMS})
+            create(client)
         with ExitStack() as stack:
             assert anonymous(stack, served).status_code == 200
             assert anonymous(stack, served).status_code == 503
-        latest = time.monotonic() + HANG_TIMEOUT
-        found = 503
-        while found == 503 and time.monotonic() < latest:
+
+        def has_room() -> bool:
             with ExitStack() as stack:
-                found = anonymous(stack, served).status_code
-        assert found == 200
+                return anonymous(stack, served).status_code == 200
+
+        wait_until(has_room)

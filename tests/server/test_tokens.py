@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from served import ARMS, get, in_thread
+from served import ARMS, create, get, in_thread
 from typer.testing import CliRunner, Result
 
 from bestarm.cli.app import app
@@ -80,7 +80,7 @@ def test_what_is_no_token_is_nobody(store: Store) -> None:
         assert find_role(store, wrong) is None
 
 
-def test_a_pass_holds_until_its_token_is_revoked_and_cannot_be_made_without_it(
+def test_a_session_holds_until_its_token_is_revoked_and_cannot_be_made_without_it(
     store: Store,
 ) -> None:
     token, other = (create_token(store, "me", Role.MANAGE) for _ in range(2))
@@ -168,7 +168,7 @@ def test_no_log_and_no_answer_shows_a_token(
     with in_thread(sqlite_url) as served:
         token = served.token(Role.MANAGE)
         with served.client() as client:
-            client.post("/experiments", json={"name": "x", **ARMS})
+            create(client, "x")
             answers = [
                 client.get("/experiments", params={"token": token}),
                 client.get(f"/experiments/{token}"),

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.stats import t
-from tiny_studies import WORLD, data, published
+from tiny_studies import WORLD, data, published, results_of
 
 from bestarm.policies import SBE
-from bestarm.simulation import Results
 from bestarm.studies import Published, Replication, Row, StudyResults
 from bestarm.studies.differences import (
     PaperDifference,
@@ -154,21 +153,7 @@ def ranking(deo: Good, uniform: Good, runs: int) -> list[PaperDifference]:
     )
     table = replace(published("jester-ranking"), rows=rows)
     results = {
-        (table.key, row.key): Results(
-            method="",
-            environment="",
-            seed=0,
-            delta=0.1,
-            requested=runs,
-            interrupted=False,
-            index=np.arange(runs),
-            pulls=np.full(runs, 3000),
-            correct=good,
-            final=np.zeros(runs, dtype=bool),
-            target=np.zeros(runs, dtype=np.int64),
-            plans=np.ones(runs, dtype=np.int64),
-            rounds=np.ones(runs, dtype=np.int64),
-        )
+        (table.key, row.key): results_of([3000] * runs, correct=good, final=False)
         for row, good in zip(rows, (deo, uniform), strict=True)
     }
     study = Replication((table,), data())

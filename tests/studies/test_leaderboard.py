@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from tiny_studies import results_of
 
 from bestarm.errors import InvalidInputError
 from bestarm.policies import LUCB, SPBAI, Method, Policy, PolicyInfo, Uniform, registry
@@ -20,37 +21,20 @@ from bestarm.studies.standings import relative_to_best, standings
 
 CONDITION = conditions(["six-means"], ["walk"])[0]
 RUNS = 200
-ARMS = np.arange(RUNS)
+ORDER = np.arange(RUNS)
 
 
 def results(pulls: object, *, wrong: int = 0, cut: int = 0) -> Results:
     """The first `wrong` runs are wrong, the last `cut` are cut by the cap."""
-    counts = np.broadcast_to(np.asarray(pulls, dtype=np.int64), RUNS).copy()
-    nothing = np.zeros(RUNS, dtype=np.int64)
-    return Results(
-        method="m",
-        environment="e",
-        seed=0,
-        delta=0.05,
-        requested=RUNS,
-        interrupted=False,
-        index=ARMS,
-        pulls=counts,
-        correct=wrong <= ARMS,
-        final=RUNS - cut > ARMS,
-        target=nothing,
-        plans=nothing,
-        rounds=counts,
-    )
+    counts = np.broadcast_to(np.asarray(pulls), RUNS)
+    return results_of(counts, correct=wrong <= ORDER, final=RUNS - cut > ORDER, delta=0.05)
 
 
 def ranked(**cells: Results) -> dict[str, Standing]:
     goals = {name: "budget" if name.startswith("budget") else "confidence" for name in cells}
-    entered = [Competitor(name, object, goal=goals[name]) for name in cells]  # type: ignore[arg-type]
-    entered[-1:] = (
-        [Competitor("told", object, truths={"gap": "gap"})] if "told" in cells else entered[-1:]
-    )
-    made = {(CONDITION.key, Competitor(name, object).key): each for name, each in cells.items()}
+    truths = {name: {"gap": "gap"} if name == "told" else {} for name in cells}
+    entered = [Competitor(name, object, truths[name], goals[name]) for name in cells]  # type: ignore[arg-type]
+    made = {(CONDITION.key, each.key): cells[each.name] for each in entered}
     return {each.competitor.name: each for each in standings(entered, [CONDITION], made)}
 
 
@@ -62,12 +46,10 @@ def test_ranks_have_ends_where_runs_cannot_tell() -> None:
         alike=results(1000 + noise[1]),
         last=results(3000 + noise[0]),
     )
-    assert [found["best"].rank, found["best"].rank_low, found["best"].rank_high] == [1, 1, 1]
-    middle = {found["second"].rank, found["alike"].rank}
-    assert middle == {2, 3}
-    for name in ("second", "alike"):
-        assert (found[name].rank_low, found[name].rank_high) == (2, 3)
-    assert (found["last"].rank, found["last"].rank_low, found["last"].rank_high) == (4, 4, 4)
+    ranks = {name: each.rank for name, each in found.items()}
+    ends = {name: (each.rank_low, each.rank_high) for name, each in found.items()}
+    assert (ranks["best"], {ranks["second"], ranks["alike"]}, ranks["last"]) == (1, {2, 3}, 4)
+    assert ends == {"best": (1, 1), "second": (2, 3), "alike": (2, 3), "last": (4, 4)}
     ratios = relative_to_best(list(found.values()))
     assert ratios["best"] == [1.0]
     assert ratios["last"][0] == pytest.approx(found["last"].pulls / 500)
@@ -183,7 +165,7 @@ def test_a_picture_has_a_mark_for_every_method_and_drift() -> None:
     made = board(
         {"a": "confidence", "b": "confidence", "c": "budget"},
         a=results(10, wrong=60),
-        b=results(ARMS + 1),
+        b=results(ORDER + 1),
         c=results(9, wrong=50),
     )
     pictures = list(standings_pictures(CONDITION.instance, made.cells))
@@ -215,14 +197,11 @@ def needs_a_budget(problem: Problem, *, seed: int, budget: int) -> Policy:
 def test_a_method_that_takes_a_budget_has_the_instance_s_unless_one_is_bound(
     method: Method, budget: int
 ) -> None:
+    assert Competitor.own("mine", partial(LUCB, max_pulls=100)).goal == "confidence"
     competitor = Competitor.own("mine", method)
     assert competitor.goal == "budget"
     found = simulate(competitor.method(CONDITION.instance), CONDITION.environment, runs=2)
     assert found.pulls.tolist() == [budget, budget]
-
-
-def test_a_method_without_a_budget_stops_when_it_is_sure() -> None:
-    assert Competitor.own("mine", partial(LUCB, max_pulls=100)).goal == "confidence"
 
 
 def test_a_method_enters_with_its_line_in_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:

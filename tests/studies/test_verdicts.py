@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.stats import binomtest
-from tiny_studies import published
+from tiny_studies import published, results_of
 
-from bestarm.simulation import Results
 from bestarm.studies import Cell, Published, PublishedTable, Row
 from bestarm.studies.published import RUNS
 from bestarm.studies.verdicts import _holm, _verdict, mean_test, rate_test, row_cells
@@ -92,13 +91,6 @@ def test_the_three_verdicts() -> None:
     assert _verdict(far, 0.2) == "within noise"
 
 
-def results(pulls: list[int]) -> Results:
-    array = np.array(pulls, dtype=np.int64)
-    yes = np.ones(len(pulls), dtype=bool)
-    index = np.arange(len(pulls))
-    return Results("m", "e", 0, 0.1, len(pulls), False, index, array, yes, yes, index, index, array)
-
-
 def table_and_row(key: str) -> tuple[PublishedTable, Row]:
     table = published("small-gap")
     [row] = [row for row in table.rows if row.key == key]
@@ -106,12 +98,12 @@ def table_and_row(key: str) -> tuple[PublishedTable, Row]:
 
 
 def test_a_handful_of_runs_is_not_judged_but_a_length_that_never_varies_is() -> None:
-    pulls, _ = row_cells(*table_and_row("sbe"), results([1_500_525] * 99))
+    pulls, _ = row_cells(*table_and_row("sbe"), results_of([1_500_525] * 99))
     assert pulls.p_value is None
-    pulls, _ = row_cells(*table_and_row("sbe"), results([1_500_525] * 100))
+    pulls, _ = row_cells(*table_and_row("sbe"), results_of([1_500_525] * 100))
     assert pulls.p_value is not None
     for value, verdict in ((387_106, "consistent"), (387_107, "differs")):
-        pulls, _ = row_cells(*table_and_row("g-opt"), results([value]))
+        pulls, _ = row_cells(*table_and_row("g-opt"), results_of([value]))
         assert pulls.p_value is not None
         assert _verdict(pulls, pulls.p_value) == verdict
 

@@ -9,10 +9,12 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bestarm.datasets import RatingsData, jester
 from bestarm.environments import InTurn, small_gap
 from bestarm.policies import DEO, LUCB, RAGE, SBE, SPBAI, GOpt, Uniform
-from bestarm.simulation import Oracle
+from bestarm.simulation import Oracle, Results
 from bestarm.studies import (
     Cell,
     PublishedTable,
@@ -27,6 +29,16 @@ WORLD = small_gap(3, 0.7, noise=2.0)
 SHARP = partial(SPBAI, design="centered", stability="actual", max_pulls=20_000)
 CAPPED = partial(LUCB, sigma=4.0, max_pulls=3000)
 RUNS = 6
+
+
+def results_of(
+    pulls: object, *, correct: object = True, final: object = True, delta: float = 0.1
+) -> Results:
+    """Runs with these pulls; what is said of all of them, or of each."""
+    counts = np.array(pulls, dtype=np.int64)
+    runs, each = len(counts), np.arange(len(counts))
+    right, over = (np.broadcast_to(np.array(given), runs) for given in (correct, final))
+    return Results("m", "e", 0, delta, runs, False, each, counts, right, over, each, each, counts)
 
 
 def data() -> RatingsData:

@@ -23,7 +23,7 @@ from bestarm.errors import InvalidInputError
 from bestarm.live import Experiment
 from bestarm.live.store.sql import Store
 from bestarm.problem import Problem
-from bestarm.server.serving import Serving, listen, uvicorn_config
+from bestarm.server.serving import listen, uvicorn_config
 from bestarm.server.tokens import Role, create_token, revoke_token
 
 OPTIONS = ("Plain", "Friendly", "Formal", "Question", "Surprise")
@@ -124,7 +124,7 @@ def run_live(
             store.prepare()
             token = create_token(store, "demo", Role.MANAGE)
             ending.callback(revoke_token, store, int(token.split("-")[1]))
-            server = uvicorn.Server(uvicorn_config(Serving(url)))
+            server = uvicorn.Server(uvicorn_config(url))
             thread = Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
             thread.start()
             ending.callback(thread.join, _HANG_TIMEOUT)

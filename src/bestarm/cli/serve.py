@@ -46,7 +46,7 @@ def serve(
     from bestarm import checks
     from bestarm.live.store.sql import Store
     from bestarm.server import Limits
-    from bestarm.server.serving import Serving, listen, run_server
+    from bestarm.server.serving import listen, run_server
     from bestarm.server.tokens import list_tokens
 
     checks.whole(workers, "workers", least=1, below=65)
@@ -74,18 +74,19 @@ def serve(
     database.close()
     hosts = tuple(allow_host or ())
     limits = Limits() if rate is None else Limits(rate=rate, burst=max(1, round(2 * rate)))
-    serving = Serving(store, local=alone and not hosts, hosts=hosts, limits=limits)
+    local = alone and not hosts
     listener = listen(host, port)
     address, port = listener.getsockname()[:2]
     shown = f"[{address}]" if ":" in address else address
     typer.echo(f"Serving {database.place} at http://{shown}:{port}/ (Ctrl-C stops it).")
-    if serving.local:
+    if local:
         typer.echo("Viewing needs no token on this machine; telling and managing do.")
-    if not tokens or serving.local:
+    if not tokens or local:
         typer.echo(f"To create a token: {create}")
     sys.stdout.flush()
     with suppress(KeyboardInterrupt):  # an orderly stop
-        run_server(serving, listener, workers=workers, quiet=quiet)
+        app = {"local": local, "hosts": hosts, "limits": limits}
+        run_server(store, listener, workers=workers, quiet=quiet, **app)
     typer.echo("Stopped.", err=True)
 
 

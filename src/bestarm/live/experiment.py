@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import partial
-from threading import Condition, RLock
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
-from weakref import WeakSet
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
 
 from bestarm.checks import whole
-from bestarm.errors import BestArmError, ClockError, InvalidInputError, StoreError
+from bestarm.errors import ClockError, InvalidInputError
 from bestarm.forecasting import Forecaster
 from bestarm.live import inputs, transitions
 from bestarm.live.audit.verify import Audit, audit
-from bestarm.live.draws import MOST, Assigner, ForecastMaker, read_seed
+from bestarm.live.core import Ask, ExperimentCore, Precondition, StepPendingError, Tell
+from bestarm.live.draws import MOST, read_seed
 from bestarm.live.events import log, sha256
 from bestarm.live.export import Progress, assignments_frame, export, outcomes_frame, reports_frame
-from bestarm.live.forecasts import Covariates, Forecasts, kind_of, make_forecasts, read_ask_inputs
-from bestarm.live.group_commit import GroupCommit
-from bestarm.live.replay import PolicyReplayer, ReplayResult, recommend, replay
+from bestarm.live.forecasts import Covariates, forecast_maker, kind_of
+from bestarm.live.replay import ReplayResult, recommend, replay
 from bestarm.live.spec import Spec, check_first, make_spec
-from bestarm.live.store.contract import Event, Head, Ledger, Snapshot, Transaction
+from bestarm.live.store.contract import Event, Head, Snapshot
 from bestarm.live.store.memory import MemoryLedger
 from bestarm.live.values import Assignment, Batch, Check, ExperimentListing, Receipt, Status
 from bestarm.policies.policy import Policy
@@ -38,43 +34,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _STEP_WAIT = 0.05  # seconds until an `ask` that waits for another thread's step looks again
-Precondition = Callable[[Snapshot], object]
 
 
-class _Ask(NamedTuple):
-    """A call of `ask`."""
-
-    rounds: int
-    name: str | None
-    make_forecasts: ForecastMaker | None
-    precondition: Precondition | None
-    after_steps: bool = True  # whether all pending steps come first, or those that must
-
-
-class Tell(NamedTuple):
-    """A call of `tell` or `tell_many`."""
-
-    outcomes: transitions.Outcomes
-    precondition: Precondition | None
-
-
-_Call = TypeVar("_Call", _Ask, Tell)
-
-
-class Answer(NamedTuple):
-    """The answer to a call.
-
-    Attributes:
-        result: a batch or a receipt; None for an `ask` before which a step is pending.
-        step_pending: what identifies the pending step, where this caller has the experiment
-            advance: one of a group does.
-    """
-
-    result: Batch | Receipt | None
-    step_pending: transitions.StepIdentity | None = None
-
-
-class Experiment:
+class Experiment(ExperimentCore):
     """Ask for assignments, carry them out, tell their outcomes: in any order, any number at a time.
 
     The arm of an assignment is drawn when it is asked for, after the plan is fixed, and is never
@@ -150,16 +112,14 @@ class Experiment:
                 remedy="Make one first, for example `SPBAI(problem)`.",
             )
         limits = inputs.read_limits(lease, window, otherwise, policy.traits.bounds)
-        ledger = MemoryLedger()
-        forecasts = make_forecasts(kind_of(forecaster), forecaster, policy.problem.source, None)
-        self._set_up(ledger, policy, seed=read_seed(seed), clock=clock, forecasts=forecasts)
-        with ledger.transaction() as tx:
+        super().__init__(MemoryLedger(), policy, read_seed(seed), clock, forecaster)
+        with self._ledger.transaction() as tx:
             tx.head, created = transitions.begin(self._now(tx), limits, seed=self.seed)
             tx.add_event(created)
         self.advance()
         with self.read() as snapshot:
             plan = next(snapshot.plans(), None)
-        check_first(None if plan is None else plan.plan, forecasts is not None, by_plan=True)
+        check_first(None if plan is None else plan.plan, self._forecasts is not None, by_plan=True)
         if self.phase > 1:
             raise InvalidInputError(
                 f"`policy` is already in phase {self.phase}.",
@@ -167,34 +127,6 @@ class Experiment:
                 value=policy,
                 remedy="Start from a new policy: numbers drawn before must not be used again.",
             )
-
-    def _set_up(
-        self,
-        ledger: Ledger,
-        made_of: Spec | Policy,
-        *,
-        seed: int,
-        clock: Callable[[], float] | None,
-        forecasts: Forecasts | None,
-    ) -> None:
-        inputs.check_clock(clock)
-        self.spec = made_of if isinstance(made_of, Spec) else None
-        self.problem, self.traits, self.seed = made_of.problem, made_of.traits, seed
-        self._ledger, self._clock, self._forecasts = ledger, clock, forecasts
-        make = made_of.make if isinstance(made_of, Spec) else made_of
-        self._replayer = PolicyReplayer(make)  # its policy computes the steps
-        self._recorded = PolicyReplayer(make)  # its policy is told nothing that is not on record
-        self._assigner = Assigner(self.problem.source_labels, seed)
-        self._set_up_locks()
-        _experiments.add(self)
-
-    def _set_up_locks(self) -> None:
-        self._lock = RLock()  # held by whoever uses the policy
-        self._stepping = False  # whether a thread takes steps
-        self._steps_left = False  # whether to look for steps once more
-        self._stepped = Condition()  # notified after every step
-        self._asks = GroupCommit(self._commit_asks)
-        self._tells = GroupCommit(self.commit_tells)
 
     @classmethod
     def _stored(
@@ -204,9 +136,8 @@ class Experiment:
         clock: Callable[[], float] | None,
         forecaster: Forecaster | str | None,
     ) -> Experiment:
-        made, source = cls.__new__(cls), spec.problem.source
-        forecasts = make_forecasts(spec.forecaster, forecaster, source, spec.interval)
-        made._set_up(ledger, spec, seed=spec.seed, clock=clock, forecasts=forecasts)
+        made = cls.__new__(cls)
+        ExperimentCore.__init__(made, ledger, spec, spec.seed, clock, forecaster)
         made.place, made.name, made.description = ledger.place, ledger.name, ledger.description
         return made
 
@@ -342,17 +273,17 @@ class Experiment:
                 nothing is. So it is in all methods that take one. It may be called again.
         """
         count = whole(count, "count", least=1, below=MOST + 1)
-        given = read_ask_inputs(self._forecasts, covariates, forecasts, count)
-        maker = None if self._forecasts is None else self._forecasts.maker(given, self.read)
+        maker = forecast_maker(self._forecasts, covariates, forecasts, count, self.read)
         name = None if request_id is None else inputs.read_label(request_id, "request_id")
-        call = _Ask(count, name, maker, precondition)
-        while (answer := self._asks(call)).result is None:
-            if not self.advance():
-                with self._stepped:
-                    self._stepped.wait(_STEP_WAIT)
-            call = call._replace(after_steps=False)
-        assert isinstance(answer.result, Batch)
-        return answer.result
+        call = Ask(count, name, maker, precondition)
+        while True:
+            try:
+                return self._asks(call)
+            except StepPendingError:
+                if not self.advance():
+                    with self._stepped:
+                        self._stepped.wait(_STEP_WAIT)
+                call = call._replace(after_steps=False)
 
     def tell(self, id: int | Assignment, reward: float) -> Receipt:  # noqa: A002  (the field's name)
         """Record the outcome of one assignment. Telling the same outcome again is harmless.
@@ -385,12 +316,10 @@ class Experiment:
                 with the columns `id` and `reward`.
             precondition: see `ask`.
         """
-        told = inputs.read_outcomes(outcomes)
-        answer = self._tells(Tell(told, precondition))
-        assert isinstance(answer.result, Receipt)
+        answer = self._tells(Tell(inputs.read_outcomes(outcomes), precondition))
         if answer.step_pending is not None:
             self.advance()
-        return answer.result
+        return answer.receipt
 
     def fail(self, id: int | Assignment, reason: str = "failed") -> None:  # noqa: A002
         """Record that the outcome of an assignment will never come. Repeating it is harmless.
@@ -430,10 +359,7 @@ class Experiment:
             ):
                 return False
         with self._changing() as (tx, now):
-            head = tx.head
-            before = head.losses + head.outcomes
-            transitions.expire(tx, now)
-            return head.losses + head.outcomes > before
+            return transitions.expire(tx, now)
 
     def pause(self, *, precondition: Precondition | None = None) -> None:
         """Make no assignments until `resume`. Leases and windows end, and outcomes are recorded."""
@@ -514,10 +440,6 @@ class Experiment:
     def otherwise(self) -> float | None:
         """The outcome where nothing is told within the window, or None without one."""
         return self._head().otherwise
-
-    def read(self) -> AbstractContextManager[Snapshot]:
-        """A transaction that reads one state of the ledger, for programs that watch it."""
-        return self._ledger.snapshot()
 
     def now(self) -> float:
         """The time in seconds: by the clock of the experiment, or else of the ledger."""
@@ -660,126 +582,6 @@ class Experiment:
         with self.read() as snapshot:
             return snapshot.head.copy()
 
-    def _now(self, snapshot: Snapshot) -> float:
-        now = snapshot.now() if self._clock is None else self._clock()
-        return inputs.read_time(now, stored=self.spec is not None)
-
-    # --- transactions ----------------------------------------------------------------------------
-
-    def _commit_asks(self, calls: Sequence[_Ask]) -> Sequence[Answer | Exception]:
-        """Make the assignments of several calls in one transaction, unless a step is pending."""
-        with self._ledger.transaction() as tx:
-            now = self._stamp(tx)
-            return _answers(tx, calls, lambda call: self._assign(tx, call, now))
-
-    def _assign(self, tx: Transaction, call: _Ask, now: float) -> Batch | None:
-        before = None if call.name is None else tx.request(call.name)
-        if before is not None:
-            return self._assigner.repeat(tx, before, call.rounds)
-        transitions.expire(tx, now)
-        head = tx.head
-        if head.has_pending_step and (
-            call.after_steps or head.closing or not head.available(head.size)
-        ):
-            return None
-        whole(call.rounds, "count", least=1, below=MOST // tx.head.size + 1)
-        batch = self._assigner.assign(tx, call.rounds, call.name, now, call.make_forecasts)
-        if self._forecasts is not None:
-            self._forecasts.drawn(batch.ids, batch.arms)
-        return batch
-
-    def commit_tells(self, calls: Sequence[Tell]) -> Sequence[Answer | Exception]:
-        """Record the outcomes of several calls in one transaction, for programs that gather them.
-
-        No step is taken: `advance` is called for the answer with a step pending.
-        """
-        with self._ledger.transaction() as tx:
-            record = partial(
-                transitions.record_outcomes, tx, bounds=self.traits.bounds, now=self._stamp(tx)
-            )
-            answers = _answers(tx, calls, lambda call: record(call.outcomes))
-            pending = transitions.pending_step(tx.head)
-            entered = tx.head.window is None  # a report within its window is not learned
-        for place, answer in enumerate(answers):
-            if isinstance(answer, Answer) and isinstance(answer.result, Receipt):
-                try:
-                    if self._forecasts is not None and entered and not answer.result.late:
-                        self._forecasts.learn(*calls[place].outcomes)
-                    answers[place], pending = answer._replace(step_pending=pending), None
-                except Exception as error:  # of a user's forecaster: the outcomes are on record
-                    answers[place] = error
-        return answers
-
-    def _stamp(self, tx: Transaction, *, leaps: bool = False) -> float:
-        """The time of a transaction, noted in it.
-
-        Years may have passed since the last (`leaps`) only where somebody decides whether the
-        experiment continues.
-        """
-        return transitions.stamp(tx.head, self._now(tx), leaps=leaps or self.spec is None)
-
-    @contextmanager
-    def _changing(
-        self, precondition: Precondition | None = None, *, leaps: bool = False
-    ) -> Iterator[tuple[Transaction, float]]:
-        """A transaction and its time; afterwards the experiment advances."""
-        with self._ledger.transaction() as tx:
-            if precondition is not None:
-                precondition(tx)
-            yield tx, self._stamp(tx, leaps=leaps)
-        self.advance()
-
-    def advance(self) -> bool:
-        """Take all steps that are pending: close phases, and plan the next.
-
-        Where another thread is at it they are left to that one, which looks once more; then the
-        answer is False.
-        """
-        self._steps_left, tried = True, False
-        while self._steps_left and not self._stepping:
-            tried = True
-            with self._lock:
-                try:
-                    self._stepping, self._steps_left = True, False
-                    while self._take_step():
-                        with self._stepped:
-                            self._stepped.notify_all()
-                except BaseException:
-                    self._replayer.forget()
-                    raise
-                finally:
-                    self._stepping = False
-        return tried
-
-    def _take_step(self) -> bool:
-        """Take the pending step, unless another process takes it first; False if there is none.
-
-        What the policy computes may take long, so others can write meanwhile. A policy in memory,
-        which cannot be made again, is told nothing that is not recorded in the same transaction.
-        """
-        labels = self.problem.target_labels
-        if self.spec is None:
-            with self._ledger.transaction() as tx:
-                if not tx.head.has_pending_step:
-                    return False
-                now = self._stamp(tx)  # first: a clock may raise
-                step = transitions.prepare(tx, self._replayer)
-                transitions.apply(tx, step, labels, now)
-            return True
-        with self.read() as snapshot:
-            if not snapshot.head.has_pending_step:
-                return False
-            step = transitions.prepare(snapshot, self._replayer)
-        with self._ledger.transaction() as tx:
-            fits = step.fits(tx.head)
-            if fits:
-                transitions.apply(tx, step, labels, self._stamp(tx))
-        if not fits and step.plan is None:  # the policy was told what is not on record
-            with self.read() as snapshot:
-                self._recorded.policy(snapshot)
-            self._replayer = self._recorded.copy()
-        return True
-
     def close(self) -> None:
         """Release the database, if there is one."""
         self._ledger.close()
@@ -793,37 +595,3 @@ class Experiment:
     def __repr__(self) -> str:
         name = f" {self.name!r}" if self.name else ""
         return f"<Experiment{name}: {self.status()}>"  # without the seed: it may end up in a log
-
-
-def _answers(
-    tx: Transaction, calls: Sequence[_Call], carry_out: Callable[[_Call], Batch | Receipt | None]
-) -> list[Answer | Exception]:
-    """Carry out calls in one transaction; what one of them is refused is raised to it alone."""
-    answers = list[Answer | Exception]()
-    for call in calls:
-        try:
-            if call.precondition is not None:
-                call.precondition(tx)
-            answers.append(Answer(carry_out(call)))
-        except StoreError:
-            raise  # nothing of the transaction is kept
-        except BestArmError as error:
-            answers.append(error)
-    return answers
-
-
-_experiments: WeakSet[Experiment] = WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    """Wait for no thread of the parent: in a forked process there is only one."""
-    for experiment in _experiments:
-        experiment._set_up_locks()
-        for replayer in (experiment._replayer, experiment._recorded):
-            replayer.forget()  # another thread may have been using the policy
-        if experiment._forecasts is not None:
-            experiment._forecasts.begin_in_fork()
-
-
-if hasattr(os, "register_at_fork"):  # not everywhere
-    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -30,13 +30,25 @@ if TYPE_CHECKING:
 LAYOUTS = ("assignments", "mrt")
 STATES = ("outstanding", "told", "lost", "late")
 _LAST = 9e9  # seconds: dates after the year 2255, or as long before 1970, are not written
-Columns = dict[str, NDArray[Any]]  # labels and states as numbers of those in `_texts`
+Columns = dict[str, NDArray[Any]]  # labels and states as numbers of their texts
 Progress = Callable[[int, int], object]
 
 
-def _texts(problem: Problem) -> dict[str, Sequence[str]]:
-    """The texts that columns have the numbers of."""
-    return {"label": problem.source_labels, "state": STATES}
+def _batches(
+    snapshot: Snapshot,
+    problem: Problem,
+    wanted: Callable[[Rows], Columns],
+    progress: Progress | None = None,
+) -> Iterator[Any]:
+    """The wanted columns of all assignments, for Arrow."""
+    texts: dict[str, Sequence[str]] = {"label": problem.source_labels, "state": STATES}
+    written = 0
+    # The first piece has no rows: there are columns, whatever follows.
+    for rows in chain([np.empty(0, dtype=ROW)], snapshot.rows(0, snapshot.head.assigned)):
+        yield _batch(wanted(rows), texts)
+        written += len(rows)
+        if progress is not None:
+            progress(written, snapshot.head.assigned)
 
 
 def _columns(rows: Rows, problem: Problem) -> Columns:
@@ -88,23 +100,21 @@ def assignments_frame(snapshot: Snapshot, problem: Problem, *, forecasts: bool) 
 
     def wanted(rows: Rows) -> Columns:
         columns = _columns(rows, problem)
-        return {name: columns[name] for name in names} | (
-            _known(snapshot, rows) if forecasts else {}
-        )
+        known = _known(snapshot, rows) if forecasts else {}
+        return {name: columns[name] for name in names} | known
 
-    return _frame(snapshot, problem, wanted)
+    return _to_pandas(_batches(snapshot, problem, wanted))
 
 
 def outcomes_frame(snapshot: Snapshot, problem: Problem) -> pd.DataFrame:
     """Every outcome told, by id."""
 
     def wanted(rows: Rows) -> Columns:
-        rows = rows[~np.isnan(rows["reward"])]
-        columns = _columns(rows, problem)
+        columns = _columns(rows[~np.isnan(rows["reward"])], problem)
         names = {"id": "id", "reward": "outcome", "told": "told", "late": "late"}
         return {name: columns[source] for name, source in names.items()}
 
-    return _frame(snapshot, problem, wanted)
+    return _to_pandas(_batches(snapshot, problem, wanted))
 
 
 def reports_frame(snapshot: Snapshot) -> pd.DataFrame:
@@ -117,13 +127,6 @@ def reports_frame(snapshot: Snapshot) -> pd.DataFrame:
         "late": np.array([each.late for each in reports], dtype=bool),
     }
     return _to_pandas(_batch(each, {}) for each in [columns])
-
-
-def _frame(snapshot: Snapshot, problem: Problem, wanted: Callable[[Rows], Columns]) -> pd.DataFrame:
-    """A data frame of the wanted columns of all assignments."""
-    # The first piece has no rows: there are columns, whatever follows.
-    pieces = chain([np.empty(0, dtype=ROW)], snapshot.rows(0, snapshot.head.assigned))
-    return _to_pandas(_batch(wanted(rows), _texts(problem)) for rows in pieces)
 
 
 def _to_pandas(batches: Iterator[Any]) -> pd.DataFrame:
@@ -165,24 +168,20 @@ def export(
         raise MissingDependencyError.of("A file", "pyarrow", extra="live") from None
     count = 0
 
-    def batches() -> Iterator[Any]:
+    def wanted(rows: Rows) -> Columns:
         nonlocal count
-        # The first piece has no rows: there is a header, whatever follows.
-        for rows in chain([np.empty(0, dtype=ROW)], snapshot.rows(0, snapshot.head.assigned)):
-            columns = _columns(rows, problem)
-            if layout == "mrt":
-                columns = _mrt(columns)
-            if forecasts:
-                columns |= _known(snapshot, rows)
-            if probabilities:
-                columns |= _probabilities(snapshot, problem, rows)
-            yield _batch(columns, _texts(problem))
-            count += len(rows)
-            if progress is not None:
-                progress(count, snapshot.head.assigned)
+        columns = _columns(rows, problem)
+        if layout == "mrt":
+            columns = _mrt(columns)
+        if forecasts:
+            columns |= _known(snapshot, rows)
+        if probabilities:
+            columns |= _probabilities(snapshot, problem, rows)
+        count += len(rows)
+        return columns
 
     with replacing(goal) as part:
-        writers[goal.suffix.lower()](part, batches())
+        writers[goal.suffix.lower()](part, _batches(snapshot, problem, wanted, progress))
     return count
 
 

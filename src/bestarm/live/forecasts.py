@@ -9,7 +9,7 @@ from copy import deepcopy
 from functools import partial
 from numbers import Real
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -35,17 +35,13 @@ _LOOKUP_RATIO = 16  # outstanding outcomes per outcome that others told, before 
 _LONGEST = 10_000  # characters of one row of covariates
 
 
-class AskInputs(NamedTuple):
-    """What an `ask` brings along for each assignment wanted, or None."""
+def forecast_maker(
+    maker: Forecasts | None, covariates: object, forecasts: object, count: int, reading: Snapshots
+) -> ForecastMaker | None:
+    """What makes the forecasts of an `ask` for `count` assignments, from what it brings along.
 
-    covariates: list[dict[str, Any]] | None
-    forecasts: Array | None
-
-
-def read_ask_inputs(
-    maker: Forecasts | None, covariates: object, forecasts: object, count: int
-) -> AskInputs:
-    """What an `ask` for `count` assignments brings along, checked; `maker` is to use it."""
+    `reading` gives the record, to begin from.
+    """
     rows = numbers = None
     if covariates is not None:
         rows = [_covariates(row) for row in _items(_rows(covariates), "covariates", "row", count)]
@@ -53,16 +49,14 @@ def read_ask_inputs(
         several = [forecasts] if isinstance(forecasts, Real) else forecasts
         several = _items(several, "forecasts", "number", count)
         numbers = np.array([_number(each, "forecasts") for each in several], dtype=float)
-    known = AskInputs(rows, numbers)
     if maker is not None:
-        maker.check(known)
-    elif rows is not None or numbers is not None:
-        field = "covariates" if rows is not None else "forecasts"
-        message = f"This experiment has no forecaster: `{field}` cannot be used."
-        remedy = "Create one with forecaster='default', or 'own' for forecasts of your own."
-        value = getattr(known, field)
-        raise InvalidInputError(message, field=field, value=value, remedy=remedy)
-    return known
+        return maker.maker(rows, numbers, reading)
+    if rows is None and numbers is None:
+        return None
+    field, value = ("forecasts", numbers) if rows is None else ("covariates", rows)
+    message = f"This experiment has no forecaster: `{field}` cannot be used."
+    remedy = "Create one with forecaster='default', or 'own' for forecasts of your own."
+    raise InvalidInputError(message, field=field, value=value, remedy=remedy)
 
 
 def _rows(covariates: Any) -> Any:
@@ -90,7 +84,7 @@ def _items(several: Any, field: str, what: str, count: int | None) -> list[Any]:
     raise InvalidInputError(message, field=field, value=got, remedy=remedy)
 
 
-def _covariates(row: Any) -> dict[str, Any]:
+def _covariates(row: Any) -> _Row:
     if not isinstance(row, Mapping):
         values = _items(row, "covariates", "row", None)
         row = {f"x{place}": value for place, value in enumerate(values, 1)}
@@ -167,9 +161,8 @@ class Forecasts:
         self._encoder = Encoder()
         self._lock = Lock()
         self._begun = False
-        self._end = (
-            0  # assignments with ids below this have their forecast here, as far as is needed
-        )
+        # Assignments with ids below this have their forecast here, as far as is needed.
+        self._end = 0
         self._seen = 0  # outcomes told in time that were learned here, or passed over
         self._waiting: dict[int, int] = {}  # arms of assignments whose outcome is to be learned
 
@@ -177,23 +170,22 @@ class Forecasts:
         """Wait for no other thread in a forked process."""
         self._lock = Lock()
 
-    def check(self, known: AskInputs) -> None:
-        """Raise unless an `ask` brings what this experiment takes."""
-        if self._forecaster is not None and known.forecasts is not None:
+    def maker(
+        self, rows: list[_Row] | None, forecasts: Array | None, reading: Snapshots
+    ) -> ForecastMaker:
+        """What makes the forecasts of an `ask` from covariates, or from forecasts of one's own."""
+        if self._forecaster is not None and forecasts is not None:
             message = "This experiment has a forecaster, so `forecasts` cannot be given."
             remedy = "Give `covariates`, or create an experiment with forecaster='own'."
-            value = known.forecasts.tolist()
+            value = forecasts.tolist()
             raise InvalidInputError(message, field="forecasts", value=value, remedy=remedy)
-        if self._forecaster is None and known.forecasts is None:
+        if self._forecaster is None and forecasts is None:
             raise InvalidInputError(
                 "The forecasts of this experiment are your own, and there are none here.",
                 field="forecasts",
                 remedy="Give `ask` the `forecasts`, or open the experiment with your forecaster: "
                 "`Experiment.open(…, forecaster=…)`.",
             )
-
-    def maker(self, known: AskInputs, reading: Snapshots) -> ForecastMaker:
-        """What makes the forecasts of an `ask`; `reading` gives the record, to begin from."""
         if self._forecaster is not None and not self._begun:
             # Once: learn what is on record, and compile, before anybody has to wait for it.
             with reading() as snapshot, self._lock:
@@ -203,14 +195,19 @@ class Forecasts:
                     spare.learn(0, self._features[0], 0.0)
                     self._catch_up(snapshot)
                     self._begun = True
-        return partial(self._make, known)
+        return partial(self._make, rows, forecasts)
 
     def _make(
-        self, known: AskInputs, snapshot: Snapshot, plan: Plan, size: int, now: float
+        self,
+        rows: list[_Row] | None,
+        made: Array | None,
+        snapshot: Snapshot,
+        plan: Plan,
+        size: int,
+        now: float,
     ) -> ForecastColumns:
         """The forecasts of the next assignments and what is known of them, before any is drawn."""
-        rows = None if known.covariates is None else known.covariates[:size]
-        made = known.forecasts
+        rows = None if rows is None else rows[:size]
         if self._forecaster is not None:
             with self._lock:
                 self._catch_up(snapshot)
@@ -226,9 +223,8 @@ class Forecasts:
             raise InvalidInputError(message, field="forecaster", value=value, remedy=remedy)
         interval = plan.forecasts or self._interval
         assert interval is not None
-        clipped = np.minimum(np.maximum(made[:size], interval[0]), interval[1])
         texts = None if rows is None else list(map(canonical, rows))
-        return {"forecasts": clipped + 0.0, "covariates": texts}
+        return {"forecasts": np.clip(made[:size], *interval) + 0.0, "covariates": texts}
 
     def drawn(self, ids: range, arms: Ids) -> None:
         """Note the arms that were drawn, so that their outcomes can be learned.

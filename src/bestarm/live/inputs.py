@@ -104,26 +104,16 @@ def read_ids(ids: object) -> Ids:
     return np.array(list(dict.fromkeys(numbers)), dtype=np.int64)
 
 
-def conflict(number: int, before: float, now: float | None) -> ConflictingOutcomeError:
-    """The error for an outcome that contradicts the one on record; None where it has failed."""
-    told, then = f"{before:g}", "it has failed" if now is None else f"{now:g}"
+def conflict(number: int, before: float, now: float) -> ConflictingOutcomeError:
+    """The error for an outcome that contradicts the one on record."""
+    told, then = f"{before:g}", f"{now:g}"
     if told == then:  # they differ in digits that are seldom shown
         told, then = repr(before), repr(now)
     return ConflictingOutcomeError(
         f"Assignment {number} was already told {told}, now {then}.",
-        field="id" if now is None else "reward",
-        value=number if now is None else now,
+        field="reward",
+        value=now,
         remedy="Outcomes cannot be changed: the plans after them rest on them.",
-    )
-
-
-def has_outcome(number: int, reward: float) -> ConflictingOutcomeError:
-    """The error for an assignment reported as failed that has an outcome or a report."""
-    return ConflictingOutcomeError(
-        f"Assignment {number} has the outcome {reward:g}, so it has not failed.",
-        field="id",
-        value=number,
-        remedy="Within its window another reward can be told; after that it stands.",
     )
 
 
@@ -145,14 +135,11 @@ def read_time(value: object, *, stored: bool) -> float:
     Raises:
         ClockError: this cannot be the time.
     """
-    earliest = EARLIEST if stored else -LATEST
-    if type(value) is float and earliest <= value < LATEST:
-        return value
     try:
         number = finite(value, "clock")
     except InvalidInputError:
         number = math.nan
-    if earliest <= number < LATEST:
+    if (EARLIEST if stored else -LATEST) <= number < LATEST:
         return number
     remedy = "Use `time.time`."
     if -LATEST < number < EARLIEST:

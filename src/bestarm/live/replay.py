@@ -87,11 +87,6 @@ class PolicyReplayer:
                 "experiment; `Experiment.verify` shows whether the record was changed.",
             ) from error
 
-    def plan(self) -> Plan | None:
-        """The policy's next plan."""
-        assert self._policy is not None
-        return self._policy.plan()
-
     def told(self, record: SummaryRecord) -> None:
         """Note that the policy has been told a summary."""
         self._told = record.number + 1

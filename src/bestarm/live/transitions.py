@@ -16,10 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from bestarm.errors import ClockError, InvalidInputError, UnknownAssignmentError
+from bestarm.errors import (
+    ClockError,
+    ConflictingOutcomeError,
+    InvalidInputError,
+    UnknownAssignmentError,
+)
 from bestarm.live import events, summaries
 from bestarm.live.events import log
-from bestarm.live.inputs import conflict, has_outcome
+from bestarm.live.inputs import conflict
 from bestarm.live.replay import PolicyReplayer, tell
 from bestarm.live.store.contract import (
     Event,
@@ -86,23 +91,24 @@ def overdue(head: Head, now: float) -> bool:
     return not head.over and limit is not None and head.oldest + limit <= now
 
 
-def expire(tx: Transaction, now: float) -> None:
-    """Settle the assignments whose lease or window has ended."""
+def expire(tx: Transaction, now: float) -> bool:
+    """Settle the assignments whose lease or window has ended; return whether there were any."""
     head = tx.head
     if not overdue(head, now):
-        return
-    find_settled(tx)
+        return False
+    _find_settled(tx)
     head.oldest = _oldest(tx)
     if not overdue(head, now):
-        return
+        return False
     assert head.time_limit is not None
     ids = _outstanding_since(tx, now - head.time_limit)
     if head.window is None:
-        lose(tx, ids, reason="expired", at=now)
+        _lose(tx, ids, reason="expired", at=now)
     elif ids.size:
         _end_windows(tx, ids.tolist(), now)
-        find_settled(tx)
+        _find_settled(tx)
         head.oldest = _oldest(tx)
+    return bool(ids.size)
 
 
 def _outstanding_since(tx: Transaction, time: float) -> Ids:
@@ -134,17 +140,16 @@ def _oldest(tx: Transaction) -> float:
     return oldest
 
 
-def lose(tx: Transaction, ids: Ids, *, reason: str, at: float) -> None:
+def _lose(tx: Transaction, ids: Ids, *, reason: str, at: float) -> None:
     """Give up the outcomes of outstanding assignments."""
-    head = tx.head
-    lost = ids.tolist()
+    head, lost = tx.head, ids.tolist()
     tx.add_losses(lost, reason=reason, at=at)
     head.losses += len(lost)
     head.phase_losses += head.settle(lost)
-    find_settled(tx)
+    _find_settled(tx)
 
 
-def find_settled(tx: Transaction) -> None:
+def _find_settled(tx: Transaction) -> None:
     """Move `settled_end` to the first outstanding assignment."""
     head = tx.head
     found = tx.first_outstanding(head.settled_end, head.assigned)
@@ -168,9 +173,6 @@ def change_state(tx: Transaction, kind: str, at: float, **data: Any) -> None:
     """Pause, resume or stop an experiment, unless it is already paused, running or stopped.
 
     The event is `"paused"`, `"resumed"` or `"stopped"`.
-
-    Raises:
-        InvalidInputError: the experiment is over.
     """
     head, goal = tx.head, "running" if kind == "resumed" else kind
     if head.state == goal:
@@ -190,11 +192,7 @@ def _check_not_over(head: Head, verb: str) -> None:
 
 
 def change_lease(tx: Transaction, lease: float | None, at: float) -> None:
-    """Set how long outcomes may take.
-
-    Raises:
-        InvalidInputError: the experiment is over, or its outcomes have a window.
-    """
+    """Set how long outcomes may take."""
     head = tx.head
     _check_not_over(head, "given another lease")
     if head.window is not None:
@@ -214,18 +212,15 @@ Outcomes = tuple[Sequence[int], Sequence[float]]  # ids, each once, and a reward
 def record_outcomes(
     tx: Transaction, outcomes: Outcomes, *, bounds: tuple[float, float] | None, now: float
 ) -> Receipt:
-    """Record outcomes, or reports of those that have a window: all or, on an error, none.
+    """Record outcomes, or reports of those that have a window: see `Experiment.tell_many`.
 
-    Raises:
-        InvalidInputError: a reward is outside the bounds. That is counted, once per assignment.
-        UnknownAssignmentError: there is no assignment of an id.
-        ConflictingOutcomeError: another reward is on record.
+    Rewards outside the bounds are refused, and counted once per assignment.
     """
     ids, rewards = outcomes
     head = tx.head
     expire(tx, now)
     _check_bounds(tx, ids, rewards, bounds, now)
-    check_assigned(ids, head)
+    _check_assigned(ids, head)
     if head.window is not None:
         return _record_reports(tx, ids, rewards, now)
     known, lost = tx.settlements(ids)
@@ -267,7 +262,7 @@ def _add_outcomes(
     head.highest = max(head.highest, *new.values())
     # While it is held up, `settled_end` is what it waits for.
     if head.is_blocked and (not was_blocked or head.settled_end in new):
-        find_settled(tx)
+        _find_settled(tx)
 
 
 def _record_reports(
@@ -308,25 +303,21 @@ def _end_windows(tx: Transaction, ids: Sequence[int], now: float) -> None:
 
 
 def record_failures(tx: Transaction, ids: Ids, *, reason: str, now: float) -> None:
-    """Give outcomes up.
-
-    Raises:
-        UnknownAssignmentError: there is no assignment of an id.
-        ConflictingOutcomeError: an outcome is on record, or a report.
-    """
-    check_assigned(ids.tolist(), tx.head)
+    """Give outcomes up: see `Experiment.fail_many`."""
+    _check_assigned(ids.tolist(), tx.head)
     expire(tx, now)
     known, lost = tx.settlements(ids.tolist())
-    windows = tx.head.window is not None
-    if windows:
+    remedy = "Outcomes cannot be changed: the plans after them rest on them."
+    if tx.head.window is not None:
         known |= {report.assignment: report.reward for report in tx.reports_of(ids.tolist())}
+        remedy = "Within its window another reward can be told; after that it stands."
     ids = np.array([each for each in ids.tolist() if each not in lost], dtype=np.int64)
     for number in ids.tolist():
         if number in known:
-            told = known[number]
-            raise has_outcome(number, told) if windows else conflict(number, told, None)
+            message = f"Assignment {number} has the outcome {known[number]:g}; it has not failed."
+            raise ConflictingOutcomeError(message, field="id", value=number, remedy=remedy)
     if ids.size:
-        lose(tx, ids, reason=reason, at=now)
+        _lose(tx, ids, reason=reason, at=now)
         if tx.head.over:
             log(tx, "failed", now, ids=events.ranges(ids), reason=reason)
 
@@ -338,17 +329,15 @@ def _check_bounds(
     bounds: tuple[float, float] | None,
     now: float,
 ) -> None:
-    if bounds is None or not len(rewards):
-        return
-    low, high = bounds
-    if low <= min(rewards) and max(rewards) <= high:
-        return
+    low, high = bounds or (-math.inf, math.inf)
     pairs = zip(ids, rewards, strict=True)
     wrong = {number: reward for number, reward in pairs if not low <= reward <= high}
-    check_assigned(list(wrong), tx.head)
+    if not wrong:
+        return
+    _check_assigned(list(wrong), tx.head)
     columns = np.array(list(wrong)), np.array(list(wrong.values()))
     tx.head.refusals += tx.add_refusals(*columns, at=now)
-    reward = float(next(iter(wrong.values())))
+    reward = next(iter(wrong.values()))
     raise InvalidInputError(
         f"`reward` must lie between {low:g} and {high:g}; got {reward:g}.",
         field="reward",
@@ -357,16 +346,16 @@ def _check_bounds(
     )
 
 
-def check_assigned(ids: Sequence[int], head: Head) -> None:
+def _check_assigned(ids: Sequence[int], head: Head) -> None:
     """Raise UnknownAssignmentError unless all these ids were assigned."""
-    if not len(ids) or (min(ids) >= 0 and max(ids) < head.assigned):
+    unknown = next((number for number in ids if not 0 <= number < head.assigned), None)
+    if unknown is None:
         return
-    unknown = next(number for number in ids if not 0 <= number < head.assigned)
     last = f"the last id is {head.assigned - 1}" if head.assigned else "there are none yet"
     raise UnknownAssignmentError(
         f"Assignment {unknown} was never given out; {last}.",
         field="id",
-        value=int(unknown),
+        value=unknown,
         remedy="Tell outcomes under the ids that `ask` returned.",
     )
 
@@ -376,21 +365,13 @@ def check_assigned(ids: Sequence[int], head: Head) -> None:
 
 @dataclass(frozen=True)
 class _SummaryStep:
-    """A summary that the policy was told, and what came of it.
-
-    Attributes:
-        record: the summary.
-        answered: the ids of outcomes that were outstanding, and that it reports.
-        pending: the ids of outcomes that are outstanding, and that a later summary reports.
-        dropped: the targets that the policy dropped.
-        final: the recommendation of a policy that stops here.
-    """
+    """A summary that the policy was told, and what came of it."""
 
     record: SummaryRecord
-    answered: Ids | None
-    pending: Ids | None
-    dropped: Sequence[int]
-    final: Recommendation | None
+    answered: Ids | None  # ids of outcomes that were outstanding, and that it reports
+    pending: Ids | None  # ids of outcomes that are outstanding: a later summary reports them
+    dropped: Sequence[int]  # targets that the policy dropped
+    final: Recommendation | None  # of a policy that stops here
 
 
 StepIdentity = tuple[int, int, bool]  # counters that change with every step
@@ -398,19 +379,12 @@ StepIdentity = tuple[int, int, bool]  # counters that change with every step
 
 @dataclass(frozen=True)
 class Step:
-    """The pending step of an experiment, computed from a snapshot.
+    """The pending step of an experiment, computed from a snapshot."""
 
-    Attributes:
-        made_for: what of the counters identifies the state that the policy has seen.
-        told: the summaries that the policy was told, where it was told any.
-        plan: else the next plan.
-        final: else the recommendation of a policy that makes no plan.
-    """
-
-    made_for: StepIdentity | None
-    told: Sequence[_SummaryStep] = ()
-    plan: Plan | None = None
-    final: Recommendation | None = None
+    made_for: StepIdentity | None  # what identifies the state that the policy has seen
+    told: Sequence[_SummaryStep] = ()  # summaries that the policy was told, where it was told any
+    plan: Plan | None = None  # else the next plan
+    final: Recommendation | None = None  # else that of a policy that makes no plan
 
     def fits(self, head: Head) -> bool:
         """Whether no other step was taken since, and the experiment is not over.
@@ -431,34 +405,23 @@ def prepare(snapshot: Snapshot, replayer: PolicyReplayer) -> Step:
     head, policy = snapshot.head, replayer.policy(snapshot)
     made_for = pending_step(head)
     if not head.planned:
-        plan = replayer.plan()
+        plan = policy.plan()
         return Step(made_for, plan=plan, final=policy.recommend() if plan is None else None)
     if head.arrivals:
         return Step(made_for, _tell_arrivals(snapshot, replayer, policy))
     if head.summary_end < head.first and not head.provisional:
         # Drawn under the plan before, beyond what it asked for, and all settled by now.
-        told = _summarise(snapshot, head.first, phase=head.phase - 1, late=True)
-        return Step(made_for, [_tell(replayer, policy, *told)])
-    end = head.assigned
-    if head.waits:  # whole rounds
-        end = head.settled_end - (head.settled_end - head.first) % head.size
-    return Step(
-        made_for,
-        [_tell(replayer, policy, *_summarise(snapshot, end, phase=head.phase, late=False))],
-    )
-
-
-def _summarise(
-    snapshot: Snapshot, end: int, *, phase: int, late: bool
-) -> tuple[SummaryRecord, None, Ids | None]:
-    """The summary of the outcomes up to an id, and which are outstanding under a provisional
-    plan."""
-    head = snapshot.head
+        phase, end = head.phase - 1, head.first
+    else:
+        phase, end = head.phase, head.assigned
+        if head.waits:  # whole rounds
+            end = head.settled_end - (head.settled_end - head.first) % head.size
     first, plan, pending = head.summary_end, snapshot.plan(phase).plan, None
     if plan.provisional and head.outstanding:
         pending = snapshot.outstanding(first, end)
     totals = summaries.total(snapshot.answers(first, end), plan, first=first, pending=pending)
-    return SummaryRecord(head.summaries, phase, first, end, late, *totals), None, pending
+    record = SummaryRecord(head.summaries, phase, first, end, phase < head.phase, *totals)
+    return Step(made_for, [_tell(replayer, policy, record, pending=pending)])
 
 
 def _tell_arrivals(
@@ -472,7 +435,7 @@ def _tell_arrivals(
         arrived = rows[rows["phase"] == phase]
         number = snapshot.head.summaries + len(told)
         record = _amendment(snapshot, phase, arrived, number)
-        told.append(_tell(replayer, policy, record, arrived["id"], None))
+        told.append(_tell(replayer, policy, record, answered=arrived["id"]))
         if told[-1].final is not None:  # the policy decides without the rest
             break
     return told
@@ -495,8 +458,9 @@ def _tell(
     replayer: PolicyReplayer,
     policy: Policy,
     record: SummaryRecord,
-    answered: Ids | None,
-    pending: Ids | None,
+    *,
+    answered: Ids | None = None,
+    pending: Ids | None = None,
 ) -> _SummaryStep:
     active = policy.recommend().active
     tell(policy, record)

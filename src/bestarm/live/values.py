@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import groupby
+from operator import attrgetter
 from typing import overload
 
 import numpy as np
@@ -85,10 +86,8 @@ class Batch(Sequence[Assignment]):
 
     def blocks(self) -> Iterator[tuple[Assignment, ...]]:
         """The assignments round by round, each in the random order in which to try its options."""
-        breaks = np.flatnonzero(np.diff(self.rounds)) + 1
-        ends = [*breaks.tolist(), len(self)] if self else []
-        for first, end in pairwise([0, *ends]):
-            yield self[first:end]
+        for _, block in groupby(self, key=attrgetter("round")):
+            yield tuple(block)
 
     def __str__(self) -> str:
         parts = []

@@ -95,14 +95,14 @@ class PolicyInfo:
         )
 
 
-_SHARP: Options = {"design": "centered", "stability": "actual"}
-# Options of examples: so many pulls, or so little noise that a run is short.
+# Examples are with so many pulls, or so little noise, that a run is short.
 _BUDGET: Options = {"budget": 5000}
-_FEW: Options = {"budget": 300}  # a plan per pull
-_ROUNDS: Options = {"sigma": 0.5}
-_QUICK: Options = {"sigma": 0.2}
-_PULLS: Options = {"sigma": 0.1}
 _QUIET: Options = {"sigma": 0.05}
+_BOUNDS: Options = {"bounds": (-30, 30)}
+
+_KIM = "Kim, Kim and Oh (2025)"
+_on_means = partial(PolicyInfo, blind=True, model="means", transductive=False)
+_with_budget = partial(PolicyInfo, example=_BUDGET, budgeted=True, plannable=False)
 
 MAIN = (
     PolicyInfo(
@@ -117,15 +117,15 @@ MAIN = (
         "sp-bai-sharp",
         "bestarm.policies.phased.spbai:SPBAI",
         "SP-BAI with sharper designs, tuned",
-        options=_SHARP,
-        reference="Kim, Kim and Oh (2025)",
+        options={"design": "centered", "stability": "actual"},
+        reference=_KIM,
     ),
     PolicyInfo(
         "sp-bai",
         "bestarm.policies.phased.spbai:SPBAI",
         "SP-BAI as published, tuned",
         effort=10.0,
-        reference="Kim, Kim and Oh (2025)",
+        reference=_KIM,
     ),
     PolicyInfo(
         "sbe",
@@ -133,7 +133,7 @@ MAIN = (
         "phases with an anchored design, tuned",
         transductive=False,
         effort=30.0,
-        reference="Kim, Kim and Oh (2025)",
+        reference=_KIM,
     ),
     PolicyInfo(
         "rage",
@@ -144,77 +144,59 @@ MAIN = (
         effort=10.0,
         reference="Fiez, Jain, Jamieson and Ratliff (2019)",
     ),
-    PolicyInfo(
+    _on_means(
         "lucb",
         "bestarm.policies.means.lucb:LUCB",
         "compares means, without drift",
-        example=_ROUNDS,
-        blind=True,
-        model="means",
-        transductive=False,
+        example={"sigma": 0.5},
         effort=6.0,
         reference="Kalyanakrishnan, Tewari, Auer and Stone (2012)",
     ),
-    PolicyInfo(
+    _on_means(
         "ae",
         "bestarm.policies.means.action_elimination:ActionElimination",
         "drops options by their means, without drift",
-        example=_ROUNDS,
-        blind=True,
-        model="means",
-        transductive=False,
+        example={"sigma": 0.5},
         effort=30.0,
         reference="Even-Dar, Mannor and Mansour (2006)",
     ),
-    PolicyInfo(
+    _on_means(
         "bernstein",
         "bestarm.policies.means.bernstein:BernsteinElimination",
         "drops arms by means and variances of bounded rewards, without drift",
-        example={"bounds": (-30, 30)},
+        example=_BOUNDS,
         proven=True,
-        blind=True,
-        model="means",
-        transductive=False,
         plannable=False,
     ),
     PolicyInfo(
         "paired-tests",
         "bestarm.policies.means.paired:PairedTests",
         "all options in every round, compared in pairs, under any drift",
-        example={"bounds": (-30, 30)},
+        example=_BOUNDS,
         proven=True,
         transductive=False,
         plannable=False,
         live=False,
     ),
-    PolicyInfo(
+    _with_budget(
         "sequential-halving",
         "bestarm.policies.phased.halving:SequentialHalving",
         "a fixed number of pulls, under any drift",
-        example=_BUDGET,
-        budgeted=True,
-        plannable=False,
         blocks=True,
     ),
-    PolicyInfo(
+    _with_budget(
         "deo",
         "bestarm.policies.budget.one_shot:DEO",
         "one regression with a fixed number of pulls",
-        example=_BUDGET,
-        budgeted=True,
-        plannable=False,
-        reference="Kim, Kim and Oh (2025)",
+        reference=_KIM,
     ),
-    PolicyInfo(
+    _with_budget(
         "uniform",
         "bestarm.policies.budget.one_shot:Uniform",
         "every arm equally often, then the best mean",
-        example=_BUDGET,
         blind=True,
         model="means",
-        budgeted=True,
         transductive=False,
-        plannable=False,
     ),
     PolicyInfo(
         "g-opt",
@@ -224,17 +206,21 @@ MAIN = (
         example={"gap": 0.5},
         plannable=False,
         live=False,
-        reference="Kim, Kim and Oh (2025)",
+        reference=_KIM,
     ),
 )
 
 # The field's methods, for comparison in simulations: by family, in the order of their years.
 _published = partial(PolicyInfo, plannable=False, live=False)
 _linear = partial(_published, blind=True, model="linear")
-_means = partial(_published, blind=True, model="means", transductive=False)
-_budget = partial(_published, blind=True, model="linear", budgeted=True)
+_linear_rule = partial(_linear, example={"sigma": 0.2}, proven=True)
+_means = partial(_on_means, example={"sigma": 0.1}, plannable=False, live=False)
+_budget = partial(_linear, example=_BUDGET, budgeted=True)
 _industry = partial(_published, transductive=False)
 _centered = partial(_published, budgeted=True, seeks_reward=True, example={"budget": 100})
+_SOARE = "Soare, Lazaric and Munos (2014)"
+_KATZ_SAMUELS = "Katz-Samuels, Jain, Karnin and Jamieson (2020)"
+_XIONG = "Xiong, Camilleri, Fazel, Jain and Jamieson (2024)"
 
 PUBLISHED = (
     _linear(
@@ -243,14 +229,14 @@ PUBLISHED = (
         "pulls for all contrasts alike, without drift",
         example=_QUIET,
         proven=True,
-        reference="Soare, Lazaric and Munos (2014)",
+        reference=_SOARE,
     ),
     _linear(
         "xy-adaptive",
         "bestarm.policies.linear.xy_adaptive:XYAdaptive",
         "pulls for the contrasts of options left, without drift",
         proven=True,
-        reference="Soare, Lazaric and Munos (2014)",
+        reference=_SOARE,
     ),
     _linear(
         "xy-oracle",
@@ -259,7 +245,7 @@ PUBLISHED = (
         truths={"theta": "theta"},
         example={"theta": 1.0, **_QUIET},
         proven=True,
-        reference="Soare, Lazaric and Munos (2014)",
+        reference=_SOARE,
     ),
     _linear(
         "alba",
@@ -272,60 +258,48 @@ PUBLISHED = (
         "peace",
         "bestarm.policies.linear.peace:Peace",
         "phases as long as the width of the options left, without drift",
-        reference="Katz-Samuels, Jain, Karnin and Jamieson (2020)",
+        reference=_KATZ_SAMUELS,
     ),
-    _linear(
+    _linear_rule(
         "lingape",
         "bestarm.policies.linear.lingape:LinGapE",
         "tells the leader from its most ambiguous rival, for linear rewards without drift",
-        example=_QUICK,
-        proven=True,
         reference="Xu, Honda and Sugiyama (2018)",
     ),
-    _linear(
+    _linear_rule(
         "lazy-tas",
         "bestarm.policies.linear.lazy:LazyTrackAndStop",
         "tracks the optimal allocation, for linear rewards without drift",
-        example=_QUICK,
-        proven=True,
         reference="Jedra and Proutière (2020)",
     ),
-    _linear(
+    _linear_rule(
         "lingame",
         "bestarm.policies.linear.lingame:LinGame",
         "learns the allocation in a game, for linear rewards without drift",
-        example=_QUICK,
-        proven=True,
         reference="Degenne, Ménard, Shang and Valko (2020)",
     ),
-    _linear(
+    _linear_rule(
         "lingame-c",
         "bestarm.policies.linear.lingame:LinGameC",
         "as LinGame, with one learner over answers and arms, without drift",
-        example=_QUICK,
-        proven=True,
         reference="Degenne, Ménard, Shang and Valko (2020)",
     ),
-    _linear(
+    _linear_rule(
         "fws",
         "bestarm.policies.linear.fws:FrankWolfeSampling",
         "one step of Frank–Wolfe per pull, for linear rewards without drift",
-        example=_QUICK,
-        proven=True,
         reference="Wang, Tzeng and Proutière (2021)",
     ),
     _means(
         "lil-ucb",
         "bestarm.policies.means.lil_ucb:LilUCB",
         "upper bounds by the iterated logarithm, without drift",
-        example=_PULLS,
         reference="Jamieson, Malloy, Nowak and Bubeck (2014)",
     ),
     _means(
         "kl-lucb",
         "bestarm.policies.means.kl_lucb:KLLUCB",
         "bounds from a divergence, two arms per round, without drift",
-        example=_PULLS,
         proven=True,
         reference="Kaufmann and Kalyanakrishnan (2013)",
     ),
@@ -333,14 +307,12 @@ PUBLISHED = (
         "track-and-stop",
         "bestarm.policies.means.track_and_stop:TrackAndStop",
         "tracks the best proportions for the means so far, without drift",
-        example=_PULLS,
         reference="Garivier and Kaufmann (2016)",
     ),
     _means(
         "eb-tci",
         "bestarm.policies.means.eb_tci:EBTCI",
         "the leader or its challenger, without drift",
-        example=_PULLS,
         proven=True,
         reference="Jourdan, Degenne, Baudry, de Heide and Kaufmann (2022)",
     ),
@@ -348,31 +320,27 @@ PUBLISHED = (
         "g-bai",
         "bestarm.policies.budget.gbai:GBAI",
         "one G-optimal design; best on average",
-        example=_BUDGET,
         model="non-stationary",
-        reference="Xiong, Camilleri, Fazel, Jain and Jamieson (2024)",
+        reference=_XIONG,
     ),
     _budget(
         "p1-rage",
         "bestarm.policies.budget.p1_rage:P1RAGE",
         "robust to moving means, quick without",
-        example=_BUDGET,
         model="non-stationary",
-        reference="Xiong, Camilleri, Fazel, Jain and Jamieson (2024)",
+        reference=_XIONG,
     ),
     _budget(
         "p1-peace",
         "bestarm.policies.budget.p1_rage:P1Peace",
         "robust as P1-RAGE, with Peace's elimination",
-        example=_BUDGET,
         model="non-stationary",
-        reference="Xiong, Camilleri, Fazel, Jain and Jamieson (2024)",
+        reference=_XIONG,
     ),
     _budget(
         "od-linbai",
         "bestarm.policies.budget.odlinbai:ODLinBAI",
         "halves the dimension, by G-optimal designs",
-        example=_BUDGET,
         transductive=False,
         reference="Yang and Tan (2022)",
     ),
@@ -380,7 +348,6 @@ PUBLISHED = (
         "gse",
         "bestarm.policies.budget.gse:GSE",
         "halves the arms, by G-optimal designs",
-        example=_BUDGET,
         transductive=False,
         reference="Azizi, Kveton and Ghavamzadeh (2022)",
     ),
@@ -388,7 +355,7 @@ PUBLISHED = (
         "bayes-gap",
         "bestarm.policies.budget.bayes_gap:BayesGap",
         "two rivals by their posterior",
-        example=_FEW,
+        example={"budget": 300},  # one plan per pull
         transductive=False,
         reference="Hoffman, Shahriari and de Freitas (2014)",
     ),
@@ -396,7 +363,7 @@ PUBLISHED = (
         "p1",
         "bestarm.policies.budget.p1:P1",
         "draws arms by rank; best on average",
-        example=_FEW,
+        example={"budget": 300},  # one plan per pull
         blind=False,
         model="non-stationary",
         transductive=False,
@@ -406,7 +373,6 @@ PUBLISHED = (
         "pss",
         "bestarm.policies.budget.pss:PSS",
         "random halving, under corruption",
-        example=_BUDGET,
         blind=False,
         model="means",
         transductive=False,
@@ -416,8 +382,7 @@ PUBLISHED = (
         "peace-budget",
         "bestarm.policies.budget.peace:PeaceBudget",
         "halves the width of the options left, without drift",
-        example=_BUDGET,
-        reference="Katz-Samuels, Jain, Karnin and Jamieson (2020)",
+        reference=_KATZ_SAMUELS,
     ),
     _industry(
         "epoch-stratified",

@@ -12,7 +12,6 @@ from scipy.special import ndtr
 from bestarm import bounds
 from bestarm.checks import positive, whole
 from bestarm.numerics.geometry import Array, first_largest
-from bestarm.policies.policy import Traits
 from bestarm.policies.stepwise import StepwisePolicy
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
@@ -56,8 +55,7 @@ class CenteredBandit(StepwisePolicy):
     _expected: ClassVar[float]
 
     def __init__(self, problem: Problem, *, budget: int, ridge: float = 1.0, seed: int = 0) -> None:
-        super().__init__(problem)
-        self._budget = whole(budget, "budget", least=1)
+        super().__init__(problem, budget=budget)
         size = float(np.linalg.norm(problem.source, axis=1).max()) or 1.0
         self._points = problem.source / size
         self._options = (problem.target - problem.target[0]) / size
@@ -66,18 +64,13 @@ class CenteredBandit(StepwisePolicy):
         self._theta: Array = np.zeros(problem.dimension)  # of features divided by `size`
         self._seed = seed
 
-    @property
-    def traits(self) -> Traits:
-        """It stops when its pulls are spent."""
-        return Traits(budgeted=True)
-
     def _make_plan(self) -> Plan:
         # A generator per plan: plans on record are adopted, and nothing is drawn for them.
         weights = self._probabilities(np.random.default_rng((self._seed, self._plans)))
-        length = min(max(1, int(_BATCH * self._pulls)), self._budget - self._pulls)
+        length = min(max(1, int(_BATCH * self._pulls)), self._left())
         return Plan.randomised(weights, length, phase=self._plans + 1)
 
-    def _observe(self, plan: Plan, summary: Summary) -> str | None:
+    def _observe(self, plan: Plan, summary: Summary) -> None:
         assert plan.weights is not None
         centered = self._points - plan.weights @ self._points
         factors = self._realised * summary.counts + self._expected * plan.pulls * plan.weights
@@ -86,7 +79,6 @@ class CenteredBandit(StepwisePolicy):
         self._moment = self._moment + (self._realised + self._expected) * (centered.T @ rewards)
         self._theta = np.asarray(np.linalg.solve(self._gram, self._moment))
         self._leader = first_largest(self._options @ self._theta)
-        return "budget" if self._pulls + plan.pulls >= self._budget else None
 
     @abstractmethod
     def _probabilities(self, rng: np.random.Generator) -> Array:
@@ -112,10 +104,10 @@ class ActionCentered(CenteredBandit):
         seed: seeds the draws from the posterior.
 
     Example:
-        >>> import numpy as np
         >>> from bestarm import Problem
         >>> from bestarm.policies.centered import ActionCentered
-        >>> sorted(ActionCentered(Problem(np.eye(3)), budget=100).plan().weights.tolist())
+        >>> policy = ActionCentered(Problem.named(["a", "b", "c"]), budget=100)
+        >>> sorted(policy.plan().weights.tolist())
         [0.0, 0.5, 0.5]
 
     Reference: Greenewald, Tewari, Klasnja and Murphy (2017), Algorithm 1.
@@ -158,13 +150,12 @@ class BOSE(CenteredBandit):
         problem: the problem; any source and targets.
         budget: the number of pulls T.
         width: γ, with λ = 1; the theorem's γ and λ if left out.
-        seed: accepted like every policy's; the draws are not the policy's to make.
 
     Example:
-        >>> import numpy as np
         >>> from bestarm import Problem
         >>> from bestarm.policies.centered import BOSE
-        >>> [round(p, 2) for p in BOSE(Problem(np.eye(4)), budget=100).plan().weights.tolist()]
+        >>> policy = BOSE(Problem.named(["a", "b", "c", "d"]), budget=100)
+        >>> policy.plan().weights.round(2).tolist()
         [0.25, 0.25, 0.25, 0.25]
 
     Reference: Krishnamurthy, Wu and Syrgkanis (2018), Algorithm 1 and Theorem 1.
@@ -246,10 +237,10 @@ class KimPaik(CenteredBandit):
         seed: seeds the draws from the posterior.
 
     Example:
-        >>> import numpy as np
         >>> from bestarm import Problem
         >>> from bestarm.policies.centered import KimPaik
-        >>> round(float(KimPaik(Problem(np.eye(3)), budget=100).plan().weights.max()), 1)
+        >>> policy = KimPaik(Problem.named(["a", "b", "c"]), budget=100)
+        >>> round(float(policy.plan().weights.max()), 1)
         0.3
 
     Reference: Kim and Paik (2019), Algorithm 1; gisoo1989/semiparametric-MAB for the draws.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -29,35 +29,18 @@ def cached_design(make: Callable[..., Design], *tables: Array, **options: Any) -
     """
     if sum(table.size for table in tables) > _SMALL:
         return make(*tables, **options)
-    return solve_once(make, Tables(tables), tuple(sorted(options.items())))
-
-
-class Tables:
-    """Tables that are equal if their content is: what is remembered of them is a digest."""
-
-    def __init__(self, tables: Sequence[Array]) -> None:
-        contents = [table.tobytes() for table in tables]
-        digest = hashlib.sha256(repr([table.shape for table in tables]).encode())
-        for content in contents:
-            digest.update(content)
-        self._digest = digest.digest()
-        # In one order, however they lie in memory, and read-only.
-        pairs = zip(tables, contents, strict=True)
-        self._tables = [np.frombuffer(content).reshape(table.shape) for table, content in pairs]
-
-    def pop(self) -> list[Array]:
-        """The tables, once: they need not be kept."""
-        tables, self._tables = self._tables, []
-        return tables
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Tables) and self._digest == other._digest
-
-    def __hash__(self) -> int:
-        return hash(self._digest)
+    # In one order, however they lie in memory.
+    copies = [np.array(table, order="C") for table in tables]
+    digest = hashlib.sha256(repr([table.shape for table in copies]).encode())
+    for table in copies:
+        digest.update(table.tobytes())
+    known = remembered(make, digest.digest(), tuple(sorted(options.items())))
+    if not known:
+        known.append(make(*copies, **options))
+    return known[0]
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def solve_once(make: Callable[..., Design], tables: Tables, options: tuple[Any, ...]) -> Design:
-    """A design of small tables, made once."""
-    return make(*tables.pop(), **dict(options))
+def remembered(*key: Any) -> list[Design]:  # noqa: ARG001
+    """The design of this key; empty before it is made."""
+    return []

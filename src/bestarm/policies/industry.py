@@ -9,8 +9,7 @@ import numpy as np
 from bestarm import bounds
 from bestarm.checks import positive
 from bestarm.numerics.geometry import Array, first_largest
-from bestarm.policies.policy import Traits
-from bestarm.policies.stepwise import StepwisePolicy, require_pullable_targets
+from bestarm.policies.stepwise import StepwisePolicy
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
@@ -30,19 +29,14 @@ class PeriodRule(StepwisePolicy):
 
     Args:
         problem: the problem; its targets must be its source arms.
-        max_pulls: stop at this many pulls; such a stop is never final.
     """
 
+    _transductive = False
+
     def __init__(self, problem: Problem, *, max_pulls: int | None = None) -> None:
-        require_pullable_targets(problem, type(self).__name__)
         super().__init__(problem, max_pulls=max_pulls)
         self._shares = np.full(problem.arms, 1 / problem.arms)
         self._weights, self._sums, self._squares = np.zeros((3, problem.arms))
-
-    @property
-    def traits(self) -> Traits:
-        """It has no version."""
-        return Traits(max_pulls=self._max_pulls)
 
     @property
     def _means(self) -> Array:
@@ -58,9 +52,7 @@ class PeriodRule(StepwisePolicy):
 
     def _make_plan(self) -> Plan:
         length = max(_FIRST * int(np.count_nonzero(self._shares)), int(_GROWTH * self._pulls))
-        left = self._left()
-        length = length if left is None else min(length, left)
-        return Plan.randomised(self._shares, length, phase=self._plans + 1)
+        return Plan.randomised(self._shares, min(length, self._left()), phase=self._plans + 1)
 
     def _observe(self, plan: Plan, summary: Summary) -> str | None:
         counts = summary.counts
@@ -76,8 +68,7 @@ class PeriodRule(StepwisePolicy):
             self._leader = int(pulled[first_largest(self._means[pulled])])
             if self._decide():
                 return "identified"
-        left = self._left()
-        return None if left is None or left > plan.pulls else "max_pulls"
+        return None
 
     @abstractmethod
     def _decide(self) -> bool:
@@ -107,14 +98,11 @@ class EpochStratified(PeriodRule):
     Args:
         problem: the problem; its targets must be its source arms, and its features are not used.
         sigma: the scale of the noise for which the mixture is chosen; variances are estimated.
-        seed: accepted like every policy's; the draws are not the policy's to make.
-        max_pulls: stop at this many pulls; such a stop is never final.
 
     Example:
-        >>> import numpy as np
         >>> from bestarm import Problem
         >>> from bestarm.policies.industry import EpochStratified
-        >>> EpochStratified(Problem(np.eye(4))).plan().pulls
+        >>> EpochStratified(Problem.named(["a", "b", "c", "d"])).plan().pulls
         400
 
     Reference: Optimizely, "Stats Accelerator: Acceleration Under Time-Varying Signals" and
@@ -167,13 +155,11 @@ class PeriodThompson(PeriodRule):
     Args:
         problem: the problem; its targets must be its source arms, and its features are not used.
         seed: seeds the draws from the posterior.
-        max_pulls: stop at this many pulls; such a stop is never final.
 
     Example:
-        >>> import numpy as np
         >>> from bestarm import Problem
         >>> from bestarm.policies.industry import PeriodThompson
-        >>> PeriodThompson(Problem(np.eye(4))).plan().weights.tolist()
+        >>> PeriodThompson(Problem.named(["a", "b", "c", "d"])).plan().weights.tolist()
         [0.25, 0.25, 0.25, 0.25]
 
     Reference: GrowthBook's documentation of bandits, and `gbstats/bayesian/bandits_previous.py` in

@@ -193,10 +193,11 @@ class Policy(Protocol):
 class Method(Protocol):
     """Makes a policy from a problem: a policy class, or a `functools.partial` of one.
 
-    Some further options have one meaning wherever a constructor takes them: `max_pulls`, the pulls
-    at which to stop in any case; `budget`, the pulls to make; `bounds`, between which all rewards
-    lie; `mean_bound`, which no |x·θ| exceeds; `block`, the pulls per round. Simulations offer them:
-    see `registry.accepted`.
+    `seed` is for what the policy draws itself; most draw nothing, and accept it all the same. Some
+    further options have one meaning wherever a constructor takes them: `max_pulls`, the pulls at
+    which to stop in any case, and never with a final answer; `budget`, the pulls to make; `bounds`,
+    between which all rewards lie; `mean_bound`, which no |x·θ| exceeds; `block`, the pulls per
+    round. Simulations offer them: see `registry.accepted`.
     """
 
     def __call__(self, problem: Problem, *, seed: int) -> Policy:

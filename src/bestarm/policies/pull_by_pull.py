@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import replace
 
 import numpy as np
 
-from bestarm.checks import whole
-from bestarm.errors import ProtocolError
+from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.numerics.geometry import Array
-from bestarm.policies.policy import Traits
 from bestarm.policies.stepwise import Indices, StepwisePolicy
-from bestarm.presampled import PresampledRewards
+from bestarm.presampled import PresampledRewards, reward_at
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
@@ -29,28 +26,32 @@ class PullByPull(StepwisePolicy):
         problem: the problem.
         max_pulls: stop at this many pulls; such a stop is never final.
         budget: stop at this many pulls, because that is all there are; nothing is final.
+        opening: arms to pull once, in this order, before the rule decides.
     """
 
     _blind = True
+    _follows = True
     _kind = "fixed"
 
     def __init__(
-        self, problem: Problem, *, max_pulls: int | None = None, budget: int | None = None
+        self,
+        problem: Problem,
+        *,
+        max_pulls: int | None = None,
+        budget: int | None = None,
+        opening: Indices | None = None,
     ) -> None:
-        super().__init__(problem, max_pulls=max_pulls)
-        self._budget = None if budget is None else whole(budget, "budget", least=1)
+        super().__init__(problem, max_pulls=max_pulls, budget=budget)
         self._counts: Indices = np.zeros(problem.arms, dtype=np.int64)
         self._sums: Array = np.zeros(problem.arms)
-        self._next_arm = 0
-
-    @property
-    def traits(self) -> Traits:
-        """Simulations can make its pulls at once."""
-        return replace(super().traits, follows=True, budgeted=self._budget is not None)
+        self._opening = np.empty(0, dtype=np.int64) if opening is None else opening
+        self._next_arm = 0 if opening is None else int(opening[0])
 
     @abstractmethod
     def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
         """Pull `_next_arm`, decide on the next, and so on; update everything that the rule keeps.
+
+        After the first of these pulls every arm of the opening was pulled.
 
         Args:
             presampled: the rewards of the pulls to come.
@@ -60,6 +61,43 @@ class PullByPull(StepwisePolicy):
             The number of pulls made, and whether the rule stopped because it has its answer. It
             makes `most` pulls unless it stops.
         """
+
+    def _open_and_advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
+        """Make the pulls of the opening, but for its last, and those that the rule decides on."""
+        opened = 0
+        while opened < most:
+            missing = self._opening[self._counts[self._opening] == 0]
+            missing = missing[missing != self._next_arm]
+            if not len(missing):
+                break
+            reward = reward_at(presampled.parts, opened, self._next_arm)
+            if self._bounds is not None and not self._bounds[0] <= reward <= self._bounds[1]:
+                raise self._outside_bounds()
+            self._sums[self._next_arm] += reward
+            self._counts[self._next_arm] += 1
+            self._next_arm = int(missing[0])
+            opened += 1
+        if opened == most:
+            self._leader = self._leader_so_far()
+            return opened, False
+        pulls, identified = self._advance(presampled.after(opened), most - opened)
+        if identified:
+            self._active = np.array([self._leader])
+        return opened + pulls, identified
+
+    def _leader_so_far(self) -> int:
+        """The target that leads during the opening."""
+        return self._leader
+
+    def _outside_bounds(self) -> InvalidInputError:
+        """What is raised for a reward outside the bounds."""
+        assert self._bounds is not None
+        return InvalidInputError(
+            "A reward lies outside the bounds ({:g}, {:g}).".format(*self._bounds),
+            field="summary",
+            value=self._bounds,
+            remedy="Give `bounds` that no reward can exceed.",
+        )
 
     def _make_plan(self) -> Plan:
         counts = np.zeros(self.problem.arms, dtype=np.int64)
@@ -80,8 +118,9 @@ class PullByPull(StepwisePolicy):
         assert plan.counts is not None
         self._next_arm = int(np.argmax(plan.counts))  # the plan may have been adopted
         reward = float(summary.sums[self._next_arm]) + summary.center
-        _, identified = self._advance(PresampledRewards.single(reward, self.problem.arms), 1)
-        return self._reason(self._pulls + 1, identified)
+        presampled = PresampledRewards.single(reward, self.problem.arms)
+        _, identified = self._open_and_advance(presampled, 1)
+        return "identified" if identified else None
 
     def follow(self, presampled: PresampledRewards) -> tuple[int, int]:
         """Make as many pulls as the presampled rewards allow: for simulations.
@@ -93,20 +132,7 @@ class PullByPull(StepwisePolicy):
             return 0, 0
         if self._open is not None:  # it may have been adopted
             self._next_arm = int(np.argmax(np.asarray(self._open.counts)))
-        caps = [cap - self._pulls for cap in (self._max_pulls, self._budget) if cap is not None]
-        pulls, identified = self._advance(presampled, min(len(presampled.rows), *caps, 2**62))
-        self._plans += pulls
-        self._pulls += pulls
-        self._rounds += pulls
-        self._open = None
-        self._stopped = self._reason(self._pulls, identified)
+        most = min(len(presampled.rows), self._left())
+        pulls, identified = self._open_and_advance(presampled, most)
+        self._end_plans(pulls, pulls, pulls, "identified" if identified else None)
         return pulls, pulls
-
-    def _reason(self, pulls: int, identified: bool) -> str | None:
-        """Why to stop after so many pulls, or None."""
-        if identified:
-            self._active = np.array([self._leader])
-            return "identified"
-        if pulls == self._budget:
-            return "budget"
-        return "max_pulls" if pulls == self._max_pulls else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import abstractmethod
 from typing import ClassVar, Literal
 
@@ -30,16 +31,27 @@ class StepwisePolicy(Policy):
 
     Args:
         problem: the problem.
-        max_pulls: the pulls at which to stop in any case.
+        max_pulls: stop at this many pulls, without an answer.
+        budget: stop at this many pulls, because that is all there are.
     """
 
-    version: ClassVar[int | None] = None  # of its arithmetic: see `Traits`
+    version: ClassVar[int | None] = None  # what these declare: see `Traits`
     _blind: ClassVar[bool] = False
+    _follows: ClassVar[bool] = False
+    _budgeted: bool = False
+    _bounds: tuple[float, float] | None = None
     _kind: ClassVar[Literal["randomised", "fixed"]] = "randomised"  # of its plans
+    _transductive: ClassVar[bool] = True  # whether targets may be others than the source arms
 
-    def __init__(self, problem: Problem, *, max_pulls: int | None = None) -> None:
+    def __init__(
+        self, problem: Problem, *, max_pulls: int | None = None, budget: int | None = None
+    ) -> None:
         self.problem = as_problem(problem)
+        if not self._transductive:
+            require_pullable_targets(problem, type(self).__name__)
         self._max_pulls = None if max_pulls is None else whole(max_pulls, "max_pulls", least=1)
+        self._budget = None if budget is None else whole(budget, "budget", least=1)
+        self._budgeted = self._budgeted or budget is not None
         self._active: Indices = np.arange(problem.targets)
         self._leader = 0
         self._trace: list[Phase] = []
@@ -51,7 +63,14 @@ class StepwisePolicy(Policy):
     @property
     def traits(self) -> Traits:
         """What the policy declares about itself."""
-        return Traits(version=self.version, blind=self._blind, max_pulls=self._max_pulls)
+        return Traits(
+            version=self.version,
+            blind=self._blind,
+            bounds=self._bounds,
+            max_pulls=self._max_pulls,
+            budgeted=self._budgeted,
+            follows=self._follows,
+        )
 
     def has_stopped(self) -> bool:
         """Whether there is nothing more to plan."""
@@ -77,11 +96,19 @@ class StepwisePolicy(Policy):
         if plan is None:
             raise has_stopped()
         plan.check(summary)
-        self._stopped = self._observe(plan, summary)
-        self._plans += 1
-        self._pulls += plan.pulls
-        self._rounds += plan.rounds
+        reason = self._observe(plan, summary)
+        self._end_plans(1, plan.pulls, plan.rounds, reason)
+
+    def _end_plans(self, plans: int, pulls: int, rounds: int, reason: str | None) -> None:
+        """Count what was pulled; stop for this reason, or where no pull is left."""
+        self._plans += plans
+        self._pulls += pulls
+        self._rounds += rounds
         self._open = None
+        if reason is None and self._left() <= 0:
+            spent = self._budget is not None and self._pulls >= self._budget
+            reason = "budget" if spent else "max_pulls"
+        self._stopped = reason
 
     def recommend(self) -> Recommendation:
         """The target that leads; final only if it was identified."""
@@ -114,18 +141,7 @@ class StepwisePolicy(Policy):
         value: float,
         stability: float | None = None,
     ) -> None:
-        """Keep the trace of a phase that `_leader` leads, and drop targets.
-
-        Args:
-            plan: what was pulled.
-            dropped: whether each active target is dropped.
-            contrasts: the estimated leader − target of each.
-            radii: the contrast from which on it is dropped.
-            delta: the part of the error probability spent on the phase.
-            weights: the sampling distribution over source arms, or the shares of the pulls.
-            value: the largest variance factor of an active contrast.
-            stability: M, where it entered the length.
-        """
+        """Keep the trace of a phase that `_leader` leads (see `Phase`), and drop active targets."""
         self._trace.append(
             Phase(
                 phase=plan.phase,
@@ -144,9 +160,10 @@ class StepwisePolicy(Policy):
         )
         self._active = self._active[~dropped]
 
-    def _left(self) -> int | None:
-        """How many pulls the cap leaves; None without a cap."""
-        return None if self._max_pulls is None else self._max_pulls - self._pulls
+    def _left(self) -> int:
+        """How many pulls the cap and the budget leave."""
+        caps = [cap for cap in (self._max_pulls, self._budget) if cap is not None]
+        return min(caps, default=sys.maxsize) - self._pulls
 
     @abstractmethod
     def _make_plan(self) -> Plan:

@@ -10,7 +10,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from bestarm.live.store.sql import Store
 from bestarm.server.api import plan, routes
@@ -75,16 +75,13 @@ def create_app(
     for router in (routes.viewing, routes.telling, routes.managing, plan.router):
         app.include_router(router)
     add_pages(app)
-    app.add_middleware(_CompressedPages)
+    app.add_middleware(_CompressedPages, minimum_size=1000, compresslevel=5)
     app.add_middleware(Guard, limits=limits, local=local, hosts=hosts)
     return app
 
 
 class _CompressedPages(GZipMiddleware):
     """Compresses the pages and their files; answers of the API are small, or must be quick."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        super().__init__(app, minimum_size=1000, compresslevel=5)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"].startswith("/api/"):

@@ -7,7 +7,7 @@ import logging
 import re
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
@@ -126,9 +126,7 @@ def to_api_error(error: Exception, request: Request) -> ApiError:
         case errors.BestArmError():
             return _from_bestarm_error(error)
         case RequestValidationError():
-            message, field, value, remedy = find_fault(error, request.scope.get("route"))
-            kind = "invalid_input"
-            return ApiError(422, kind, message, field=field, value=value, remedy=remedy)
+            return _from_validation_error(error, request.scope.get("route"))
         case HTTPException():
             return _from_http_exception(error, request.method)
     raise error
@@ -224,19 +222,8 @@ _EXPECTED: dict[str, tuple[str, str]] = {
 _OTHER = ("of another form", _DESCRIBED)
 _NUMBERS = {"bool_type", "int_type", "float_type"}
 
-Place = tuple[str | int, ...]
 
-
-class Fault(NamedTuple):
-    """What is wrong with a request."""
-
-    message: str
-    field: str
-    value: object
-    remedy: str
-
-
-def find_fault(error: RequestValidationError, route: BaseRoute | None) -> Fault:
+def _from_validation_error(error: RequestValidationError, route: BaseRoute | None) -> ApiError:
     """The first thing that is wrong, as deep in the body as it can be located."""
     errors: Sequence[dict[str, Any]] = error.errors()
     places = [_place(each["loc"], error.body, missing=each["type"] == "missing") for each in errors]
@@ -246,25 +233,24 @@ def find_fault(error: RequestValidationError, route: BaseRoute | None) -> Fault:
     kind, value = found[0]["type"], found[0]["input"]
     field = ".".join(map(str, place)) or "body"
     if kind == "missing":
-        return Fault(f"`{field}` is missing.", field, None, "Send it.")
-    if kind == "extra_forbidden":
-        known = _names(_body_of(route), place[:-1])
+        message, value, remedy = f"`{field}` is missing.", None, "Send it."
+    elif kind == "extra_forbidden":
+        known = _names(get_type_hints(getattr(route, "endpoint", None)).get("body"), place[:-1])
+        message = f"`{field}` is not known."
         remedy = suggestion(str(place[-1]), known) or f"Known are {', '.join(known)}."
-        return Fault(f"`{field}` is not known.", field, value, remedy)
-    remedies = [_EXPECTED.get(each["type"], _OTHER)[1] for each in found]
-    remedy = next((each for each in remedies if each != _DESCRIBED), _DESCRIBED)
-    wanted = [
-        _EXPECTED.get(each["type"], _OTHER)[0].format(**each.get("ctx", {})) for each in found
-    ]
-    if isinstance(value, str) and any(each["type"] in _NUMBERS for each in found):
-        remedy = "Send it without quotes if it is one."
-    elif kind == "string_type" and len(found) == 1 and isinstance(value, (int, float)):
-        remedy = "Send it in quotes."
-    expected = ", or ".join(dict.fromkeys(wanted))
-    return Fault(f"`{field}` must be {expected}; got {_shown(value)}.", field, value, remedy)
+    else:
+        expected = [(each, *_EXPECTED.get(each["type"], _OTHER)) for each in found]
+        wanted = [words.format(**each.get("ctx", {})) for each, words, _ in expected]
+        message = f"`{field}` must be {', or '.join(dict.fromkeys(wanted))}; got {_shown(value)}."
+        remedy = next((each for *_, each in expected if each != _DESCRIBED), _DESCRIBED)
+        if isinstance(value, str) and any(each["type"] in _NUMBERS for each in found):
+            remedy = "Send it without quotes if it is one."
+        elif kind == "string_type" and len(found) == 1 and isinstance(value, (int, float)):
+            remedy = "Send it in quotes."
+    return ApiError(422, "invalid_input", message, field=field, value=value, remedy=remedy)
 
 
-def _place(loc: Sequence[str | int], body: object, *, missing: bool) -> Place:
+def _place(loc: Sequence[str | int], body: object, *, missing: bool) -> tuple[str | int, ...]:
     """Where an error is in a request, without the members of unions that Pydantic names."""
     source, *parts = loc
     if source != "body":
@@ -281,12 +267,7 @@ def _place(loc: Sequence[str | int], body: object, *, missing: bool) -> Place:
     return tuple(place)
 
 
-def _body_of(route: BaseRoute | None) -> object:
-    """The type of the body that a route takes."""
-    return get_type_hints(getattr(route, "endpoint", None)).get("body")
-
-
-def _names(kind: object, place: Place) -> list[str]:
+def _names(kind: object, place: tuple[str | int, ...]) -> list[str]:
     """The names that an object at a place of a body may have."""
     models = list(_models(kind))
     for part in place:

@@ -17,7 +17,7 @@ from starlette.concurrency import run_in_threadpool
 
 from bestarm.errors import BestArmError, ExperimentExistsError, UnknownExperimentError
 from bestarm.live import Experiment, Receipt, Status
-from bestarm.live.experiment import Answer, Tell
+from bestarm.live.core import Answer, Tell
 from bestarm.live.store.sql import ChangeFeed, Store
 from bestarm.live.transitions import StepIdentity
 from bestarm.live.values import LEVELS, Check
@@ -73,8 +73,7 @@ class _Writer:
         answer = await future
         if answer.step_pending is not None:
             await self._advance(answer.step_pending)
-        assert isinstance(answer.result, Receipt)
-        return answer.result
+        return answer.receipt
 
     async def _record(self) -> None:
         """Record what waits, until nothing does; calls whose callers have gone are left out."""
@@ -103,9 +102,12 @@ class _Writer:
     def _commit(self, calls: Sequence[Tell]) -> Sequence[Answer | Exception]:
         return self._experiments.open(self._name).commit_tells(calls)
 
+    def _take_steps(self) -> bool:
+        return self._experiments.open(self._name).advance()
+
     async def _advance(self, step: StepIdentity) -> None:
         """Have all pending steps taken; it returns when this one was, and others tell meanwhile."""
-        steps = asyncio.create_task(self._experiments.advance(self._name))
+        steps = asyncio.create_task(self._experiments.writing.run(self._name, self._take_steps))
         taken: Future[None] = asyncio.get_running_loop().create_future()
         self._steps[taken] = step
         await asyncio.wait((steps, taken), return_when=FIRST_COMPLETED)
@@ -190,10 +192,6 @@ class OpenExperiments:
         """Record the outcomes of one call, together with those that wait."""
         return await self._writers.setdefault(name, _Writer(self, name)).tell(call)
 
-    async def advance(self, name: str) -> bool:
-        """Take the pending steps of an experiment: see `Experiment.advance`."""
-        return await self.writing.run(name, lambda: self.open(name).advance())
-
     def close(self) -> None:
         """Wait until nothing is at work, even for callers who have gone, and close the store."""
         for pool in (self.recording, self.writing.pool, self._computing.pool):
@@ -213,7 +211,6 @@ class OpenExperiments:
 
 _EVERY = 5.0  # seconds between two rounds
 _HEALTH = 0.1  # seconds of a processor's time per round, for health checks
-_log = logging.getLogger("bestarm.server")
 
 
 class Maintenance:

@@ -117,7 +117,8 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = dict(reversed(scope["headers"]))  # the first of each name
-        token = _digest(headers)
+        sent = headers.get(b"authorization")
+        token = "" if sent is None else hashlib.sha256(sent).hexdigest()
         scope[TOKEN_KNOWN] = token in self._known
         called, answered = scope, _LoggedResponse(scope, send)
         if scope["method"] == "HEAD":
@@ -149,11 +150,15 @@ class Guard:
             message = "This server does not answer for that host."
             remedy = "Name it with `bestarm serve --allow-host`."
             raise ApiError(421, "misdirected", message, field="Host", remedy=remedy)
-        kind, wait = "too_many_requests", self._rate_limiter.acquire(self._caller(scope, token))
-        if wait:
-            message, remedy = "Too many requests from this caller.", "Send more in one request."
-            later = {"Retry-After": str(math.ceil(wait))}
-            raise ApiError(429, kind, message, field="request", remedy=remedy, headers=later)
+        if wait := self._rate_limiter.acquire(self._caller(scope, token)):
+            raise ApiError(
+                429,
+                "too_many_requests",
+                "Too many requests from this caller.",
+                field="request",
+                remedy="Send more in one request.",
+                headers={"Retry-After": str(math.ceil(wait))},
+            )
         if scope["method"] in _CHANGING:
             # Browsers name the site that made a request; programs do not.
             if headers.get(b"sec-fetch-site", b"none") not in {b"none", b"same-origin"}:
@@ -249,11 +254,6 @@ def _ambiguous(message: str, field: str = "request") -> ApiError:
     closing = {"Connection": "close"}
     remedy = "Send plain HTTP/1.1, as curl does."
     return ApiError(400, "bad_request", message, field=field, remedy=remedy, headers=closing)
-
-
-def _digest(headers: dict[bytes, bytes]) -> str:
-    token = headers.get(b"authorization")
-    return "" if token is None else hashlib.sha256(token).hexdigest()
 
 
 class _LoggedResponse:

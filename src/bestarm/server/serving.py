@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import errno
 import socket
-from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import uvicorn
-from fastapi import FastAPI
 from uvicorn.supervisors import Multiprocess
 
 from bestarm.checks import whole
@@ -34,20 +33,6 @@ _LISTENING: dict[int | None, tuple[str, str]] = {
 }
 
 
-@dataclass(frozen=True)
-class Serving:
-    """What every process of a server makes its application from, as `create_app` takes it."""
-
-    url: str
-    local: bool = True
-    hosts: tuple[str, ...] = ()
-    limits: Limits = field(default_factory=Limits)
-
-    def __call__(self) -> FastAPI:
-        """The application, in this process."""
-        return create_app(self.url, local=self.local, hosts=self.hosts, limits=self.limits)
-
-
 def listen(host: str, port: int) -> socket.socket:
     """A socket on which connections are awaited. Raises InvalidInputError if there can be none."""
     whole(port, "port", least=0, below=65536)
@@ -65,18 +50,19 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def uvicorn_config(
-    serving: Serving, *, log: dict[str, Any] | None = None, workers: int = 1
+    url: str, *, log: dict[str, Any] | None = None, workers: int = 1, **settings: Any
 ) -> uvicorn.Config:
-    """How the application is served."""
+    """How the application is served; settings as for `create_app`."""
+    limits = settings.setdefault("limits", Limits())
     return uvicorn.Config(
-        serving,
+        partial(create_app, url, **settings),  # made in every process
         factory=True,
         ws="none",
         lifespan="on",
         log_config=log,
         access_log=False,  # ours leaves out the query
         server_header=False,
-        limit_concurrency=serving.limits.connections,
+        limit_concurrency=limits.connections,
         timeout_graceful_shutdown=10,
         timeout_keep_alive=65,  # longer than clients and proxies keep an idle connection
         timeout_worker_healthcheck=60,
@@ -85,10 +71,10 @@ def uvicorn_config(
 
 
 def run_server(
-    serving: Serving, listener: socket.socket, *, workers: int = 1, quiet: bool = False
+    url: str, listener: socket.socket, *, workers: int = 1, quiet: bool = False, **settings: Any
 ) -> None:
     """Serve until stopped by Ctrl-C or SIGTERM; log requests to stderr unless `quiet`."""
-    config = uvicorn_config(serving, log=_logging(quiet), workers=workers)
+    config = uvicorn_config(url, log=_logging(quiet), workers=workers, **settings)
     if workers > 1:
         Multiprocess(config, sockets=[listener]).run()
     else:

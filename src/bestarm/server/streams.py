@@ -25,14 +25,8 @@ from bestarm.server.guard import Limits
 _POLL_INTERVAL = 0.5  # seconds between two reads of an experiment that is followed
 _PING_INTERVAL = 15.0  # seconds between two signs of life, and between two checks of the token
 _SHUTDOWN_GRACE = 8.0  # seconds in which a stream ends by itself once the server stops
-_LINE_END = "\n"  # of a line
 _RETRY = 2000  # milliseconds after which a browser connects again
 _log = logging.getLogger("bestarm.server")
-
-
-def compiling_now() -> str:
-    """What is being compiled in this process, in words; empty if nothing is."""
-    return compiling.in_progress() or ""
 
 
 class EventStream(EventSourceResponse):
@@ -48,8 +42,8 @@ class EventStream(EventSourceResponse):
         super().__init__(
             events,
             ping=_PING_INTERVAL,
-            ping_message_factory=lambda: ServerSentEvent(comment="still here", sep=_LINE_END),
-            sep=_LINE_END,
+            ping_message_factory=lambda: ServerSentEvent(comment="still here", sep="\n"),
+            sep="\n",
             shutdown_event=stopping,
             shutdown_grace_period=_SHUTDOWN_GRACE,
         )
@@ -102,12 +96,14 @@ class StatusStreams:
             full |= len(addresses) >= self._limits.anonymous_streams
             full |= addresses.count(anonymous) >= self._limits.anonymous_streams_per_address
         if full:
-            message, later = "Too many streams are open already.", {"Retry-After": "10"}
-            more = {
-                "field": "stream",
-                "remedy": "Poll the status, or send a token if you sent none.",
-            }
-            raise ApiError(503, "too_many_streams", message, **more, headers=later)
+            raise ApiError(
+                503,
+                "too_many_streams",
+                "Too many streams are open already.",
+                field="stream",
+                remedy="Poll the status, or send a token if you sent none.",
+                headers={"Retry-After": "10"},
+            )
         self._followers.append(anonymous)
         try:
             yield
@@ -138,8 +134,8 @@ class StatusStreams:
             if latest.revision not in {"", known}:
                 known = latest.revision
                 yield {"event": "status", "id": known, "data": latest.data, "retry": _RETRY}
-            if shown != compiling_now():
-                shown = compiling_now()
+            if shown != (now := compiling.in_progress() or ""):
+                shown = now
                 yield {"event": "compiling", "data": shown}
             with anyio.move_on_after(_POLL_INTERVAL):
                 await stopping.wait()

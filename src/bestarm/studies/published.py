@@ -6,6 +6,7 @@ import csv
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
+from string import ascii_lowercase
 from typing import Literal
 
 from bestarm.checks import choice
@@ -71,6 +72,12 @@ class PublishedTable(Table):
     def published_runs(self) -> int:
         """The number of runs behind its published figures."""
         return max((each.runs for each in self.figures.values()), default=RUNS)
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """The letters of what is particular to rows, by these sentences."""
+        sentences = dict.fromkeys(row.protocol for row in self.rows if row.protocol)
+        return dict(zip(sentences, ascii_lowercase, strict=False))
 
     def printed(self, row: Row, metric: Metric) -> Published | None:
         """The published figure of a cell; None for our own rows."""

@@ -58,8 +58,11 @@ class Replication(Study[Cell]):
     paper: Paper = PAPERS["sp-bai"]
 
     def settings(self) -> dict[str, object]:
-        """The paper, and which ratings these are."""
-        return {"paper": self.paper.name, "data": fingerprint(self.data)}
+        """The paper, and which ratings these are: their name, and a digest of their numbers."""
+        digest = hashlib.sha256(self.data.ratings.tobytes())
+        digest.update(b"" if self.data.weights is None else self.data.weights.tobytes())
+        data = f"{self.data.name}, {digest.hexdigest()[:16]}"
+        return {"paper": self.paper.name, "data": data}
 
     def judge(self, results: StudyResults[Cell]) -> list[Cell]:
         """Every cell with its verdict, in the order of the tables."""
@@ -124,13 +127,9 @@ class Replication(Study[Cell]):
 
     def _section(self, table: PublishedTable, results: StudyResults[Cell]) -> Section:
         cells = [cell for cell in results.cells if cell.table == table.key]
-        letters: dict[str, str] = {}
-        for row in table.rows:
-            if row.protocol:
-                letters.setdefault(row.protocol, chr(ord("a") + len(letters)))
-        tables = [main_table(table, cells, letters)]
+        tables = [main_table(table, cells)]
         if table.counts_pulls:
-            tables.append(quantile_table(table, cells, letters))
+            tables.append(quantile_table(table, cells))
         runs, own = results.runs, {row.key: results.of(table, row) for row in table.rows}
         warning = ""
         if table.heavy_tailed and runs < _ENOUGH:
@@ -148,7 +147,7 @@ class Replication(Study[Cell]):
             f"{results.seed} and 95{THIN_SPACE}% intervals; published: {table.published_runs} "
             "runs.",
             legend=_LEGEND,
-            notes=tuple((letter, prose(sentence)) for sentence, letter in letters.items()),
+            notes=tuple((letter, prose(sentence)) for sentence, letter in table.notes.items()),
             draw=partial(table_pictures, table, own, cells),
         )
 
@@ -203,14 +202,7 @@ class Replication(Study[Cell]):
         return " ".join([*words, f"--runs {results.runs}", f"--seed {results.seed}"])
 
 
-def fingerprint(data: RatingsData) -> str:
-    """Which ratings these are: their name, and a digest of their numbers."""
-    digest = hashlib.sha256(data.ratings.tobytes())
-    digest.update(b"" if data.weights is None else data.weights.tobytes())
-    return f"{data.name}, {digest.hexdigest()[:16]}"
-
-
-def main_table(table: PublishedTable, cells: Sequence[Cell], letters: dict[str, str]) -> TextTable:
+def main_table(table: PublishedTable, cells: Sequence[Cell]) -> TextTable:
     """Our figures of every row beside the published ones, with verdicts."""
     decimals = _printed_decimals(cells)
     rate = "" if not table.counts_pulls else table.rate.capitalize()
@@ -236,12 +228,10 @@ def main_table(table: PublishedTable, cells: Sequence[Cell], letters: dict[str, 
         )
         for row in table.rows
     }
-    return TextTable((Column("Method", align="l"), *columns), _lines(table, entries, letters))
+    return TextTable((Column("Method", align="l"), *columns), _lines(table, entries))
 
 
-def quantile_table(
-    table: PublishedTable, cells: Sequence[Cell], letters: dict[str, str]
-) -> TextTable:
+def quantile_table(table: PublishedTable, cells: Sequence[Cell]) -> TextTable:
     """The quantiles of our pulls, row by row."""
     decimals = _printed_decimals(cells)
     entries, levels = {}, []
@@ -260,20 +250,20 @@ def quantile_table(
         Column("mean", media="page"),
         Column("published mean", media="page"),
     )
-    lines = _lines(table, entries, letters)
     return TextTable(
-        columns, lines, title="Quantiles of the pulls", collapsed=not table.heavy_tailed
+        columns,
+        _lines(table, entries),
+        title="Quantiles of the pulls",
+        collapsed=not table.heavy_tailed,
     )
 
 
-def _lines(
-    table: PublishedTable, entries: dict[str, tuple[Entry, ...]], letters: dict[str, str]
-) -> tuple[Line, ...]:
+def _lines(table: PublishedTable, entries: dict[str, tuple[Entry, ...]]) -> tuple[Line, ...]:
     return tuple(
         Line(
             row.label,
             entries[row.key],
-            note=letters.get(row.protocol, ""),
+            note=table.notes.get(row.protocol, ""),
             section="Not in the paper" if row.ours else "",
         )
         for row in table.rows
@@ -288,7 +278,11 @@ def _cell_entries(cell: Cell, printed_decimals: int) -> list[Entry]:
     else:
         own, ends = 2 if cell.runs <= RUNS else 3, 3
         printed_decimals = 2 if published_runs <= RUNS else 4
-    interval = "exact" if cell.low == cell.high else _interval(max(cell.low, 0.0), cell.high, ends)
+    interval = f"{number(max(cell.low, 0.0), ends)} to {number(cell.high, ends)}"
+    if cell.low == cell.high:
+        interval = "exact"
+    elif math.isnan(cell.low):
+        interval = _NONE
     entries = [Entry(number(cell.value, own), interval)]
     if cell.metric == "pulls":
         assert cell.quantiles is not None
@@ -301,7 +295,7 @@ def _cell_entries(cell: Cell, printed_decimals: int) -> list[Entry]:
             small=() if sd is None else (f"± {number(sd, printed_decimals)}",),
         )
     )
-    if cell.verdict is None:
+    if cell.verdict is None or cell.p_value is None:
         return [*entries, Entry()]
     title = f"{p_text(cell.p_value)} before correction"
     return [*entries, Entry(cell.verdict, kind=_TAGS[cell.verdict], title=title)]
@@ -309,11 +303,8 @@ def _cell_entries(cell: Cell, printed_decimals: int) -> list[Entry]:
 
 def _printed_decimals(cells: Sequence[Cell]) -> int:
     """Of the published figures of a table: at most two."""
-    return max((_decimals(c.printed.value) for c in cells if c.printed is not None), default=0)
-
-
-def _decimals(value: float) -> int:
-    return next((d for d in (0, 1) if round(value, d) == value), 2)
+    values = [cell.printed.value for cell in cells if cell.printed is not None]
+    return next((d for d in (0, 1) if all(round(value, d) == value for value in values)), 2)
 
 
 def _ends(cell: Cell) -> int:
@@ -334,16 +325,8 @@ def prose(text: str) -> str:
     return re.sub(r"(?<=\d)[ ,](?=\d{3}(?!\d))", THIN_SPACE, text)
 
 
-def _interval(low: float, high: float, decimals: int) -> str:
-    if math.isnan(low):
-        return _NONE
-    return f"{number(low, decimals)} to {number(high, decimals)}"
-
-
-def p_text(value: float | None) -> str:
+def p_text(value: float) -> str:
     """A p-value with two or three digits."""
-    if value is None:
-        return ""
     return "p < 0.001" if value < 0.001 else f"p = {value:.{3 if value < 0.1 else 2}f}"
 
 

@@ -148,6 +148,34 @@ def test_evidence_grows_against_wrong_probabilities(size: int) -> None:
     assert test.most_deviating_arm == 2
 
 
+FIRMNESS = (10.0, 100.0, 1e3, 1e4, 1e5)  # draws for which an alternative is believed in
+
+
+def urns(weights: Array, draws: list[int]) -> float:
+    """The average over urns of how much likelier the draws are from them than from the weights.
+
+    An urn begins with F balls in proportion to the weights and gains one of each colour drawn.
+    """
+    total = 0.0
+    for firmness in FIRMNESS:
+        balls, ratio = firmness * weights, 1.0
+        for arm in draws:
+            ratio *= balls[arm] / balls.sum() / weights[arm]
+            balls = balls + np.eye(len(weights))[arm]
+        total += ratio
+    return total / len(FIRMNESS)
+
+
+@pytest.mark.parametrize("draws", [[0] * 6, [0, 0, 1, 0, 2, 0, 0, 0], [2] * 5 + [0] * 9])
+def test_the_chance_is_one_over_the_average_of_all_urns(draws: list[int]) -> None:
+    """An average of likelihood ratios has mean 1: it reaches 1/c with probability at most c."""
+    weights = np.array([0.1, 0.3, 0.6])
+    test = RatioTest(3)
+    test.add(weights, np.bincount(draws, minlength=3))
+    assert test.p_value == pytest.approx(1 / max(urns(weights, draws), 1.0), rel=1e-9)
+    assert urns(weights, draws) > 1
+
+
 def test_what_cannot_be_drawn_is_no_chance() -> None:
     test = RatioTest(2)
     test.add(np.array([1.0, 0.0]), np.array([5, 1]))
@@ -271,8 +299,9 @@ def test_a_loss_that_depends_on_time_alone_is_none() -> None:
     assert worst(experiment.health()) == "ok"
 
 
-@pytest.mark.parametrize(("waited", "level"), [(90, "ok"), (150, "warning"), (2000, "alarm")])
+@pytest.mark.parametrize(("waited", "level"), [(99, "ok"), (100, "warning"), (2000, "alarm")])
 def test_leases_that_nobody_ends_are_seen(waited: float, level: str) -> None:
+    """To the moment: what the next call would give up is overdue now."""
     clock = Clock()
     experiment = Experiment(anytime(), clock=clock, lease=100, seed=0)
     experiment.ask(3)
@@ -285,49 +314,27 @@ def test_leases_that_nobody_ends_are_seen(waited: float, level: str) -> None:
         assert levels(experiment)["overdue"] == "ok"
 
 
-@pytest.mark.parametrize(("waited", "level"), [(50, "ok"), (150, "warning"), (2000, "alarm")])
-def test_without_a_lease_age_is_measured_by_the_others(waited: float, level: str) -> None:
+@pytest.mark.parametrize(
+    ("usual", "waited", "level"),
+    [
+        *((10, 50, "ok"), (10, 150, "warning"), (10, 2000, "alarm")),
+        *((0.01, 59.9, "ok"), (0.01, 60.1, "warning"), (0.01, 600.1, "alarm")),
+    ],
+)
+def test_without_a_lease_age_is_measured_by_the_others(
+    usual: float, waited: float, level: str
+) -> None:
+    """Nothing is overdue within a minute: ten times no time would be no time at all."""
     clock = Clock()
     experiment = Experiment(anytime(), clock=clock, seed=0)
     given = experiment.ask(200)
-    clock.now += 10
+    clock.now += usual
     experiment.tell_many((n, 0.5) for n in given.ids[1:])
-    clock.now += waited - 10
+    clock.now += waited - usual
     if level == "ok":
         assert worst(experiment.health()) == "ok"
     else:
         assert "1 outcome overdue" in only(experiment, "overdue", level).finding
-
-
-@pytest.mark.parametrize(("waited", "level"), [(59.9, "ok"), (60.1, "warning"), (600.1, "alarm")])
-def test_nothing_is_overdue_within_a_minute(waited: float, level: str) -> None:
-    """Where nearly all outcomes come at once, ten times that would be no time at all."""
-    clock = Clock()
-    experiment = Experiment(anytime(), clock=clock, seed=0)
-    given = experiment.ask(200)
-    clock.now += 0.01
-    experiment.tell_many((n, 0.5) for n in given.ids[1:])
-    clock.now += waited - 0.01
-    assert levels(experiment)["overdue"] == level
-
-
-def test_what_the_next_call_would_give_up_is_overdue_now(tmp_path: Path) -> None:
-    """To the moment, and for whoever only looks."""
-    clock = Clock()
-    url = f"sqlite:///{tmp_path}/store.db"
-    with Experiment.create(
-        url, "offer", ARMS, options={"bounds": [0, 1]}, lease=10.0, clock=clock, seed=0
-    ) as experiment:
-        experiment.ask(2)
-        clock.now += 5
-        experiment.ask(4)
-        clock.now += 5
-        with Experiment.open(url, "offer", clock=clock) as looking:
-            assert "2 outcomes overdue" in only(looking, "overdue", "warning").finding
-            assert looking.status().lost == 0
-        experiment.expire()
-        assert experiment.status().lost == 2
-        assert levels(experiment)["overdue"] == "ok"
 
 
 def test_an_experiment_that_is_over_waits_for_nothing() -> None:

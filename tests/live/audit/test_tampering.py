@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chained_policies import PROBLEM
+from chained_policies import create_chained
 from clocks import Clock
 from tampering import findings
 
@@ -67,6 +67,11 @@ COVERED = places(
 )
 
 
+def create(path: Path, **given: Any) -> Experiment:
+    url, sizes = f"sqlite:///{path}", [4, 2, 30]
+    return create_chained(url, kind="provisional", sizes=sizes, **given)
+
+
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two closed phases and an open one: something of everything that is on record.
@@ -76,18 +81,8 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     3 the experiment is stopped; 11 is told after that, and 12 is given up.
     """
     path = tmp_path_factory.mktemp("made") / "store.db"
-    with Experiment.create(
-        f"sqlite:///{path}",
-        "offer",
-        PROBLEM,
-        policy="chained_policies:Chained",
-        options={"kind": "provisional", "sizes": [4, 2, 30]},
-        lease=1e6,
-        seed=4,
-        description="of four winds",
-        clock=Clock(step=0.5),
-        forecaster="own",
-    ) as experiment:
+    given: dict[str, Any] = {"lease": 1e6, "description": "of four winds", "forecaster": "own"}
+    with create(path, **given) as experiment:
 
         def ask(count: int, request: str, **known: Any) -> None:
             forecasts = [0.125 * n - 0.25 for n in range(count)]
@@ -179,17 +174,7 @@ def test_every_column_is_decided_upon(path: Path) -> None:
 def windowed_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Outcomes with a window: told early, corrected, told by nobody, and told too late."""
     path, clock = tmp_path_factory.mktemp("made") / "store.db", Clock(step=0.5)
-    with Experiment.create(
-        f"sqlite:///{path}",
-        "offer",
-        PROBLEM,
-        policy="chained_policies:Chained",
-        options={"kind": "provisional", "sizes": [4, 2, 30]},
-        window=100.0,
-        otherwise=0,
-        seed=4,
-        clock=clock,
-    ) as experiment:
+    with create(path, window=100.0, otherwise=0, clock=clock) as experiment:
         experiment.ask(4)
         experiment.tell(1, 1.0)
         experiment.tell_many({2: 1.0, 3: 0.5})

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chained_policies import PROBLEM, Chained
+from chained_policies import create_chained
 from clocks import Clock
 from sqlalchemy import create_engine, text
 from tampering import change, changed_copy, findings
@@ -84,16 +84,7 @@ def stopped(place: str) -> None:
     Phase 1 asks for 6 pulls, phase 2 for 30: ids 0 to 5 are summed up, 6 was lost and told late, 7
     was told, 8 lost, 9 told after the end, 10 given up after it, and 11 remains open.
     """
-    with Experiment.create(
-        place,
-        "offer",
-        PROBLEM,
-        policy="chained_policies:Chained",
-        options={"kind": "randomised", "sizes": [6, 30]},
-        seed=4,
-        description="of four winds",
-        clock=Clock(step=0.5),
-    ) as experiment:
+    with create_chained(place, kind="randomised", sizes=[6, 30], description="winds") as experiment:
         experiment.ask(4, request_id="first")
         experiment.ask(2, request_id="second")
         experiment.tell_many({n: 0.25 * n for n in range(6)})
@@ -111,15 +102,7 @@ def stopped(place: str) -> None:
 
 def finished(place: str) -> None:
     """The policy ends it with the first 4: 6 was told by then, 7 lost, and 4 and 5 are open."""
-    with Experiment.create(
-        place,
-        "offer",
-        PROBLEM,
-        policy="chained_policies:Chained",
-        options={"kind": "open", "sizes": [4]},
-        clock=Clock(step=0.5),
-        seed=0,
-    ) as experiment:
+    with create_chained(place, kind="open", sizes=[4], seed=0) as experiment:
         assert len(experiment.ask(8)) == 8
         experiment.tell(6, 0.5)
         experiment.fail(7)
@@ -165,7 +148,7 @@ def test_what_is_found_does_not_depend_on_the_pieces_read(
     assert "add up to" in two
 
 
-# `test_tampering.py` changes every field; here are the findings for changes, and of rows that are
+# `test_tampering.py` changes every field; here are the sentences of findings, and rows that are
 # gone or never were.
 OPEN, EVERY = ("open",), tuple(KINDS)
 FIRST = "number = (SELECT min(number) FROM bestarm_deferrals WHERE summary >= 0)"
@@ -174,7 +157,6 @@ WHILE_RUNNING = [
     ("DELETE FROM bestarm_outcomes WHERE number = 30", "neither told nor lost", EVERY),
     ("UPDATE bestarm_outcomes SET late = 1 WHERE number = 30", "flagged as late", EVERY),
     ("UPDATE bestarm_outcomes SET late = 0 WHERE late = 1", "is not flagged", EVERY),
-    ("UPDATE bestarm_assignments SET arm = (arm + 1) % 3 WHERE number = 17", "draw gives", EVERY),
     ("UPDATE bestarm_assignments SET arm = 77 WHERE number = 17", "has arm 77", EVERY),
     ("UPDATE bestarm_assignments SET probability = 0.4 WHERE number = 8", "probability", EVERY),
     ("UPDATE bestarm_assignments SET phase = phase + 1 WHERE number = 9", "another", EVERY),
@@ -182,27 +164,13 @@ WHILE_RUNNING = [
     ("DELETE FROM bestarm_losses WHERE place = 0 AND phase = 1", "neither told nor lost", OPEN),
     ("DELETE FROM bestarm_losses WHERE place = 0", "", ("fixed",)),
     ("INSERT INTO bestarm_losses SELECT 1, 2, 1, 999, 'x', 1e6", "summary 0 has them", EVERY),
-    ("UPDATE bestarm_outcomes SET told = told + 1 WHERE number = 3", "a time", OPEN),
-    (
-        "UPDATE bestarm_plans SET plan = replace(plan, '\"pulls\":', '\"pulls\":1')"
-        " WHERE phase = 1",
-        "phase 1",
-        EVERY,
-    ),
     ("UPDATE bestarm_plans SET plan = '{}' WHERE phase = 2", "cannot be read", OPEN),
     ("UPDATE bestarm_plans SET first = first + 1 WHERE phase = 2", "plan of phase 2", EVERY),
     ("DELETE FROM bestarm_plans WHERE phase = 2", "plan", EVERY),
-    (
-        "UPDATE bestarm_summaries SET summary = replace(summary, '\"sums\":[', '\"sums\":[1')"
-        " WHERE number = 0",
-        "Summary 0 is not",
-        OPEN,
-    ),
     ("UPDATE bestarm_summaries SET digest = 'x' WHERE number = 1", "Summary 1 is not", OPEN),
     ('UPDATE bestarm_summaries SET "end" = "end" - 1 WHERE number = 0', "Summary 1", EVERY),
     ("DELETE FROM bestarm_summaries WHERE number = 1", "summary", EVERY),
     (f"DELETE FROM bestarm_deferrals WHERE {FIRST}", "not all are as summary", OPEN),
-    (f"UPDATE bestarm_deferrals SET summary = -1 WHERE {FIRST}", "add up to", OPEN),
     (f"UPDATE bestarm_deferrals SET summary = 9999 WHERE {FIRST}", "Summary 9999", OPEN),
     (
         "INSERT INTO bestarm_deferrals SELECT 1, min(number), -1 FROM bestarm_outcomes"
@@ -210,9 +178,7 @@ WHILE_RUNNING = [
         "not all are as summary 0",
         OPEN,
     ),
-    ("UPDATE bestarm_events SET data = '{\"phase\":1}' WHERE number = 1", "Event 1 (", OPEN),
     ("UPDATE bestarm_events SET data = '[NaN]' WHERE number = 1", "The record of event 1", OPEN),
-    ("UPDATE bestarm_events SET data = 'nonsense' WHERE number = 1", "event 1 ", OPEN),
     ("UPDATE bestarm_events SET kind = 'changed' WHERE kind = 'paused'", "hash", OPEN),
     ("DELETE FROM bestarm_events WHERE number = 2", "events between are missing", OPEN),
     (
@@ -220,11 +186,7 @@ WHILE_RUNNING = [
         "cut short",
         OPEN,
     ),
-    ("UPDATE bestarm_experiments SET last_hash = 'x'", "written again", OPEN),
-    ("UPDATE bestarm_experiments SET events = events + 1", "cut short", OPEN),
-    ("UPDATE bestarm_experiments SET assigned = assigned - 1", "the counter says", EVERY),
     ("UPDATE bestarm_experiments SET state = 'stopped'", "By the log the state is running", OPEN),
-    ("UPDATE bestarm_experiments SET lease = lease + 1", "By the log the lease is", OPEN),
     (
         "UPDATE bestarm_documents SET document = replace(document, '0.1', '0.2')",
         "the problem, the policy",
@@ -250,38 +212,19 @@ def test_every_change_is_found(
     assert finding in "\n".join(found), found
 
 
-AT_THE_END, LATE, REQUESTS = "not as they were at the end", "not those of event", "requests up to"
+AT_THE_END, REQUESTS = "not as they were at the end", "requests up to"
 BEYOND_SUMMARIES = {
     "an outcome": ("UPDATE bestarm_outcomes SET reward = 0.5 WHERE number = 7", AT_THE_END),
-    "an assignment without an outcome": (
-        "UPDATE bestarm_assignments SET asked = asked - 1 WHERE number = 11",
-        AT_THE_END,
-    ),
-    "a loss": ("UPDATE bestarm_losses SET at = at - 1 WHERE number = 8", AT_THE_END),
     "a loss that is gone": ("DELETE FROM bestarm_losses WHERE number = 8", AT_THE_END),
-    "a late outcome": ("UPDATE bestarm_outcomes SET reward = 0.75 WHERE number = 6", LATE),
-    "when a late outcome was told": (
-        "UPDATE bestarm_outcomes SET told = told - 1 WHERE number = 6",
-        LATE,
-    ),
     "an outcome told after the end": (
         "UPDATE bestarm_outcomes SET reward = 1.5 WHERE number = 9",
-        LATE,
-    ),
-    "an outcome told after the end, made one in time": (
-        "UPDATE bestarm_outcomes SET late = 0 WHERE number = 9",
-        AT_THE_END,
-    ),
-    "an outcome told in time and summed up, made a late one": (
-        "UPDATE bestarm_outcomes SET late = 1 WHERE number = 3",
-        "Assignment 3 was told in time",
+        "not those of event",
     ),
     "a late outcome that is gone": ("DELETE FROM bestarm_outcomes WHERE number = 9", "or removed"),
     "what was given up after the end": (
         "UPDATE bestarm_losses SET at = at - 1 WHERE number = 10",
         "given up after the end",
     ),
-    "a request": ("UPDATE bestarm_requests SET size = 1 WHERE name = 'second'", REQUESTS),
     "a request before others that is gone": (
         "DELETE FROM bestarm_requests WHERE name = 'first'",
         REQUESTS,
@@ -292,7 +235,6 @@ BEYOND_SUMMARIES = {
         "FROM bestarm_requests WHERE name = 'third'",
         "nobody sent",
     ),
-    "the description": ("UPDATE bestarm_experiments SET description = 'x'", "description differs"),
     "an outcome told after the end that no event knows of": (
         "INSERT INTO bestarm_outcomes SELECT experiment, 11, 0.5, told, 1 "
         "FROM bestarm_outcomes WHERE number = 9",
@@ -312,7 +254,6 @@ BEYOND_SUMMARIES = {
         "UPDATE bestarm_experiments SET assigned = 1000000000000",
         "the counter says 1000000000000",
     ),
-    "the phase of a plan": ("UPDATE bestarm_plans SET phase = 7 WHERE phase = 2", "of phase 7"),
 }
 
 
@@ -370,22 +311,6 @@ def test_an_event_that_makes_no_sense_is_a_finding(ended: Path, tmp_path: Path, 
     assert any(wrong in each for each in findings(path))
     change(path, f"UPDATE bestarm_events SET data = '{data}' WHERE kind IN ('stopped', 'created')")
     assert findings(path)
-
-
-def test_a_first_phase_that_is_open_is_held_against_its_event(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    with Experiment.create(
-        url(path),
-        "offer",
-        PROBLEM,
-        policy="chained_policies:Chained",
-        options={"kind": "randomised", "sizes": [12]},
-        seed=0,
-    ) as experiment:
-        experiment.ask(3)
-        assert experiment.verify().findings == ()
-    change(path, "UPDATE bestarm_plans SET phase = 2")
-    assert any("it is one of phase 1" in each for each in findings(path))
 
 
 @pytest.mark.parametrize("make", [stopped, finished])
@@ -540,15 +465,7 @@ def with_losses(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder, paths = tmp_path_factory.mktemp("losses"), dict[str, Path]()
     for kind in ("randomised", "fixed", "open"):
         paths[kind] = folder / f"{kind}.db"
-        with Experiment.create(
-            url(paths[kind]),
-            "offer",
-            PROBLEM,
-            policy="chained_policies:Chained",
-            options={"kind": kind, "sizes": [12, 30]},
-            seed=4,
-            clock=Clock(step=0.5),
-        ) as experiment:
+        with create_chained(url(paths[kind]), kind=kind, sizes=[12, 30]) as experiment:
             experiment.ask(12)
             experiment.fail_many([3, 5], "gone")
             while experiment.phase == 1:
@@ -640,17 +557,6 @@ def test_many_findings_of_one_kind_are_counted_not_listed(
     assert len(report.findings) <= SHOWN + 2
     assert "more findings of this kind (probability)" in report.findings[-1]
     assert str(report).startswith("NOT SOUND")
-
-
-def test_an_ordinary_outcome_is_no_event() -> None:
-    """The log grows with phases, not with outcomes."""
-    experiment = Experiment(Chained(PROBLEM, kind="randomised", sizes=(500,)), seed=0)
-    before = len(experiment.events())
-    for number in experiment.ask(499, request_id="many").ids:
-        experiment.tell(number, 0.5)
-    assert len(experiment.events()) == before
-    experiment.fail(experiment.ask(1).ids[0])
-    assert len(experiment.events()) == before
 
 
 def test_late_outcomes_of_one_call_are_one_event_that_names_them() -> None:

@@ -6,11 +6,10 @@ from functools import partial
 
 import numpy as np
 import pytest
-from plans import equal_rewards, next_counts, run
+from plans import equal_rewards, next_counts
 
 from bestarm import Problem, simulate
 from bestarm.environments import MovingMeans, Semiparametric, soare
-from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
 from bestarm.policies.budget.bayes_gap import BayesGap
 from bestarm.policies.budget.p1 import P1
@@ -104,25 +103,6 @@ def test_bayes_gap_does_not_depend_on_last_digits() -> None:
         other.follow(presampled)
         assert one._counts.tolist() == other._counts.tolist()
         assert one.recommend().target == other.recommend().target
-
-
-@pytest.mark.parametrize("method", [P1, BayesGap])
-def test_many_pulls_at_once_are_the_same_pulls(method: type[P1] | type[BayesGap]) -> None:
-    rng = np.random.default_rng(0)
-    table, common = rng.normal(size=(1, 4)), rng.normal(size=100)
-    table.flags.writeable = False
-    presampled = PresampledRewards(table, np.zeros(100, dtype=np.int64), common)
-    problem = Problem(np.eye(4))
-    one, many = (method(problem, budget=100, seed=5) for _ in range(2))
-    assert vars(run(one, presampled)) == vars(run(many, presampled, block=100))
-    np.testing.assert_array_equal(one._counts, many._counts)
-    assert many.recommend().reason == "budget"
-
-
-def test_bayes_gap_needs_more_pulls_than_arms() -> None:
-    with pytest.raises(InvalidInputError, match="too few for 4 arms") as caught:
-        BayesGap(Problem(np.eye(4)), budget=4)
-    assert "5" in caught.value.remedy
 
 
 def test_an_arm_without_features_is_no_obstacle() -> None:

@@ -7,11 +7,10 @@ from functools import partial
 
 import numpy as np
 import pytest
-from plans import next_counts
+from plans import next_counts, without_noise
 
 from bestarm import Problem, Summary, environments, simulate
 from bestarm.design import linear_xy
-from bestarm.design.rounding import round_any
 from bestarm.policies.budget.peace import PeaceBudget
 
 SOARE = environments.soare(5, 0.3)
@@ -43,12 +42,8 @@ def test_phases_halve_the_largest_variance() -> None:
 @pytest.mark.parametrize("budget", [1, 3, 40])
 def test_small_budgets_are_spent(budget: int) -> None:
     policy = PeaceBudget(SOARE.problem(0.1), budget=budget)
-    pulls = 0
-    while (plan := policy.plan()) is not None:
-        assert plan.counts is not None
-        pulls += plan.pulls
-        policy.update(Summary(plan.counts, plan.counts.astype(float), np.zeros(plan.arms)))
-    assert pulls <= budget
+    plans = without_noise(policy, np.ones(policy.problem.arms))
+    assert sum(plan.pulls for plan in plans) <= budget
     assert policy.recommend().reason == "budget"
 
 
@@ -56,10 +51,6 @@ def test_two_targets_need_the_phases_of_their_width() -> None:
     """γ = 8/π for two orthogonal arms, so there are two phases."""
     policy = PeaceBudget(Problem(np.eye(2)), budget=100)
     assert next_counts(policy).tolist() == [25, 25]
-
-
-def test_few_pulls_go_to_the_heaviest_arms() -> None:
-    assert round_any(np.array([0.1, 0.5, 0.4]), 2).tolist() == [0, 1, 1]
 
 
 def test_published_errors() -> None:

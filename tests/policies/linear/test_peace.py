@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from bestarm import Problem, Summary, bounds, environments, simulate
+from bestarm import Problem, Summary, bounds
 from bestarm.design.widths import width_design
 from bestarm.numerics.geometry import linear_diameter
 from bestarm.policies.linear.peace import Peace
@@ -46,20 +46,3 @@ def test_phases_drop_what_trails_by_a_gap_that_is_halved() -> None:
     assert policy.recommend().target == int(np.argmax(means))
     assert policy.recommend().final
     assert policy.recommend().error_bound is None
-
-
-def test_a_cap_ends_it_without_an_answer() -> None:
-    results = simulate(
-        lambda problem, *, seed: Peace(problem, seed=seed, max_pulls=70),
-        environments.soare(4, 0.1),
-        runs=3,
-    )
-    assert results.pulls.tolist() == [70] * 3
-    assert not results.final.any()
-
-
-def test_errors_stay_below_delta() -> None:
-    """At most δ = 0.1 wrong: 20 of 100 runs would be with probability below 0.2 %."""
-    results = simulate(Peace, environments.soare(3, 0.6), runs=100, seed=8, delta=0.1)
-    assert (~results.correct).sum() < 20
-    assert results.final.all()

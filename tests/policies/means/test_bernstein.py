@@ -250,23 +250,3 @@ def test_batches_grow_and_pull_active_arms_alike() -> None:
     assert policy.traits.bounds == (0.0, 1.0)
     assert sizes == [1, 1, 1, 1, 2, 3, 4, 6, 9, 14, 21, 31]
     assert policy.recommend().active == (0, 1)
-
-
-def test_a_cap_is_never_exceeded_nor_final() -> None:
-    for cap in (3, 10, 29):
-        policy = BernsteinElimination(Problem(np.eye(3)), bounds=(0, 1), max_pulls=cap)
-        while (plan := policy.plan()) is not None:
-            assert plan.counts is not None
-            half = plan.counts / 2
-            policy.update(Summary(plan.counts, half, half / 2))
-        answer = policy.recommend()
-        assert (answer.final, answer.reason, answer.error_bound) == (False, "max_pulls", None)
-        assert cap - 3 < answer.pulls <= cap
-
-
-@pytest.mark.parametrize("wrong", [(1, 0), (0, 0), 3, (0, 1, 2), (0, math.inf), "01", None])
-def test_bounds_must_be_two_numbers_in_order(wrong: object) -> None:
-    with pytest.raises(InvalidInputError, match="`bounds`"):
-        BernsteinElimination(Problem(np.eye(2)), bounds=wrong)  # type: ignore[arg-type]
-    with pytest.raises(InvalidInputError, match="`bounds`"):
-        bounds.sub_gaussian_scale(wrong)  # type: ignore[arg-type]

@@ -16,16 +16,8 @@ from scipy.special import rel_entr
 
 from bestarm import Problem
 from bestarm.numerics.geometry import Array
-from bestarm.policies.means import kl_lucb
 from bestarm.policies.means.divergences import upper_bound
-from bestarm.policies.means.kl_lucb import (
-    HEIGHT,
-    KLLUCB,
-    SLOPE,
-    reset_tangent,
-    set_tangent,
-    tangent_minimum,
-)
+from bestarm.policies.means.kl_lucb import HEIGHT, KLLUCB, SLOPE, set_tangent, tangent_minimum
 from bestarm.presampled import PresampledRewards
 
 
@@ -63,16 +55,6 @@ def test_a_tangent_is_above_the_bound_and_not_far() -> None:
             told += 1  # it must tell here, to the second order in the distance
             assert tangent - least <= 8 * (u - q) ** 2 / min(q - mean, q * (1 - q)) + 1e-9
     assert told > 500
-
-
-def test_a_tangent_that_was_reset_bounds_nothing() -> None:
-    tangents = np.zeros((5, 2))
-    set_tangent(tangents, 0, 0.3, 10, 0.6)
-    set_tangent(tangents, 1, 1.0, 10, 1.0)  # no q is in (mean, 1)
-    reset_tangent(tangents, 0)
-    for arm in range(2):
-        assert tangents[HEIGHT, arm] + tangents[SLOPE, arm] * 5.0 == math.inf
-        assert tangent_minimum(tangents, arm, 5.0) == -math.inf
 
 
 def chosen(table: Array, delta: float) -> Iterator[int]:
@@ -154,27 +136,3 @@ def test_tangents_change_no_decision(kind: str, part: int) -> None:
     assert done == len(expected)
     assert (policy.recommend().reason == "identified") == (done < len(table))
     assert ("stops" in kind) == (done < len(table))
-
-
-def test_bounds_are_seldom_solved_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tangents decide on the challenger in most rounds: this is what makes the rule quick."""
-    solved = 0
-
-    def counted(p: float, level: float) -> float:
-        nonlocal solved
-        solved += 1
-        return upper_bound(p, level)
-
-    for name in ("reset_tangent", "set_tangent", "tangent_minimum", "solve_highest", "_best_two"):
-        # Uncompiled, so that calls can be counted.
-        monkeypatch.setattr(kl_lucb, name, getattr(kl_lucb, name).py_func)
-    monkeypatch.setattr(kl_lucb, "upper_bound", counted)
-    table = rewards("finer, alike")
-    counts, sums = np.zeros(10, dtype=np.int64), np.zeros(10)
-    constants = (math.log(405.5 * 10 / 0.1), 1.1, 0.0, 0.0)
-    presampled = PresampledRewards(table, np.arange(len(table)), np.zeros(len(table))).parts
-    advance = kl_lucb.advance_bernoulli.py_func  # type: ignore[attr-defined]
-    with np.errstate(invalid="ignore"):  # 0 · ∞ of a tangent that was reset
-        advance(presampled, np.array([0, -1, 0]), counts, sums, (0.0, 1.0), constants, len(table))
-    assert counts.sum() == len(table)
-    assert solved < len(table) / 4  # one in two rounds, of nine bounds per round; later far fewer

@@ -146,27 +146,6 @@ def test_prompts_run_out_and_blocks_are_complete() -> None:
     assert results.correct.mean() > 0.9
 
 
-def test_the_cap_is_kept() -> None:
-    policy = PairedTests(Problem(np.eye(3)), bounds=(0, 1), max_pulls=10)
-    tell(policy, np.full((9, 3), 0.5))
-    answer = policy.recommend()
-    assert (answer.pulls, answer.reason, answer.final) == (9, "max_pulls", False)
-    assert policy.traits.max_pulls == 10
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"bounds": (1, 0)}, "`bounds` must be two finite numbers"),
-        ({"bounds": (0, 1), "items": 0}, "`items` must be a whole number of at least 1"),
-        ({"bounds": (0, 1), "max_pulls": 1}, "`max_pulls` must be a whole number of at least 2"),
-    ],
-)
-def test_what_cannot_be_is_refused(options: dict[str, object], message: str) -> None:
-    with pytest.raises(InvalidInputError, match=message):
-        PairedTests(PAIR, **options)  # type: ignore[arg-type]
-
-
 def test_a_reward_outside_the_bounds_is_refused_and_changes_nothing() -> None:
     policy = PairedTests(PAIR, bounds=(0, 1))
     plan = policy.plan()

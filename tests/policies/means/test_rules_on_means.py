@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from plans import run
 from scipy.optimize import brentq, minimize
 from scipy.special import rel_entr
 
@@ -22,7 +21,6 @@ from bestarm.policies.means.eb_tci import EBTCI
 from bestarm.policies.means.kl_lucb import KLLUCB
 from bestarm.policies.means.lil_ucb import LilUCB
 from bestarm.policies.means.track_and_stop import TrackAndStop, bernoulli_weights
-from bestarm.presampled import PresampledRewards
 from bestarm.records import Summary
 
 DELTA, SIGMA = 0.1, 0.7
@@ -198,16 +196,6 @@ def test_a_rule_decides_as_its_formulas_do(name: str) -> None:
     if counts.sum() < len(table):  # the reference stopped
         assert policy.plan() is None
         assert policy.recommend().target == 2
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_many_pulls_at_once_are_the_same_pulls(name: str) -> None:
-    method, _ = CASES[name]
-    problem = Problem(np.eye(4), delta=DELTA)
-    presampled = PresampledRewards(rewards(name, 600), np.arange(600), np.zeros(600))
-    one, many = (method(problem, seed=5, max_pulls=600) for _ in range(2))
-    assert vars(run(one, presampled)) == vars(run(many, presampled, block=37))
-    assert many._counts.tolist() == one._counts.tolist()
 
 
 @pytest.mark.parametrize("method", [KLLUCB, TrackAndStop])

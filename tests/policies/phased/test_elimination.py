@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from phased_runs import carry_out, carry_out_without_noise
+from plans import carry_out, next_plan, next_weights, without_noise
 
-from bestarm import RAGE, SBE, SPBAI, Problem, Summary, design, simulate
+from bestarm import RAGE, SBE, SPBAI, Problem, design, simulate
 from bestarm.environments import small_gap
 from bestarm.policies import Method
 
@@ -27,20 +27,16 @@ def test_a_phase_over_the_cap_is_the_last_and_names_the_best_of_all(method: Meth
     problem = small_gap(4, 0.4).problem(0.1)
     free = method(problem, seed=0)
     while not (free.recommend().trace and free.recommend().trace[-1].eliminated):
-        carry_out_without_noise(free, problem.source @ [2.0, 0, 0, 0])
+        without_noise(free, problem.source @ [2.0, 0, 0, 0], 1)
     lengths = [phase.pulls for phase in free.recommend().trace]
     cap = max(lengths)
     capped = method(problem, seed=0, max_phase_pulls=cap)  # type: ignore[call-arg]
-    for _ in lengths:  # a phase of just the cap is not over it
-        carry_out_without_noise(capped, problem.source @ [2.0, 0, 0, 0])
+    without_noise(capped, problem.source @ [2.0, 0, 0, 0], len(lengths))  # the cap is not over it
     before = capped.recommend()
     assert before.reason == "running"
     assert before.active == free.recommend().active
-    plan, wanted = capped.plan(), free.plan()
-    assert plan is not None
-    assert wanted is not None
-    assert plan.pulls == cap < wanted.pulls
-    carry_out_without_noise(capped, problem.source @ [-50.0, 10.0, 0, 0])
+    assert next_plan(capped).pulls == cap < next_plan(free).pulls
+    without_noise(capped, problem.source @ [-50.0, 10.0, 0, 0], 1)
     answer = capped.recommend()
     assert answer.target == 1
     assert 1 not in answer.active
@@ -104,16 +100,10 @@ def test_sbe_replicates_on_the_small_gap_instance() -> None:
 def test_sbe_draws_only_active_arms() -> None:
     world = small_gap(3, 0.5)
     policy = SBE(world.problem(0.1))
-    stream = world.begin(np.random.default_rng(1))
-    plan = policy.plan()
-    assert plan is not None
-    policy.update(stream.pull(plan))
-    active = policy.recommend().active
-    plan = policy.plan()
-    assert plan is not None
-    assert plan.weights is not None
-    assert set(np.flatnonzero(plan.weights).tolist()) == set(active)
-    assert plan.weights[min(active)] == 0.5  # the anchor is the lowest-indexed active arm
+    policy.update(world.begin(np.random.default_rng(1)).pull(next_plan(policy)))
+    active, weights = policy.recommend().active, next_weights(policy)
+    assert set(np.flatnonzero(weights).tolist()) == set(active)
+    assert weights[min(active)] == 0.5  # the anchor is the lowest-indexed active arm
 
 
 # --- RAGE ------------------------------------------------------------------------------------
@@ -123,11 +113,10 @@ def test_rage_pulls_what_was_published_but_for_its_design() -> None:
     """22 212 pulls come from a design value of 20.37; the optimum is 20, certified."""
     problem = small_gap().problem(0.1)
     for sigma, published in ((1, 22_212), (2, 88_848), (3, 199_908), (4, 355_392)):
-        plan = RAGE(problem, sigma=sigma).plan()
-        assert plan is not None
+        pulls = next_plan(RAGE(problem, sigma=sigma)).pulls
         exact = design.linear_xy(problem.source, problem.target).value
-        assert published / plan.pulls == pytest.approx(20.37 / exact, rel=1e-3)
-        assert published / plan.pulls == pytest.approx(1.0184, abs=2e-3)
+        assert published / pulls == pytest.approx(20.37 / exact, rel=1e-3)
+        assert published / pulls == pytest.approx(1.0184, abs=2e-3)
 
 
 @pytest.mark.parametrize(("factor", "left"), [(0.999, (0, 1)), (1.001, (0,))])
@@ -135,11 +124,7 @@ def test_a_phase_drops_what_lags_by_its_accuracy(factor: float, left: tuple[int,
     """Phase t knows contrasts within 2^−(t+2): 1/8, then 1/16. Rewards here have no noise."""
     policy = RAGE(Problem(np.eye(2)))
     for phase, lead in ((1, 0.999 / 8), (2, factor / 16)):
-        plan = policy.plan()
-        assert plan is not None
-        assert plan.counts is not None
-        sums = plan.counts * np.array([lead, 0.0])
-        policy.update(Summary(plan.counts, sums, sums * lead))
+        without_noise(policy, np.array([lead, 0.0]), 1)
         assert policy.recommend().trace[-1].radii == (2.0 ** -(phase + 2),) * 2
     assert policy.recommend().active == left
 
@@ -157,8 +142,7 @@ def test_rage_goes_on_from_phases_it_was_cut_short() -> None:
 
 def test_rage_survives_a_tie_for_as_many_phases_as_it_is_given() -> None:
     policy = RAGE(Problem(np.eye(2)), max_phase_pulls=10, max_phases=600)
-    while policy.plan() is not None:
-        carry_out_without_noise(policy, np.zeros(2))
+    without_noise(policy, np.zeros(2))
     answer = policy.recommend()
     assert (answer.pulls, answer.reason) == (6000, "max_phases")
     assert answer.active == (0, 1)

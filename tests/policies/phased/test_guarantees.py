@@ -13,11 +13,21 @@ import pytest
 from first_runs import FIRST, enough
 from numpy.typing import NDArray
 
-from bestarm import RAGE, SPBAI, Plan, Problem, Recommendation, Summary, estimation, simulate
+from bestarm import (
+    RAGE,
+    SPBAI,
+    Plan,
+    Problem,
+    Recommendation,
+    Summary,
+    Uniform,
+    estimation,
+    simulate,
+)
 from bestarm.environments import Semiparametric, baselines, small_gap
 from bestarm.environments.baselines import Baseline
 from bestarm.numerics.geometry import Array
-from bestarm.policies import Method, Policy
+from bestarm.policies import Method
 from bestarm.simulation import Results
 
 SHARP = partial(SPBAI, design="centered", stability="actual")
@@ -34,32 +44,6 @@ BASELINES: dict[str, Baseline] = {
     "array": baselines.custom(np.tile([-2.0, 0.0, 2.0, 1.0, -1.0], 40_000)),
     "adversary": baselines.adversary(2.0),
 }
-
-
-class ArmMeans(Policy):
-    """Pulls every arm equally often, in turn, and names the best mean: the obvious thing."""
-
-    def __init__(self, problem: Problem, *, seed: int) -> None:
-        self.problem = problem
-        self._answer: Recommendation | None = None
-
-    def plan(self) -> Plan | None:
-        if self._answer is not None:
-            return None
-        return Plan.fixed(np.full(self.problem.arms, 3000), phase=1)
-
-    def adopt(self, plan: Plan) -> None:
-        raise NotImplementedError
-
-    def update(self, summary: Summary) -> None:
-        best = int(np.argmax(estimation.arm_means(summary)))
-        self._answer = Recommendation(
-            best, str(best), True, "identified", summary.pulls, None, (best,)
-        )
-
-    def recommend(self) -> Recommendation:
-        assert self._answer is not None
-        return self._answer
 
 
 # --- robust, as claimed ----------------------------------------------------------------------
@@ -98,10 +82,9 @@ def test_the_adversary_ruins_arm_means_and_not_sp_bai() -> None:
         np.eye(6), [0.3, 0, 0, 0, 0, 0], baseline=baselines.adversary(2.0), declared_baseline=1.0
     )
     fair = Semiparametric(np.eye(6), [0.3, 0, 0, 0, 0, 0], baseline=0.0)
-    assert (
-        simulate(ArmMeans, fair, runs=60, delta=0.1).error_rate == 0
-    )  # the instance is easy without it
-    assert simulate(ArmMeans, world, runs=60, delta=0.1).error_interval(0.99)[0] > 0.5
+    means = partial(Uniform, budget=18_000)
+    assert simulate(means, fair, runs=60, delta=0.1).error_rate == 0  # easy without it
+    assert simulate(means, world, runs=60, delta=0.1).error_interval(0.99)[0] > 0.5
     for method in READINGS.values():
         assert enough(method, world, runs=200).error_interval()[1] < 0.1
 
@@ -112,24 +95,28 @@ def _play(policy: SPBAI, pull: Callable[[Plan], Summary]) -> Recommendation:
     return policy.recommend()
 
 
+def _coins(rates: tuple[float, float], rng: np.random.Generator) -> Callable[[Plan], Summary]:
+    """Carries out plans with rewards 0 or 1."""
+
+    def pull(plan: Plan) -> Summary:
+        assert plan.weights is not None
+        counts = rng.multinomial(plan.pulls, plan.weights)
+        yes = rng.binomial(counts, rates).astype(float)
+        return Summary(counts, yes, yes)
+
+    return pull
+
+
 @pytest.mark.parametrize("rates", [(0.998, 0.999), (0.02, 0.001), (0.5, 0.49)])
 def test_yes_or_no_rewards_near_certainty(rates: tuple[float, float]) -> None:
     """Skewed rewards, whose pilot often shows no variation at all: error below δ = 0.1.
 
     The upper end of a 99 % interval over 200 runs; an error of 2 % passes but once in 10³ times.
     """
-    problem = Problem(np.eye(2))
     wrong = 0
     for seed in range(200):
-        rng = np.random.default_rng(seed)
-
-        def pull(plan: Plan, rng: np.random.Generator = rng) -> Summary:
-            assert plan.weights is not None
-            counts = rng.multinomial(plan.pulls, plan.weights)
-            yes = rng.binomial(counts, rates).astype(float)
-            return Summary(counts, yes, yes)
-
-        answer = _play(SHARP(problem, seed=seed, max_pulls=100_000), pull)
+        policy = SHARP(Problem(np.eye(2)), seed=seed, max_pulls=100_000)
+        answer = _play(policy, _coins(rates, np.random.default_rng(seed)))
         wrong += answer.final and answer.target != int(np.argmax(rates))
         if seed + 1 == FIRST and not wrong:
             break
@@ -139,15 +126,8 @@ def test_yes_or_no_rewards_near_certainty(rates: tuple[float, float]) -> None:
 def test_a_pilot_of_nothing_but_zeros_does_not_stop_the_experiment() -> None:
     """Clicks at 2 % against 0.1 %: most pilots see none, and every experiment still ends."""
     for seed in range(30):
-        rng = np.random.default_rng(seed)
-
-        def pull(plan: Plan, rng: np.random.Generator = rng) -> Summary:
-            assert plan.weights is not None
-            counts = rng.multinomial(plan.pulls, plan.weights)
-            clicks = rng.binomial(counts, (0.02, 0.001)).astype(float)
-            return Summary(counts, clicks, clicks)
-
-        assert _play(SHARP(Problem(np.eye(2)), seed=seed, max_pulls=300_000), pull).final
+        policy = SHARP(Problem(np.eye(2)), seed=seed, max_pulls=300_000)
+        assert _play(policy, _coins((0.02, 0.001), np.random.default_rng(seed))).final
 
 
 @pytest.mark.parametrize(("level", "decides"), [(1e6, True), (1e8, False), (1e9, False)])

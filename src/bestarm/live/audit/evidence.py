@@ -38,9 +38,7 @@ _REFERENCE = 1.0  # variation at which bets are first at their best
 _START = 30.0  # the same without bounds, in pulls of the largest variance
 _TINY = 1e-9  # relative to residuals: what regression leaves of them by rounding
 _MEMORIES = np.array([1.0, 4.0, 16.0])  # phases over which a level is averaged
-_TILTS = np.array(
-    [0.05, 0.2, 0.8, 3.2]
-)  # λ, over the range of rewards: small and gross differences
+_TILTS = np.array([0.05, 0.2, 0.8, 3.2])  # λ, over the range of rewards: from small to gross
 
 
 class RatioTest:

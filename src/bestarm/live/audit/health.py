@@ -125,9 +125,7 @@ def _count_arms(arms: Ids, size: int) -> Counts:
 
 
 def _split_of(summary: Summary) -> _Split:
-    every = np.zeros((3, len(summary.counts)), dtype=np.int64)
-    every[0], every[1], every[2] = summary.counts, summary.missing, summary.pending
-    return every
+    return np.array([summary.counts, summary.missing, summary.pending])
 
 
 def _first_of(summary: Summary, first: int, seed: int) -> _Split:
@@ -451,8 +449,7 @@ def _scale(head: Head, bounds: Bounds, scales: ScaleTest, labels: Sequence[str])
 
 
 def _clock(head: Head) -> Check:
-    back = head.clock_setback
-    limit = head.time_limit
+    back, limit = head.clock_setback, head.time_limit
     least, most = (1.0, 3600.0) if limit is None else (0.1 * limit, 0.5 * limit)
     if not back:
         return Check("clock", "ok", "The clock was never set back.")

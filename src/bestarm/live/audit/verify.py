@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate, chain
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from bestarm.errors import DamagedStoreError, InvalidInputError
 from bestarm.live import events
 from bestarm.live.draws import PlanDraws
+from bestarm.live.export import Progress
 from bestarm.live.store.contract import Event, Ids, PlanRecord, Rows, Snapshot, SummaryRecord
 from bestarm.live.store.records import TimeLimits, answers_of, as_data
 from bestarm.live.summaries import RunningTotals
@@ -26,7 +27,6 @@ _ROUNDING = 1e-3  # seconds
 _PIECE = 50_000  # assignments whose covariates are read at a time
 _STATES = {"paused": "paused", "resumed": "running", "stopped": "stopped", "finished": "finished"}
 
-Progress = Callable[[int, int], object]
 _Records = Iterator[tuple[Any, ...]]
 _Known = tuple[str, dict[str, Any]]  # a record's name, and what its event says of it
 T = TypeVar("T")
@@ -139,9 +139,11 @@ class _Log:
 
     def __init__(self, snapshot: Snapshot, findings: _Findings, created: dict[str, Any]) -> None:
         self._snapshot, self._findings, self._created = snapshot, findings, created
-        requests = (tuple(vars(each).values()) for each in snapshot.requests())
-        records = {"requests": requests, "covariates": _covariates(snapshot)}
-        records["reports"] = self._reports()
+        records: dict[str, _Records] = {
+            "requests": (tuple(vars(each).values()) for each in snapshot.requests()),
+            "covariates": _covariates(snapshot),
+            "reports": self._reports(),
+        }
         self._hash_chains = {
             name: _HashChain(name, each, findings) for name, each in records.items()
         }
@@ -177,7 +179,7 @@ class _Log:
                 findings.add("log", f"{what} is not in the log.")
             self._check_head()
 
-    def _reports(self) -> Iterator[tuple[Any, ...]]:
+    def _reports(self) -> _Records:
         for report in self._snapshot.reports():
             self.late_reports += report.late
             yield tuple(vars(report).values())
@@ -219,13 +221,12 @@ class _Log:
 
     def _note(self, event: Event) -> None:
         """What an event says that is neither about a plan nor about a summary."""
-        if event.kind == "created":
-            self._limits = {name: event.data.get(name) for name in TimeLimits._fields}
-        elif event.kind == "changed":
+        if event.kind == "changed":
             self._limits["lease"] = event.data.get("lease")
-        if event.kind in {"stopped", "finished"}:
+        elif event.kind in {"stopped", "finished"}:
             self.end = event.data
         elif event.kind == "created":
+            self._limits = {name: event.data.get(name) for name in TimeLimits._fields}
             for name, value in self._created.items():
                 what = f"its {name}" if name != "document" else "the problem, the policy or options"
                 if event.data.get(name) != value:

@@ -187,14 +187,14 @@ def _look(policy: Policy) -> Iterator[PolicySnapshot]:
 
 def _phases(trace: Sequence[Phase], targets: int) -> list[PolicySnapshot]:
     """What each phase estimated of the targets that it compared; NaN for the others."""
-    moments, pulls = [], 0
+    snapshots, pulls = [], 0
     for phase in trace:
         pulls += phase.pulls
         estimate, radius, evidence = np.full((3, targets), np.nan)
         estimate[list(phase.active)], radius[list(phase.active)] = phase.contrasts, phase.radii
         look = Look(phase.leader, estimate, estimate - radius, estimate + radius, evidence)
-        moments.append(PolicySnapshot(pulls, phase.active, look, phase.phase))
-    return moments
+        snapshots.append(PolicySnapshot(pulls, phase.active, look, phase.phase))
+    return snapshots
 
 
 def _merged(slices: list[Slice]) -> list[Slice]:

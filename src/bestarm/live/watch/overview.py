@@ -310,16 +310,16 @@ def leaderboard(
 def _known(
     target: int, looks: Sequence[PolicySnapshot], level: float, *, radii: bool
 ) -> dict[str, Any]:
-    """What the last moment that knew anything of a target says of it."""
-    for moment in reversed(looks):
-        look, phase = moment.look, moment.phase
-        if phase is not None and target not in moment.active:
+    """What the last snapshot that knew anything of a target says of it."""
+    for snapshot in reversed(looks):
+        look, phase = snapshot.look, snapshot.phase
+        if phase is not None and target not in snapshot.active:
             continue
         behind, low, high = (_finite(part[target]) for part in (look.estimate, look.low, look.high))
         if phase is None:
             share = float(np.clip(look.log_evidence[target] / level, 0.0, 1.0))
             return {"behind": behind, "low": low, "high": high, "evidence": share}
-        known = {"behind": behind, "known_in": None if moment is looks[-1] else phase}
+        known = {"behind": behind, "known_in": None if snapshot is looks[-1] else phase}
         if radii and behind is not None and high is not None:
             known |= {"radius": high - behind, "low": low, "high": high}
         return known

@@ -8,10 +8,8 @@ import numpy as np
 
 from bestarm.checks import positive, whole
 from bestarm.compiling import compiled
-from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
 from bestarm.policies.pull_by_pull import PullByPull
-from bestarm.policies.stepwise import require_pullable_targets
 from bestarm.presampled import Parts, PresampledRewards, reward_at
 from bestarm.problem import Problem
 
@@ -43,7 +41,6 @@ class BayesGap(PullByPull):
         budget: the number of pulls, more than there are arms.
         sigma: the standard deviation of the noise it assumes.
         prior: the prior standard deviation of the longest arm's mean reward.
-        seed: not used; nothing is drawn.
 
     Example:
         >>> from bestarm import Problem
@@ -54,6 +51,8 @@ class BayesGap(PullByPull):
     Reference: Hoffman, Shahriari and de Freitas (2014), algorithm 1.
     """
 
+    _transductive = False
+
     def __init__(
         self,
         problem: Problem,
@@ -63,16 +62,8 @@ class BayesGap(PullByPull):
         prior: float = 1.0,
         seed: int = 0,  # noqa: ARG002
     ) -> None:
-        require_pullable_targets(problem, "BayesGap")
-        if whole(budget, "budget") <= problem.arms:
-            raise InvalidInputError(
-                f"{budget} pulls are too few for {problem.arms} arms, each of which is pulled "
-                "once first.",
-                field="budget",
-                value=budget,
-                remedy=f"BayesGap needs at least {problem.arms + 1}.",
-            )
         super().__init__(problem, budget=budget)
+        whole(budget, "budget", least=problem.arms + 1)
         self._noise, prior = positive(sigma, "sigma") ** 2, positive(prior, "prior")
         size = np.sqrt(np.max(np.einsum("ij,ij->i", problem.source, problem.source)))
         self._features = np.ascontiguousarray(problem.source.T / size)

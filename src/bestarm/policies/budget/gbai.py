@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from bestarm.checks import whole
 from bestarm.numerics.geometry import Array
 from bestarm.policies.budget.linear import g_weights, weighted_sum
 from bestarm.policies.budget.one_shot import OneShot
@@ -23,7 +22,6 @@ class GBAI(OneShot):
     Args:
         problem: the problem; any source and targets.
         budget: the number of pulls.
-        seed: accepted like every policy's; the draws are not the policy's to make.
 
     Example:
         >>> from bestarm import Problem
@@ -37,12 +35,11 @@ class GBAI(OneShot):
     _blind = True
 
     def __init__(self, problem: Problem, *, budget: int, seed: int = 0) -> None:  # noqa: ARG002
-        super().__init__(problem)
-        self._budget = whole(budget, "budget", least=1)
+        super().__init__(problem, budget=budget)
 
     def _make_plan(self) -> Plan:
         weights = g_weights(self.problem, np.arange(self.problem.arms).tobytes())
-        return Plan.randomised(weights, self._budget, phase=1)
+        return Plan.randomised(weights, self._left(), phase=1)
 
     def _scores(self, plan: Plan, summary: Summary) -> Array:
         assert plan.weights is not None

@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 
 from bestarm.checks import whole
-from bestarm.errors import InvalidInputError
 from bestarm.policies.budget.linear import LinearShrinking, g_counts, linear_rank
 from bestarm.policies.phased.shrinking import parts
-from bestarm.policies.stepwise import require_pullable_targets
 from bestarm.problem import Problem
 from bestarm.records import Plan
 
@@ -28,7 +26,6 @@ class GSE(LinearShrinking):
         problem: the problem; its targets must be its source arms.
         budget: the number of pulls, at least one per dimension and stage. All are used.
         factor: η: which part of the arms a stage keeps; the published 2 halves them.
-        seed: not used; nothing is drawn.
 
     Example:
         >>> from bestarm import Problem
@@ -40,6 +37,8 @@ class GSE(LinearShrinking):
     Frank–Wolfe's.
     """
 
+    _transductive = False
+
     def __init__(
         self,
         problem: Problem,
@@ -48,18 +47,9 @@ class GSE(LinearShrinking):
         factor: int = 2,
         seed: int = 0,  # noqa: ARG002
     ) -> None:
-        require_pullable_targets(problem, "GSE")
         super().__init__(problem)
         self._keep = stage_sizes(problem.arms, whole(factor, "factor", least=2))
-        least = linear_rank(problem) * len(self._keep)
-        if whole(budget, "budget") < least:
-            raise InvalidInputError(
-                f"{budget} pulls are too few for {len(self._keep)} stages in dimension "
-                f"{linear_rank(problem)}.",
-                field="budget",
-                value=budget,
-                remedy=f"GSE needs at least {least}.",
-            )
+        whole(budget, "budget", least=linear_rank(problem) * len(self._keep))
         self._lengths = parts(budget, len(self._keep))
 
     def _make_plan(self) -> Plan:

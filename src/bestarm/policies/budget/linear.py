@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -10,8 +11,9 @@ import numpy as np
 from bestarm.design import Design, linear_g, linear_xy
 from bestarm.design.rounding import round_efficiently
 from bestarm.estimation import ordinary
-from bestarm.numerics.geometry import Array, first_largest, linear_diameter, linear_span
-from bestarm.policies.phased.shrinking import Shrinking, shares
+from bestarm.numerics.geometry import Array, first_largest, linear_span
+from bestarm.policies.linear.linear_rule import spanning_arms
+from bestarm.policies.phased.shrinking import Shrinking, linear_value
 from bestarm.policies.stepwise import Indices
 from bestarm.problem import Problem
 from bestarm.records import Counts, Plan, Summary
@@ -33,26 +35,13 @@ class LinearShrinking(Shrinking):
         return np.asarray((targets - targets[0]) @ ordinary(self.problem, summary))
 
     def _value(self, plan: Plan) -> float:
-        return _variance(self.problem, self._active.tobytes(), shares(plan).tobytes())
-
-
-@lru_cache(maxsize=4096)
-def _variance(problem: Problem, active: bytes, weights: bytes) -> float:
-    """The largest variance factor of a contrast of these targets under least squares, per pull."""
-    targets = problem.target[np.frombuffer(active, dtype=np.int64)]
-    return linear_diameter(problem.source, np.frombuffer(weights), targets)
+        return linear_value(self.problem, self._active, plan)
 
 
 def longest_prefix(ranking: Indices, size: Callable[[Indices], float], most: float) -> int:
     """How many of a ranking have at most this size, which grows with their number; at least one."""
-    low, high = 1, len(ranking)  # all of them are too large
-    while high - low > 1:
-        middle = (low + high) // 2
-        if size(ranking[:middle]) > most:
-            high = middle
-        else:
-            low = middle
-    return low
+    fewer = range(2, len(ranking))  # all of them are too large
+    return 1 + bisect_right(fewer, most, key=lambda number: size(ranking[:number]))
 
 
 @lru_cache(maxsize=4096)
@@ -85,13 +74,7 @@ def g_counts(problem: Problem, active: bytes, pulls: int) -> Counts:
         return round_efficiently(weights, pulls)
     features = linear_span(problem.source[support]).coordinates(problem.source[support])
     counts = np.zeros(problem.arms, dtype=np.int64)
-    left = features * np.sqrt(weights[support])[:, None]
-    for _ in range(features.shape[1]):  # pivoted Gram–Schmidt
-        sizes = np.einsum("ij,ij->i", left, left)
-        pivot = first_largest(sizes)
-        counts[support[pivot]] = 1
-        unit = left[pivot] / np.sqrt(sizes[pivot])
-        left = left - np.outer(left @ unit, unit)
+    counts[support[spanning_arms(features * np.sqrt(weights[support])[:, None])]] = 1
     while counts.sum() < pulls:
         gram = features.T @ (counts[support][:, None] * features)
         variances = np.einsum("ij,ji->i", features, np.linalg.solve(gram, features.T))

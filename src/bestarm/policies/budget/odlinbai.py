@@ -8,10 +8,8 @@ from functools import lru_cache
 import numpy as np
 
 from bestarm.checks import whole
-from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array, linear_span
 from bestarm.policies.budget.linear import LinearShrinking, g_weights, linear_rank
-from bestarm.policies.stepwise import require_pullable_targets
 from bestarm.problem import Problem
 from bestarm.records import Plan
 
@@ -31,7 +29,6 @@ class ODLinBAI(LinearShrinking):
     Args:
         problem: the problem; its targets must be its source arms.
         budget: the most pulls; up to one per arm and phase is left over.
-        seed: not used; nothing is drawn.
 
     Example:
         >>> from bestarm import Problem
@@ -42,20 +39,15 @@ class ODLinBAI(LinearShrinking):
     Reference: Yang and Tan (2022), algorithm 1.
     """
 
+    _transductive = False
+
     def __init__(self, problem: Problem, *, budget: int, seed: int = 0) -> None:  # noqa: ARG002
-        require_pullable_targets(problem, "OD-LinBAI")
         super().__init__(problem)
         rank = linear_rank(problem)
         phases = max(1, math.ceil(math.log2(rank)))
         self._keep = [math.ceil(rank / 2**phase) for phase in range(1, phases + 1)]
         spare = largest_support(problem) + sum(self._keep[:-1])
-        if whole(budget, "budget") <= spare:
-            raise InvalidInputError(
-                f"{budget} pulls are too few for {problem.arms} arms in dimension {rank}.",
-                field="budget",
-                value=budget,
-                remedy=f"OD-LinBAI needs at least {spare + 1}.",
-            )
+        whole(budget, "budget", least=spare + 1)
         self._pulls_per_phase = (budget - spare) / phases  # m
 
     def _make_plan(self) -> Plan:

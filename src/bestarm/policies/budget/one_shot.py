@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import replace
 from functools import lru_cache
 from typing import ClassVar, Literal
 
@@ -16,30 +15,16 @@ from bestarm.design import centered_xy, check_tolerance, deo
 from bestarm.estimation import arm_means, orthogonalized
 from bestarm.numerics.geometry import Array, first_largest
 from bestarm.policies.designs import cached_design
-from bestarm.policies.policy import Traits
-from bestarm.policies.stepwise import StepwisePolicy, require_pullable_targets
-from bestarm.problem import Problem, as_problem
+from bestarm.policies.stepwise import StepwisePolicy
+from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
 
 class OneShot(StepwisePolicy):
-    """A policy of one plan. Subclasses make it (`_make_plan`) and score targets (`_scores`).
+    """A policy of one plan. Subclasses make it (`_make_plan`) and score targets (`_scores`)."""
 
-    Args:
-        problem: the problem.
-        sufficient: how many pulls identify the best target; None for a ranking at whatever budget
-            there is, which never calls its answer final.
-    """
-
-    def __init__(self, problem: Problem, *, sufficient: int | None = None) -> None:
-        super().__init__(problem)
-        self._sufficient = sufficient
-        self._ranking: Array | None = None
-
-    @property
-    def traits(self) -> Traits:
-        """One plan; unless told how many pulls suffice, it stops when they are spent."""
-        return replace(super().traits, budgeted=self._sufficient is None)
+    _sufficient: int | None = None  # pulls that identify the best target, if that is known
+    _ranking: Array | None = None
 
     def _observe(self, plan: Plan, summary: Summary) -> str | None:
         """Score the targets."""
@@ -77,14 +62,14 @@ class Uniform(OneShot):
     version: ClassVar[int] = 1
     _blind = True
     _kind = "fixed"
+    _transductive = False
 
     def __init__(self, problem: Problem, *, budget: int, seed: int = 0) -> None:  # noqa: ARG002
-        require_pullable_targets(problem, "Uniform")
-        self._budget = whole(budget, "budget", least=problem.arms)
-        super().__init__(problem)
+        super().__init__(problem, budget=budget)
+        whole(budget, "budget", least=problem.arms)
 
     def _make_plan(self) -> Plan:
-        pulls, arms = self._budget, self.problem.arms
+        pulls, arms = self._left(), self.problem.arms
         return Plan.fixed(pulls // arms + (np.arange(arms) < pulls % arms), phase=1)
 
     def _scores(self, plan: Plan, summary: Summary) -> Array:  # noqa: ARG002
@@ -130,19 +115,16 @@ class GOpt(OneShot):
         max_pulls: int | None = None,
         tol: float = 1e-3,
     ) -> None:
-        as_problem(problem)
-        pulls = sufficient = bounds.sbe_phase_length(
+        super().__init__(problem, max_pulls=max_pulls)
+        self._sufficient = bounds.sbe_phase_length(
             problem.dimension,
             epsilon=positive(gap, "gap") / problem.scale,
             delta=problem.delta,
             r1=positive(r1, "r1"),
             r2=positive(r2, "r2"),
         )
-        if max_pulls is not None:
-            pulls = min(pulls, whole(max_pulls, "max_pulls", least=1))
         check_tolerance(tol)
-        self._length, self._tol = pulls, tol
-        super().__init__(problem, sufficient=sufficient)
+        self._length, self._tol = min(self._sufficient, self._left()), tol
 
     def _make_plan(self) -> Plan:
         weights = anchored_weights(self.problem, 0, self._tol)
@@ -188,21 +170,21 @@ class DEO(OneShot):
         seed: int = 0,  # noqa: ARG002
         tol: float = 1e-3,
     ) -> None:
-        super().__init__(problem)
+        super().__init__(problem, budget=budget)
         choice(design, ("anchored", "centered"), "design")
         check_tolerance(tol)
         self._centered = design == "centered"
         self._anchor = 0
         if not self._centered:
             self._anchor = whole(anchor, "anchor", least=0, below=problem.arms)
-        self._budget, self._tol = whole(budget, "budget", least=1), tol
+        self._tol = tol
 
     def _make_plan(self) -> Plan:
         if self._centered:
             weights = _centered_weights(self.problem, self._tol)
         else:
             weights = anchored_weights(self.problem, self._anchor, self._tol)
-        return Plan.randomised(weights, self._budget, phase=1)
+        return Plan.randomised(weights, self._left(), phase=1)
 
     def _scores(self, plan: Plan, summary: Summary) -> Array:
         return regression_scores(self.problem, plan, summary)

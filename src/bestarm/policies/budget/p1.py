@@ -7,7 +7,6 @@ import numpy as np
 from bestarm.compiling import compiled
 from bestarm.numerics.geometry import Array
 from bestarm.policies.pull_by_pull import PullByPull
-from bestarm.policies.stepwise import require_pullable_targets
 from bestarm.presampled import Parts, PresampledRewards, reward_at
 from bestarm.problem import Problem
 
@@ -39,9 +38,9 @@ class P1(PullByPull):
     """
 
     _blind = False
+    _transductive = False
 
     def __init__(self, problem: Problem, *, budget: int, seed: int = 0) -> None:
-        require_pullable_targets(problem, "P1")
         super().__init__(problem, budget=budget)
         self.probabilities = 1.0 / np.arange(1, problem.arms + 1)  # of the ranks
         self.probabilities /= self.probabilities.sum()

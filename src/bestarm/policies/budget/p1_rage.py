@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
-from bestarm.checks import whole
 from bestarm.design import Design
 from bestarm.numerics.geometry import Array, ranked
 from bestarm.policies.budget.linear import g_weights, longest_prefix, weighted_sum, xy_design
-from bestarm.policies.policy import Traits
 from bestarm.policies.stepwise import Indices, StepwisePolicy
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
@@ -36,7 +33,6 @@ class P1RAGE(StepwisePolicy):
     Args:
         problem: the problem; any source and targets.
         budget: the number of pulls.
-        seed: accepted like every policy's; the draws are not the policy's to make.
 
     Example:
         >>> from bestarm import Problem
@@ -50,16 +46,10 @@ class P1RAGE(StepwisePolicy):
     _blind = True
 
     def __init__(self, problem: Problem, *, budget: int, seed: int = 0) -> None:  # noqa: ARG002
-        super().__init__(problem)
-        self._budget = whole(budget, "budget", least=1)
+        super().__init__(problem, budget=budget)
         epochs = max(1, math.ceil(math.log2(self._design(self._active).lower_bound)))
-        self._length = max(1, self._budget // epochs)
+        self._length = max(1, budget // epochs)
         self._sum = np.zeros(problem.dimension)  # Σ_t θ̂_t
-
-    @property
-    def traits(self) -> Traits:
-        """It stops when its pulls are spent."""
-        return replace(super().traits, budgeted=True)
 
     @property
     def theta(self) -> Array:
@@ -75,16 +65,15 @@ class P1RAGE(StepwisePolicy):
         order = ranked(scores)
         designs = self._simulate_elimination(order, scores[order[0]] - scores[order])
         mixed = (weights + np.mean(designs, axis=0)) / 2
-        pulls = min(self._length, self._budget - self._pulls)
+        pulls = min(self._length, self._left())
         return Plan.randomised(mixed / mixed.sum(), pulls, phase=self._plans + 1)
 
-    def _observe(self, plan: Plan, summary: Summary) -> str | None:
+    def _observe(self, plan: Plan, summary: Summary) -> None:
         assert plan.weights is not None
         self._sum = self._sum + weighted_sum(self.problem, plan.weights, summary)
         options = self.problem.target
         scores = (options - options[0]) @ self._sum
         self._leader = int(ranked(scores, size=summary.largest_mean * plan.pulls)[0])
-        return "budget" if self._pulls + plan.pulls >= self._budget else None
 
     def _design(self, targets: Indices) -> Design:
         """The design for differences of these targets."""
@@ -107,12 +96,7 @@ class P1Peace(P1RAGE):
     Half of every epoch is drawn from the G-design. The other half follows an elimination played
     through on the estimate so far: each of its phases keeps the most leading targets whose design
     has at most half the value of the design before. (The authors measure difficulty by that value
-    ρ here, not by Peace's Gaussian width.) Estimates and epochs are those of P1-RAGE.
-
-    Args:
-        problem: the problem; any source and targets.
-        budget: the number of pulls.
-        seed: accepted like every policy's; the draws are not the policy's to make.
+    ρ here, not by Peace's Gaussian width.) Estimates, epochs and options are those of `P1RAGE`.
 
     Example:
         >>> from bestarm import Problem

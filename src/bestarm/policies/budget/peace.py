@@ -46,13 +46,11 @@ class PeaceBudget(LinearShrinking):
             used if one target is left early.
         design: `"width"` is the published criterion; `"variance"` has the largest variance of a
             contrast in its place, as in the code of Xiong et al. (2024).
-        seed: accepted like every policy's; nothing is drawn.
 
     Example:
-        >>> import numpy as np
         >>> from bestarm import Problem
         >>> from bestarm.policies.budget.peace import PeaceBudget
-        >>> PeaceBudget(Problem(np.eye(4)), budget=1000).plan().counts.tolist()
+        >>> PeaceBudget(Problem.named(["a", "b", "c", "d"]), budget=1000).plan().counts.tolist()
         [50, 50, 50, 50]
 
     Reference: Katz-Samuels, Jain, Karnin and Jamieson (2020), fixed-budget Peace.
@@ -69,33 +67,33 @@ class PeaceBudget(LinearShrinking):
         super().__init__(problem)
         choice(design, ("width", "variance"), "design")
         self._criterion = design
-        self._budget = whole(budget, "budget", least=1)
+        whole(budget, "budget", least=1)
         size = self._solve(np.arange(problem.targets)).value
-        phases = max(1, math.ceil(math.log2(max(size, 1.0)) - 1e-9))
-        self._phases = min(phases, self._budget)
+        phases = min(max(1, math.ceil(math.log2(max(size, 1.0)) - 1e-9)), budget)
+        length = budget // phases
+        self._lengths = [*[length] * (phases - 1), budget - length * (phases - 1)]
 
     def _solve(self, active: Indices) -> _SizedDesign:
         return _solve(self.problem, np.sort(active).tobytes(), self._criterion)
 
     def _make_plan(self) -> Plan:
-        length, phase = self._budget // self._phases, self._plans + 1
-        pulls = length if phase < self._phases else self._budget - length * (self._phases - 1)
         design = self._solve(self._active)
         self._gap = design.gap
-        return Plan.fixed(round_any(design.weights, pulls), phase=phase)
+        counts = round_any(design.weights, self._lengths[self._plans])
+        return Plan.fixed(counts, phase=self._plans + 1)
 
     def _value(self, plan: Plan) -> float:  # noqa: ARG002
         return self._solve(self._active).value
 
     def _kept(self, ranking: Indices) -> int:
         """So many that their size is halved; all of them after the last phase."""
-        if self._plans + 1 == self._phases:
+        if self._plans + 1 == len(self._lengths):
             return len(ranking)
         most = self._solve(self._active).value / 2
         return longest_prefix(ranking, lambda targets: self._solve(targets).value, most)
 
     def _over(self) -> bool:
-        return len(self._trace) == self._phases or len(self._active) == 1
+        return len(self._trace) == len(self._lengths) or len(self._active) == 1
 
 
 @lru_cache(maxsize=65536)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from bestarm.checks import whole
-from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
 from bestarm.policies.budget.gse import stage_sizes
 from bestarm.policies.phased.shrinking import Shrinking
-from bestarm.policies.stepwise import require_pullable_targets
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
@@ -31,7 +29,6 @@ class PSS(Shrinking):
         problem: the problem; its targets must be its source arms, whose features are not used.
         budget: the number of pulls, at least one per arm.
         factor: u: which part of the arms a phase keeps.
-        seed: accepted like every policy's; the draws are not the policy's to make.
 
     Example:
         >>> from bestarm import Problem
@@ -42,6 +39,8 @@ class PSS(Shrinking):
     Reference: Zhong, Cheung and Tan (2021), algorithm 1.
     """
 
+    _transductive = False
+
     def __init__(
         self,
         problem: Problem,
@@ -50,17 +49,9 @@ class PSS(Shrinking):
         factor: int = 2,
         seed: int = 0,  # noqa: ARG002
     ) -> None:
-        require_pullable_targets(problem, "PSS")
         super().__init__(problem)
         self._keep = stage_sizes(problem.arms, whole(factor, "factor", least=2))
-        if whole(budget, "budget") < problem.arms:
-            raise InvalidInputError(
-                f"{budget} pulls are too few for {problem.arms} arms.",
-                field="budget",
-                value=budget,
-                remedy="Give at least one pull per arm.",
-            )
-        self._length = budget // len(self._keep)
+        self._length = whole(budget, "budget", least=problem.arms) // len(self._keep)
 
     def _make_plan(self) -> Plan:
         weights = np.zeros(self.problem.arms)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 
@@ -14,21 +13,9 @@ from bestarm.design import linear_g
 from bestarm.numerics.geometry import Array, first_largest, linear_span
 from bestarm.policies.linear.xy_allocation import points_of
 from bestarm.policies.policy import Traits
-from bestarm.policies.stepwise import StepwisePolicy, require_pullable_targets
+from bestarm.policies.stepwise import StepwisePolicy
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
-
-
-class _Pool(NamedTuple):
-    """The arms of a round: those in the span of the arms that are left.
-
-    Attributes:
-        weights: the G-optimal design over them.
-        rank: the dimension of their span.
-    """
-
-    weights: Array
-    rank: int
 
 
 class ALBA(StepwisePolicy):
@@ -48,8 +35,6 @@ class ALBA(StepwisePolicy):
         problem: the problem; its targets must be its source arms.
         sigma: the sub-Gaussian scale it assumes of the noise.
         mean_bound: a bound on |x·θ| (the paper's L); the problem's scale by default.
-        seed: accepted like every policy's; the draws are not the policy's to make.
-        max_pulls: stop at this many pulls; such a stop is never final.
 
     Example:
         >>> from bestarm import Problem
@@ -61,6 +46,7 @@ class ALBA(StepwisePolicy):
     """
 
     _blind = True
+    _transductive = False
 
     def __init__(
         self,
@@ -71,7 +57,6 @@ class ALBA(StepwisePolicy):
         seed: int = 0,  # noqa: ARG002
         max_pulls: int | None = None,
     ) -> None:
-        require_pullable_targets(problem, "ALBA")
         super().__init__(problem, max_pulls=max_pulls)
         self._sigma = positive(sigma, "sigma")
         self._bound = problem.scale if mean_bound is None else positive(mean_bound, "mean_bound")
@@ -94,22 +79,20 @@ class ALBA(StepwisePolicy):
         self._information, self._moment = np.zeros((rank, rank)), np.zeros(rank)
 
     def _current_step(self) -> bounds.AlbaStep:
-        pool = _pool(self.problem, self._members.tobytes())
+        _, rank = _pool(self.problem, self._members.tobytes())
         return bounds.alba_step(
             sigma=self._sigma,
             bound=self._bound,
             delta=self.problem.delta,
-            rank=pool.rank,
+            rank=rank,
             arms=len(self._members),
             place=(self._round, self._step),
         )
 
     def _make_plan(self) -> Plan:
-        pool = _pool(self.problem, self._members.tobytes())
-        wanted = max(1, self._current_step().pulls - self._total)
-        left = self._left()
-        pulls = wanted if left is None else min(wanted, left)
-        return Plan.randomised(pool.weights, pulls, phase=self._plans + 1)
+        weights, _ = _pool(self.problem, self._members.tobytes())
+        pulls = min(max(1, self._current_step().pulls - self._total), self._left())
+        return Plan.randomised(weights, pulls, phase=self._plans + 1)
 
     def _observe(self, plan: Plan, summary: Summary) -> str | None:
         """Estimate, drop, and begin the next round if enough arms are gone."""
@@ -152,12 +135,15 @@ class ALBA(StepwisePolicy):
         self._step += 1
         if len(self._active) <= max(1, arms.shape[1] >> self._round):
             self._begin_round()
-        return "max_pulls" if self._left() == plan.pulls else None
+        return None
 
 
 @lru_cache(maxsize=4096)
-def _pool(problem: Problem, members: bytes) -> _Pool:
-    """The arms in the span of these, with their design; runs of one simulation share the work."""
+def _pool(problem: Problem, members: bytes) -> tuple[Array, int]:
+    """The G-optimal design over the arms in the span of these, and the dimension of that span.
+
+    Runs of one simulation share the work.
+    """
     span = linear_span(problem.source[np.frombuffer(members, dtype=np.int64)])
     inside = span.contains(problem.source)
     weights = np.zeros(problem.arms)
@@ -165,4 +151,4 @@ def _pool(problem: Problem, members: bytes) -> _Pool:
     weights[weights < 1e-6] = 0.0  # left over by the solver
     weights /= weights.sum()
     weights.flags.writeable = False
-    return _Pool(weights, span.rank)
+    return weights, span.rank

@@ -60,8 +60,6 @@ class FrankWolfeSampling(LinearRule):
         threshold: `"published"` (of Kaufmann and Koolen, in its form for Gaussian arms:
             `bounds.counts_threshold`), `"certified"` (from the dimension instead of K:
             `bounds.certified_threshold`), or `"experiments"`, log((1 + log t)/δ).
-        seed: accepted like every policy's; nothing is drawn.
-        max_pulls: stop at this many pulls; such a stop is never final.
 
     Example:
         >>> from bestarm import Problem
@@ -117,12 +115,10 @@ def advance(
 ) -> tuple[int, int, bool]:
     """Make `most` pulls, or fewer if it stops: the pulls made, the next arm, whether it stopped."""
     for i in range(most):
-        following = learn(model, state, arm, reward_at(presampled, i, arm))
-        if following < 0:
-            if identified(model, state, rule):
-                return i + 1, arm, True
-            following = _next_arm(model, state, allocation)
-        arm = following
+        above = learn(model, state, arm, reward_at(presampled, i, arm))
+        if above and identified(model, state, rule):
+            return i + 1, arm, True
+        arm = _next_arm(model, state, allocation)
     return most, arm, False
 
 

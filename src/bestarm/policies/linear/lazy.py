@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from bestarm.bounds import lazy_experiments, lazy_threshold
+from bestarm.bounds import certified_threshold, lazy_experiments, lazy_threshold
 from bestarm.compiling import compiled, inlined
 from bestarm.design import complexity
 from bestarm.numerics.geometry import Array
@@ -31,8 +31,8 @@ from bestarm.presampled import Parts, PresampledRewards, reward_at
 from bestarm.problem import Problem, as_problem
 
 # Weights; their sum over the pulls; a lower bound on λ_min(A), and c; the pulls at the next
-# allocation, and the last arm of the basis that was forced.
-Allocation = tuple[Array, Array, Array, Indices]
+# allocation, and the last arm of the basis that was forced; the basis.
+Allocation = tuple[Array, Array, Array, Indices, Indices]
 _LEAST, _FORCED = 0, 1
 _NEXT, _TURN = 0, 1
 _GOING, _STOPPED, _ALLOCATING = 0, 1, 2  # how a loop over pulls ended
@@ -62,8 +62,6 @@ class LazyTrackAndStop(LinearRule):
         threshold: `"published"` (its equation 9, with u = 0.1), `"certified"` (without the factor
             1 + u: `bounds.certified_threshold`), or `"experiments"`, the smaller one of its
             Appendix A.1, which is not proven.
-        seed: accepted like every policy's; nothing is drawn.
-        max_pulls: stop at this many pulls; such a stop is never final.
 
     Example:
         >>> from bestarm import Problem
@@ -90,26 +88,23 @@ class LazyTrackAndStop(LinearRule):
             problem,
             threshold,
             published=lazy_threshold(problem.delta, least=least),
-            experiments=lazy_experiments(problem.delta, rank=rank),
+            others={
+                "certified": certified_threshold(problem.delta),
+                "experiments": lazy_experiments(problem.delta, rank=rank),
+            },
             sigma=sigma,
             opening=basis,
             max_pulls=max_pulls,
         )
         even = np.full(problem.arms, 1 / problem.arms)
         bounds = np.array([0.0, least / math.sqrt(rank)])
-        self._allocation = (even, np.zeros(problem.arms), bounds, np.array([rank, 0]))
+        self._allocation = (even, np.zeros(problem.arms), bounds, np.array([rank, 0]), basis)
 
     def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
-        made = 0
+        made, known = 0, (self._model, self._state, self._rule, self._allocation)
         while True:
-            pulls, self._next_arm, end = advance(
-                presampled.parts,
-                self._model,
-                self._state,
-                self._rule,
-                self._allocation,
-                (self._next_arm, made, most),
-            )
+            parts = presampled.after(made).parts
+            pulls, self._next_arm, end = advance(parts, *known, self._next_arm, most - made)
             made += pulls
             self._leader = int(self._state[8][LEADER])
             if end != _ALLOCATING:
@@ -135,40 +130,29 @@ def advance(
     state: State,
     rule: Rule,
     allocation: Allocation,
-    pulls: tuple[int, int, int],
+    arm: int,
+    most: int,
 ) -> tuple[int, int, int]:
-    """Make pulls until all are made, it stops, or it asks for an allocation.
+    """Make pulls until `most` are made, it stops, or it asks for an allocation.
 
-    Args:
-        presampled: the rewards of the pulls to come.
-        model: the problem.
-        state: what is known.
-        rule: the threshold.
-        allocation: what is tracked.
-        pulls: the arm of the next pull, its number among those to come, and how many to make.
-
-    Returns:
-        The pulls made, the next arm, and which of the three it was. Where it asks, the next arm is
-        still to be chosen.
+    Returns the pulls made, the next arm, and which of the three it was. Where it asks, the next arm
+    is still to be chosen.
     """
-    arm, first, most = pulls
-    for i in range(first, most):
-        following = learn(model, state, arm, reward_at(presampled, i, arm))
-        if following < 0:
-            if identified(model, state, rule):
-                return i + 1 - first, arm, _STOPPED
-            if state[8][PULLS] >= allocation[3][_NEXT]:
-                return i + 1 - first, arm, _ALLOCATING
-            following = _next_arm(model, state, allocation)
-        arm = following
-    return most - first, arm, _GOING
+    for i in range(most):
+        above = learn(model, state, arm, reward_at(presampled, i, arm))
+        if above and identified(model, state, rule):
+            return i + 1, arm, _STOPPED
+        if state[8][PULLS] >= allocation[3][_NEXT]:
+            return i + 1, arm, _ALLOCATING
+        arm = _next_arm(model, state, allocation)
+    return most, arm, _GOING
 
 
 @compiled
 def _next_arm(model: Model, state: State, allocation: Allocation) -> int:
     """The next arm: of the basis while λ_min(A) < c √t, else the one furthest behind (eq. 5)."""
     counts, counters = state[0], state[8]
-    weights, total, bounds, places = allocation
+    weights, total, bounds, places, basis = allocation
     for a in range(len(weights)):
         total[a] += weights[a]
     needed = bounds[_FORCED] * math.sqrt(counters[PULLS])
@@ -176,7 +160,6 @@ def _next_arm(model: Model, state: State, allocation: Allocation) -> int:
         if bounds[_LEAST] * TIE < needed and _exceeds(model[0], counts, ask):
             bounds[_LEAST] = ask
     if bounds[_LEAST] * TIE < needed:
-        basis = model[2]
         places[_TURN] = (places[_TURN] + 1) % len(basis)
         return int(basis[places[_TURN]])
     best, furthest = 0, math.inf

@@ -7,8 +7,9 @@ the threshold (`Rule`) as plain tuples, which `LinearRule` makes.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -27,20 +28,20 @@ from bestarm.numerics.linalg import (
 )
 from bestarm.policies.pull_by_pull import PullByPull
 from bestarm.policies.stepwise import NO_DRIFT, Indices
-from bestarm.problem import Problem
+from bestarm.problem import Problem, as_problem
 
 Threshold = Literal["published", "certified", "experiments"]
 
-# Arms; targets; the arms to pull once first; λ, where A = λI + Σ x xᵀ; σ.
-Model = tuple[Array, Array, Indices, float, float]
+# Arms; targets; λ, where A = λI + Σ x xᵀ; σ.
+Model = tuple[Array, Array, float, float]
 # Pulls and sum of rewards of each arm; A⁻¹ and θ̂, in units of σ; z·θ̂ and ‖z_leader − z‖² of each
-# target z, ‖x‖² of each arm x, with norms under A⁻¹; numbers; counters.
+# target z, ‖x‖² of each arm x if the rule uses it, with norms under A⁻¹; numbers; counters.
 State = tuple[Indices, Array, Array, Array, Array, Array, Array, Array, Indices]
 Rule = tuple[int, float, float, float, Array]  # growth, factor, level, shift, Λ: `LinearThreshold`
 
 LOG_DET, THRESHOLD = 0, 1  # the numbers: log det A, and the threshold when last computed
 # The counters: the last is the target that kept a certified rule from stopping, or −1.
-PULLS, LEADER, REFRESHED, OPENED, UNRESOLVED = 0, 1, 2, 3, 4
+PULLS, LEADER, REFRESHED, UNRESOLVED = 0, 1, 2, 3
 LOG_LOG, LOG, DETERMINANT, TRACE, COUNTS, CERTIFIED = 0, 1, 2, 3, 4, 5  # how a threshold grows
 _GROWTHS = ("log-log", "log", "determinant", "trace", "counts", "certified")
 
@@ -58,38 +59,42 @@ class LinearRule(PullByPull):
 
     Args:
         problem: the problem; targets may be others than the source arms.
-        threshold: what the statistic is compared with.
+        threshold: what the statistic is compared with: `"published"` or one of the others.
         published: the threshold of the rule's paper.
-        experiments: the one that its figures were made with; log((1 + log t)/δ) by default.
+        others: other thresholds by name; `"certified"` and, without a proof, `"experiments"` if
+            left out.
         sigma: the sub-Gaussian scale of the noise it assumes.
         ridge: λ, where A = λI + Σ x xᵀ; 0 with the certified threshold.
         opening: arms to pull once before anything is decided; None for all, in order.
-        max_pulls: stop at this many pulls; such a stop is never final.
     """
 
+    _uses_arm_norms: ClassVar[bool] = False
     _norm: float | None = None  # the bound on ‖θ‖ that the published threshold rests on
 
     def __init__(
         self,
         problem: Problem,
-        threshold: Threshold,
+        threshold: str,
         *,
         published: LinearThreshold,
-        experiments: LinearThreshold | None = None,
+        others: Mapping[str, LinearThreshold] | None = None,
         sigma: float,
         ridge: float = 0.0,
         opening: Indices | None = None,
         max_pulls: int | None = None,
     ) -> None:
-        super().__init__(problem, max_pulls=max_pulls)
-        choice(threshold, ("published", "certified", "experiments"), "threshold")
-        self._threshold, self._sigma = threshold, positive(sigma, "sigma")
-        source, target = coordinates(problem)
+        source, target = coordinates(as_problem(problem))
         arms, rank = source.shape
         opening = np.arange(arms) if opening is None else opening
+        super().__init__(problem, max_pulls=max_pulls, opening=opening)
+        if others is None:
+            experiments = linear_experiments(problem.delta)
+            others = {"certified": certified_threshold(problem.delta), "experiments": experiments}
+        thresholds = {"published": published, **others}
+        choice(threshold, thresholds, "threshold")
+        self._threshold, self._sigma = threshold, positive(sigma, "sigma")
         ridge = 0.0 if threshold == "certified" else ridge
-        self._model: Model = (source, target, opening, ridge, self._sigma)
-        self._next_arm = int(opening[0])
+        self._model: Model = (source, target, ridge, self._sigma)
         self._state: State = (
             self._counts,
             self._sums,
@@ -97,15 +102,10 @@ class LinearRule(PullByPull):
             np.zeros(rank),
             np.zeros(len(target)),
             np.zeros(len(target)),
-            np.zeros(arms),
+            np.zeros(arms if self._uses_arm_norms else 0),
             np.array([0.0, -1.0]),
-            np.zeros(5, dtype=np.int64),
+            np.zeros(4, dtype=np.int64),
         )
-        thresholds = {
-            "published": published,
-            "certified": certified_threshold(problem.delta),
-            "experiments": experiments or linear_experiments(problem.delta),
-        }
         self._rule = _rule(thresholds[threshold], source)
 
     def _assumptions(self) -> tuple[str, ...]:
@@ -170,26 +170,24 @@ def _rule(threshold: LinearThreshold, source: Array) -> Rule:
 
 
 @compiled
-def learn(model: Model, state: State, arm: int, reward: float) -> int:
-    """Learn from one pull; return the next arm of the opening, or −1 once that is over.
+def learn(model: Model, state: State, arm: int, reward: float) -> bool:
+    """Learn from one pull; whether Z(t) exceeds the last threshold, so that it may be `identified`.
 
     With v = A⁻¹x and s = 1 + x·v, a pull of x changes A⁻¹ by −v vᵀ/s, θ̂ by (r − x·θ̂) v/s, and
     log det A by log s. Every so often all of it is computed anew from counts and sums, so rounding
     errors do not grow with the pulls.
     """
-    source, target, opening, _, sigma = model
+    source, target, _, sigma = model
     counts, sums, inverse, theta, scores, contrast_norms, arm_norms, numbers, counters = state
     counts[arm] += 1
     sums[arm] += reward
     counters[PULLS] += 1
-    opened = counters[OPENED]
-    while counters[OPENED] < len(opening) and counts[opening[counters[OPENED]]] > 0:
-        counters[OPENED] += 1
-    if counters[OPENED] < len(opening):
-        return int(opening[counters[OPENED]])
-    if opened < len(opening) or counters[PULLS] - counters[REFRESHED] >= REFRESH:
+    if counters[REFRESHED] == 0 or counters[PULLS] - counters[REFRESHED] >= REFRESH:
+        counters[PULLS] = 0
+        for n in counts:  # with those of the opening
+            counters[PULLS] += n
         refresh(model, state)
-        return -1
+        return bool(_statistic(state) > numbers[THRESHOLD])
     v = np.empty(len(theta))
     scale = sherman_morrison(inverse, source[arm], v)
     error = (reward / sigma - dot(source[arm], theta)) / scale
@@ -210,7 +208,7 @@ def learn(model: Model, state: State, arm: int, reward: float) -> int:
     if best != leader:
         _compare_with(best, target, inverse, contrast_norms)
         counters[LEADER] = best
-    return -1
+    return bool(_statistic(state) > numbers[THRESHOLD])
 
 
 @compiled
@@ -220,7 +218,7 @@ def refresh(model: Model, state: State) -> None:
     log det A is −∞ where rounding has left too little of A⁻¹: where one feature is, over the pulls,
     a combination of others but for a part in 100,000.
     """
-    source, target, _, ridge, sigma = model
+    source, target, ridge, sigma = model
     counts, sums, inverse, theta, scores, contrast_norms, arm_norms, numbers, counters = state
     rank = len(theta)
     design, sizes, moment = information(source, counts, ridge), np.empty(rank), np.empty(rank)

@@ -62,8 +62,6 @@ class LinGame(LinearRule):
         threshold: `"published"` (its theorem), `"certified"` (with the actual determinant and
             without regularisation: `bounds.certified_threshold`), or `"experiments"`,
             log((1 + log t)/δ).
-        seed: accepted like every policy's; nothing is drawn.
-        max_pulls: stop at this many pulls; such a stop is never final.
 
     Example:
         >>> from bestarm import Problem
@@ -74,6 +72,7 @@ class LinGame(LinearRule):
     Reference: Degenne, Ménard, Shang and Valko (2020).
     """
 
+    _uses_arm_norms = True
     _pairs: ClassVar[bool] = False  # whether one learner chooses answers too
 
     def __init__(
@@ -119,16 +118,8 @@ class LinGameC(LinGame):
     """LinGame with one learner, over pairs of an answer and an arm: the convexified game.
 
     Nature answers for every answer; for those that are not the leader's, with the estimate
-    itself. Work and memory per pull grow with targets × arms. Everything else is as in `LinGame`.
-
-    Args:
-        problem: the problem; targets may be others than the source arms.
-        sigma: the sub-Gaussian scale of the noise it assumes.
-        norm: M, the bound on ‖θ‖ in the unit in which the longest arm has norm 1.
-            Only the published threshold uses it.
-        threshold: `"published"`, `"certified"` or `"experiments"`, as in `LinGame`.
-        seed: accepted like every policy's; nothing is drawn.
-        max_pulls: stop at this many pulls; such a stop is never final.
+    itself. Work and memory per pull grow with targets × arms. Everything else, the options too, is
+    as in `LinGame`.
 
     Example:
         >>> from bestarm import Problem
@@ -148,15 +139,10 @@ def advance(
 ) -> tuple[int, int, bool]:
     """Make `most` pulls, or fewer if it stops: the pulls made, the next arm, whether it stopped."""
     for i in range(most):
-        following = learn(model, state, arm, reward_at(presampled, i, arm))
-        if following < 0:
-            if identified(model, state, rule):
-                return i + 1, arm, True
-            if len(game[3]) > 0:
-                following = _play_pairs(model, state, game)
-            else:
-                following = _play(model, state, game)
-        arm = following
+        above = learn(model, state, arm, reward_at(presampled, i, arm))
+        if above and identified(model, state, rule):
+            return i + 1, arm, True
+        arm = _play_pairs(model, state, game) if len(game[3]) > 0 else _play(model, state, game)
     return most, arm, False
 
 

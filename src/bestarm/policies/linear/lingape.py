@@ -55,8 +55,6 @@ class LinGapE(LinearRule):
         threshold: `"published"` (its theorem, with regularisation λ = 1), `"certified"` (no union
             over pairs, no regularisation: `bounds.certified_threshold`), or `"experiments"`,
             log((1 + log t)/δ).
-        seed: accepted like every policy's; nothing is drawn.
-        max_pulls: stop at this many pulls; such a stop is never final.
 
     Example:
         >>> from bestarm import Problem
@@ -66,6 +64,8 @@ class LinGapE(LinearRule):
 
     Reference: Xu, Honda and Sugiyama (2018).
     """
+
+    _uses_arm_norms = True
 
     def __init__(
         self,
@@ -103,13 +103,11 @@ def advance(
 ) -> tuple[int, int, bool]:
     """Make `most` pulls, or fewer if it stops: the pulls made, the next arm, whether it stopped."""
     for i in range(most):
-        following = learn(model, state, arm, reward_at(presampled, i, arm))
-        if following < 0:
-            _update_threshold(model, state, rule)
-            if identified(model, state, rule):
-                return i + 1, arm, True
-            following = _next_arm(model, state)
-        arm = following
+        learn(model, state, arm, reward_at(presampled, i, arm))
+        _update_threshold(model, state, rule)
+        if identified(model, state, rule):
+            return i + 1, arm, True
+        arm = _next_arm(model, state)
     return most, arm, False
 
 

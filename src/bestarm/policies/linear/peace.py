@@ -33,7 +33,6 @@ class Peace(LeastSquaresElimination):
     Args:
         problem: the problem; any source and targets. Its scales are not used.
         sigma: the standard deviation of the noise.
-        seed: accepted like every policy's; nothing is drawn.
         max_pulls: stop before exceeding this many pulls; such a stop is never final.
 
     Example:

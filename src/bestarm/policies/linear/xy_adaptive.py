@@ -40,8 +40,6 @@ class XYAdaptive(StepwisePolicy):
         sigma: the sub-Gaussian scale it assumes of the noise.
         threshold: `"published"` is that of the paper, `"small"` a smaller one with a proof:
             `bounds.xy_threshold` and `bounds.xy_phase_threshold`.
-        seed: accepted like every policy's; nothing is drawn.
-        max_pulls: stop at this many pulls; such a stop is never final.
 
     Example:
         >>> from bestarm import Problem
@@ -71,7 +69,7 @@ class XYAdaptive(StepwisePolicy):
         self._level = _SHRINK / (rank * (rank + 1) + 1)  # α ρ⁰/n₀, with ρ⁰ = 1
 
     def _make_plan(self) -> Plan:
-        counts = _allocate(self.problem, self._active.tobytes(), self._level, self._left() or 2**62)
+        counts = _allocate(self.problem, self._active.tobytes(), self._level, self._left())
         return Plan.fixed(counts, phase=self._plans + 1)
 
     def _observe(self, plan: Plan, summary: Summary) -> str | None:
@@ -97,9 +95,7 @@ class XYAdaptive(StepwisePolicy):
         )
         if np.isfinite(widths).all():
             self._level = _SHRINK * float(widths.max()) / plan.pulls
-        if len(self._active) == 1:
-            return "identified"
-        return "max_pulls" if self._left() == plan.pulls else None
+        return "identified" if len(self._active) == 1 else None
 
     def _critical(self, pulls: int) -> float:
         if not self._published:

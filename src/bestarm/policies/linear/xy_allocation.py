@@ -8,8 +8,8 @@ rank-one updates, and computed afresh now and then, so that rounding does not ad
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from threading import Lock
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.compiling import compiled
+from bestarm.design import complexity
 from bestarm.numerics.geometry import Array, linear_span
 from bestarm.numerics.linalg import subtract_outer
 from bestarm.policies.linear.linear_rule import spanning_arms
@@ -26,6 +27,7 @@ from bestarm.problem import Problem
 Order = NDArray[np.int32]  # the arms of pulls, in order
 
 REFRESH = 4096  # pulls after which matrices kept by rank-one updates are computed afresh
+_NEGLIGIBLE = 1e-6  # times the mean weight: left over by the solver, and not worth a pull
 _TIE = 1e-9  # widths that differ by less, relative to their size, are equal on paper
 
 
@@ -61,17 +63,20 @@ def inverse_of(arms: Array, counts: Indices) -> Array:
     return np.asarray(np.linalg.inv((arms.T * counts) @ arms))
 
 
-class StaticAllocation(ABC):
+class StaticAllocation:
     """The arms in the order in which an allocation pulls them, computed as far as needed.
 
-    It begins with arms that span, one pull each. Subclasses go on with it (`_extend`).
+    It begins with arms that span, one pull each.
+
+    Args:
+        problem: the problem.
+        extend: fills in further pulls, and adds them to the counts that it is given.
     """
 
-    def __init__(self, problem: Problem) -> None:
-        self._points = points_of(problem)
-        self._arms: Order = self._points.basis.astype(np.int32)
+    def __init__(self, problem: Problem, extend: Callable[[Indices, Order], object]) -> None:
+        self._arms: Order = points_of(problem).basis.astype(np.int32)
         self._counts = np.bincount(self._arms, minlength=problem.arms)
-        self._lock = Lock()
+        self._extend, self._lock = extend, Lock()
 
     def first(self, pulls: int) -> Order:
         """At least so many of the pulls, in order."""
@@ -80,35 +85,24 @@ class StaticAllocation(ABC):
             if known < pulls:
                 steps = -(-max(pulls, known + known // 2) // REFRESH)  # whatever was asked for
                 further = np.empty(steps * REFRESH - known, dtype=np.int32)
-                self._extend(further)
+                self._extend(self._counts, further)
                 self._arms = np.concatenate([self._arms, further])
             return self._arms
 
-    @abstractmethod
-    def _extend(self, further: Order) -> None:
-        """Fill in further pulls, and add them to `_counts`."""
 
-
-class GreedyAllocation(StaticAllocation):
+@lru_cache(maxsize=8)
+def greedy_allocation(problem: Problem) -> StaticAllocation:
     """Every pull makes the contrast of two targets that is known least as well known as it can."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(problem)
-        self._pairs = all_pairs(np.arange(problem.targets))
-
-    def _extend(self, further: Order) -> None:
-        extend_greedily(self._points, self._pairs, self._counts, further)
+    points, pairs = points_of(problem), all_pairs(np.arange(problem.targets))
+    return StaticAllocation(problem, partial(extend_greedily, points, pairs))
 
 
-class DesignAllocation(StaticAllocation):
-    """Pulls whose shares tend to the weights of a design, as quickly as whole pulls can."""
-
-    def __init__(self, problem: Problem, weights: Array) -> None:
-        super().__init__(problem)
-        self._weights = weights
-
-    def _extend(self, further: Order) -> None:
-        _track(self._weights, self._counts, further)
+@lru_cache(maxsize=8)
+def oracle_allocation(problem: Problem, theta: tuple[float, ...]) -> StaticAllocation:
+    """Pulls whose shares tend to the optimal design for θ, as quickly as whole pulls can."""
+    weights = complexity(problem, theta, "linear").weights
+    weights = np.where(weights > _NEGLIGIBLE / problem.arms, weights, 0.0)
+    return StaticAllocation(problem, partial(_track, weights))
 
 
 def extend_greedily(
@@ -148,19 +142,9 @@ def _allocate(
 ) -> int:
     """Go on with a greedy allocation until `order` is full, or all widths are narrow enough.
 
-    They are after n pulls if ‖y‖² ≤ level·n for every direction.
-
-    Args:
-        within: x·P·x′ for all arms, updated in place.
-        across: z·P·x for all targets and arms, updated in place.
-        pairs: the two targets of each direction.
-        widths: ‖y‖² under P, updated in place.
-        counts: pulls per arm, updated in place.
-        order: the arms pulled are written into it.
-        level: how narrow is narrow enough.
-
-    Returns:
-        The number of pulls.
+    They are after n pulls if ‖y‖² ≤ level·n for every direction. `within` has x·P·x′ for all arms,
+    `across` z·P·x for all targets and arms, `pairs` the two targets of each direction y, and
+    `widths` ‖y‖² under P. All but `pairs` are updated in place. Returns the number of pulls.
     """
     arms = len(within)
     own, work, row = np.empty(arms), np.empty((3, arms)), np.empty(arms)
@@ -194,14 +178,8 @@ def _next_arm(own: Array, across: Array, pairs: Indices, widths: Array, work: Ar
     A pull of x takes (x·P·y)²/(1 + x·P·x) off ‖y‖². The widest direction stays at least as wide as
     the best arm for it leaves it, so that directions narrower than this need no look. Where several
     directions are equally wide, no arm may make all of them narrower. Of arms that are equal, it is
-    the one that makes the directions looked at narrowest in sum.
-
-    Args:
-        own: x·P·x for every arm.
-        across: z·P·x for all targets and arms.
-        pairs: the two targets of each direction.
-        widths: ‖y‖² under P.
-        work: three rows, one entry per arm.
+    the one that makes the directions looked at narrowest in sum. `own` has x·P·x for every arm,
+    and `work` room for three rows.
     """
     arms = len(own)
     largest, total, left = work[0], work[1], work[2]

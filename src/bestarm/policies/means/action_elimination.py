@@ -42,10 +42,9 @@ class ActionElimination(RoundRule):
         max_pulls: stop at this many pulls; such a stop is never final.
 
     Example:
-        >>> import numpy as np
         >>> from bestarm import Problem
         >>> from bestarm.policies import ActionElimination
-        >>> ActionElimination(Problem(np.eye(3))).plan().counts.tolist()
+        >>> ActionElimination(Problem.named(["a", "b", "c"])).plan().counts.tolist()
         [1, 1, 1]
 
     Reference: Even-Dar, Mannor and Mansour (2006); Jamieson and Nowak (2014).

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -12,18 +11,12 @@ import numpy as np
 from bestarm import bounds
 from bestarm.checks import choice, interval, positive
 from bestarm.compiling import compiled, tiered
-from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
-from bestarm.policies.policy import Traits, same_plan
+from bestarm.policies.policy import same_plan
 from bestarm.policies.pull_by_pull import PullByPull
-from bestarm.policies.stepwise import (
-    Indices,
-    StepwisePolicy,
-    require_pullable_targets,
-    sub_gaussian_assumptions,
-)
+from bestarm.policies.stepwise import Indices, StepwisePolicy, sub_gaussian_assumptions
 from bestarm.presampled import PresampledRewards
-from bestarm.problem import Problem
+from bestarm.problem import Problem, as_problem
 from bestarm.records import Plan, Summary
 
 
@@ -35,8 +28,9 @@ class MeansRule(PullByPull):
         sigma: the sub-Gaussian scale it assumes of a reward around its arm's mean.
         bounds: if given, the divergence is that of Bernoulli laws, for rewards between these
             bounds; rewards outside are refused.
-        max_pulls: stop at this many pulls; such a stop is never final.
     """
+
+    _transductive = False
 
     def __init__(
         self,
@@ -46,27 +40,13 @@ class MeansRule(PullByPull):
         bounds: tuple[float, float] | None = None,
         max_pulls: int | None,
     ) -> None:
-        require_pullable_targets(problem, type(self).__name__)
-        super().__init__(problem, max_pulls=max_pulls)
+        super().__init__(problem, max_pulls=max_pulls, opening=np.arange(as_problem(problem).arms))
         self._sigma = positive(sigma, "sigma")
         self._bounds = None if bounds is None else interval(bounds, "bounds")
 
-    @property
-    def traits(self) -> Traits:
-        """With bounds, it refuses rewards outside."""
-        return replace(super().traits, bounds=self._bounds)
-
-    def _require_within(self, pulls: int) -> None:
-        """Raise if a loop reports a negative number of pulls: it refused a reward."""
-        if pulls < 0:
-            assert self._bounds is not None
-            low, high = self._bounds
-            raise InvalidInputError(
-                f"A reward lies outside the bounds ({low:g}, {high:g}).",
-                field="summary",
-                value=self._bounds,
-                remedy="Give `bounds` that no reward can exceed.",
-            )
+    def _leader_so_far(self) -> int:
+        pulled = np.flatnonzero(self._counts)
+        return int(pulled[np.argmax(self._sums[pulled] / self._counts[pulled])])
 
 
 @compiled
@@ -80,20 +60,11 @@ def rate(t: float, constants: tuple[float, ...]) -> float:
 
 
 @compiled
-def first_without_pulls(counts: Indices) -> int:
-    """The first arm without pulls, or −1."""
-    for a in range(len(counts)):
-        if counts[a] == 0:
-            return a
-    return -1
-
-
-@compiled
-def best_mean(means: Array, counts: Indices) -> int:
-    """The first arm with the best mean, of those that were pulled; 0 if none was."""
+def best_mean(means: Array) -> int:
+    """The first arm with the best mean."""
     leader = 0
     for a in range(1, len(means)):
-        if counts[a] > 0 and (means[a] > means[leader] or counts[leader] == 0):
+        if means[a] > means[leader]:
             leader = a
     return leader
 
@@ -128,12 +99,12 @@ class RoundRule(StepwisePolicy):
         problem: the problem; its targets must be its source arms.
         sigma: the sub-Gaussian scale it assumes of a reward around its arm's mean.
         radius: `"lil"` is the published radius, `"certified"` one with a proof at level δ.
-        seed: accepted like every policy's; nothing is drawn.
-        max_pulls: stop at this many pulls; such a stop is never final.
     """
 
     _blind = True
+    _follows = True
     _kind = "fixed"
+    _transductive = False
 
     def __init__(
         self,
@@ -144,7 +115,6 @@ class RoundRule(StepwisePolicy):
         seed: int = 0,  # noqa: ARG002
         max_pulls: int | None = None,
     ) -> None:
-        require_pullable_targets(problem, type(self).__name__)
         super().__init__(problem, max_pulls=max_pulls)
         choice(radius, ("lil", "certified"), "radius")
         self._certified = radius == "certified"
@@ -160,11 +130,6 @@ class RoundRule(StepwisePolicy):
                 sigma=self._sigma, delta=problem.delta, arms=problem.arms
             )
             self._radius = scale, level, 0.0
-
-    @property
-    def traits(self) -> Traits:
-        """It ignores the baseline, and simulations can make its rounds at once."""
-        return replace(super().traits, follows=True)
 
     def _share(self) -> float:
         """The part of δ that each of the certified radii may spend."""
@@ -196,7 +161,7 @@ class RoundRule(StepwisePolicy):
         self._sums = self._sums + summary.sums
         if plan.pulls >= len(self._round):
             self._advance(PresampledRewards.single(0.0, self.problem.arms), 0)
-        return self._reason(self._pulls + plan.pulls)
+        return self._reason()
 
     def follow(self, presampled: PresampledRewards) -> tuple[int, int]:
         """Make as many whole rounds as the presampled rewards allow: for simulations.
@@ -205,28 +170,21 @@ class RoundRule(StepwisePolicy):
             The number of pulls made, and of rounds. Both 0 where the next round must be planned:
             the first one, and one that the cap cuts short.
         """
-        left, plan = self._left(), self._open
         if self._stopped is not None or not self._plans:
             return 0, 0
-        if plan is not None and not same_plan(plan, self._make_plan()):
+        if self._open is not None and not same_plan(self._open, self._make_plan()):
             return 0, 0  # it was adopted
         self._counts, self._sums = self._counts.copy(), self._sums.copy()
-        pulls, rounds = self._advance(presampled, len(presampled.rows) if left is None else left)
-        self._plans += rounds
-        self._pulls += pulls
-        self._rounds += pulls
-        self._open = None
-        self._stopped = self._reason(self._pulls)
+        pulls, rounds = self._advance(presampled, min(len(presampled.rows), self._left()))
+        self._end_plans(rounds, pulls, pulls, self._reason())
         return pulls, rounds
 
-    def _reason(self, pulls: int) -> str | None:
-        """Find the leader; why to stop after so many pulls, or None."""
+    def _reason(self) -> str | None:
+        """Find the leader; whether it is identified."""
         pulled = self._active[self._counts[self._active] > 0]
         if len(pulled):
             self._leader = int(pulled[np.argmax(self._sums[pulled] / self._counts[pulled])])
-        if len(self._active) == 1:
-            return "identified"
-        return "max_pulls" if self._max_pulls is not None and pulls >= self._max_pulls else None
+        return "identified" if len(self._active) == 1 else None
 
     def _assumptions(self) -> tuple[str, ...]:
         return sub_gaussian_assumptions(self._sigma) if self._certified else ()

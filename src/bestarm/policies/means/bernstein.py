@@ -42,10 +42,10 @@ class BernsteinElimination(BoundedRule):
         max_pulls: stop before exceeding this many pulls; such a stop is never final.
 
     Example:
-        >>> import numpy as np
         >>> from bestarm import Problem
         >>> from bestarm.policies import BernsteinElimination
-        >>> BernsteinElimination(Problem(np.eye(3)), bounds=(0, 1)).plan().counts.tolist()
+        >>> policy = BernsteinElimination(Problem.named(["a", "b", "c"]), bounds=(0, 1))
+        >>> policy.plan().counts.tolist()
         [1, 1, 1]
 
     Reference: Howard, Ramdas, McAuliffe and Sekhon (2021), Theorem 4.

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from bestarm.checks import interval, whole
 from bestarm.errors import InvalidInputError
-from bestarm.policies.policy import Traits
-from bestarm.policies.stepwise import StepwisePolicy, require_pullable_targets
+from bestarm.policies.stepwise import StepwisePolicy
 from bestarm.problem import Problem
 from bestarm.records import Summary
-
-_UNCAPPED = 2**53  # pulls
 
 
 class BoundedRule(StepwisePolicy):
@@ -23,24 +18,19 @@ class BoundedRule(StepwisePolicy):
         max_pulls: stop before exceeding this many pulls, at least one per arm.
     """
 
+    _transductive = False
+
     def __init__(
         self, problem: Problem, *, bounds: tuple[float, float], max_pulls: int | None
     ) -> None:
-        require_pullable_targets(problem, type(self).__name__)
         super().__init__(problem, max_pulls=max_pulls)
-        self._low, self._high = interval(bounds, "bounds")
+        self._low, self._high = self._bounds = interval(bounds, "bounds")
         if max_pulls is not None:
             whole(max_pulls, "max_pulls", least=problem.arms)
 
-    @property
-    def traits(self) -> Traits:
-        """It refuses rewards outside its bounds."""
-        return replace(super().traits, bounds=(self._low, self._high))
-
     def _rounds_left(self, pulls: int) -> int:
         """How many rounds the cap still allows after so many more pulls."""
-        left = self._left()
-        return (_UNCAPPED if left is None else max(0, left - pulls)) // len(self._active)
+        return max(0, self._left() - pulls) // len(self._active)
 
     def _outside_bounds(self, arm: int, summary: Summary) -> InvalidInputError:
         """What is raised where an arm paid a reward outside the bounds."""

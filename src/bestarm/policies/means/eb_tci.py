@@ -11,7 +11,7 @@ from bestarm import bounds
 from bestarm.checks import choice
 from bestarm.compiling import compiled
 from bestarm.numerics.geometry import Array
-from bestarm.policies.means.base import MeansRule, best_mean, first_without_pulls, rate
+from bestarm.policies.means.base import MeansRule, best_mean, rate
 from bestarm.policies.stepwise import Indices, sub_gaussian_assumptions
 from bestarm.presampled import Parts, PresampledRewards, reward_at
 from bestarm.problem import Problem
@@ -33,13 +33,11 @@ class EBTCI(MeansRule):
         sigma: the sub-Gaussian scale it assumes.
         threshold: `"published"`, that of Kaufmann and Koolen (2021), or `"experiments"`.
         seed: seeds the coin.
-        max_pulls: stop at this many pulls; such a stop is never final.
 
     Example:
-        >>> import numpy as np
         >>> from bestarm import Problem
         >>> from bestarm.policies.means.eb_tci import EBTCI
-        >>> EBTCI(Problem(np.eye(3)), sigma=0.5).plan().counts.tolist()
+        >>> EBTCI(Problem.named(["a", "b", "c"]), sigma=0.5).plan().counts.tolist()
         [1, 0, 0]
 
     Reference: Jourdan, Degenne, Baudry, de Heide and Kaufmann (2022), with Gaussian arms.
@@ -96,13 +94,11 @@ def advance(
     stopped; changes `counts` and `sums`.
     """
     arms = len(counts)
-    means, logs, inverse = np.zeros(arms), np.zeros(arms), np.zeros(arms)
+    means, logs, inverse = np.empty(arms), np.empty(arms), np.empty(arms)
     for a in range(arms):
-        if counts[a]:
-            inverse[a] = 1.0 / counts[a]
-            means[a], logs[a] = sums[a] * inverse[a], scale * math.log(counts[a])
-    leader, missing = best_mean(means, counts), first_without_pulls(counts)
-    total = counts.sum()
+        inverse[a] = 1.0 / counts[a]
+        means[a], logs[a] = sums[a] * inverse[a], scale * math.log(counts[a])
+    leader, total = 0, counts.sum()
     proven = 0.0  # β at an earlier time, which is smaller: while the evidence is below, no log
     for i in range(most):
         sums[arm] += reward_at(presampled, i, arm)
@@ -110,12 +106,7 @@ def advance(
         total += 1
         inverse[arm] = 1.0 / counts[arm]
         means[arm], logs[arm] = sums[arm] * inverse[arm], scale * math.log(counts[arm])
-        if missing >= 0:
-            missing = first_without_pulls(counts)
-        if missing >= 0:
-            leader, arm = best_mean(means, counts), missing
-            continue
-        leader = best_mean(means, counts)  # EB
+        leader = best_mean(means)  # EB
         challenger, least, evidence = -1, math.inf, math.inf
         for a in range(arms):
             if a == leader:

@@ -11,7 +11,7 @@ from bestarm.bounds import kl_lucb_rate, tuned_rate
 from bestarm.checks import choice
 from bestarm.compiling import compiled, inlined
 from bestarm.numerics.geometry import Array
-from bestarm.policies.means.base import MeansRule, best_mean, first_without_pulls, rate
+from bestarm.policies.means.base import MeansRule, best_mean, rate
 from bestarm.policies.means.divergences import bernoulli, upper_bound
 from bestarm.policies.stepwise import NO_DRIFT, Indices, sub_gaussian_assumptions
 from bestarm.presampled import Parts, PresampledRewards, reward_at
@@ -42,14 +42,11 @@ class KLLUCB(MeansRule):
         sigma: the sub-Gaussian scale it assumes.
         threshold: `"published"`, `"small"` or `"experiments"`: see above.
         bounds: if given, between which all rewards lie; others are refused, and σ is not used.
-        seed: accepted like every policy's; nothing is drawn.
-        max_pulls: stop at this many pulls; such a stop is never final.
 
     Example:
-        >>> import numpy as np
         >>> from bestarm import Problem
         >>> from bestarm.policies.means.kl_lucb import KLLUCB
-        >>> KLLUCB(Problem(np.eye(3)), sigma=0.5).plan().counts.tolist()
+        >>> KLLUCB(Problem.named(["a", "b", "c"]), sigma=0.5).plan().counts.tolist()
         [1, 0, 0]
 
     Reference: Kaufmann and Kalyanakrishnan (2013), Theorems 1 and 3.
@@ -83,7 +80,8 @@ class KLLUCB(MeansRule):
             pulls, stopped = advance_gaussian(*known, scale, tuple(self._rate), most)
         else:
             pulls, stopped = advance_bernoulli(*known, self._bounds, tuple(self._rate), most)
-        self._require_within(pulls)
+        if pulls < 0:
+            raise self._outside_bounds()
         self._next_arm, self._other, self._leader = state.tolist()
         return pulls, stopped
 
@@ -111,27 +109,20 @@ def advance_gaussian(
     pull next, the other arm of the round, −1 once that was pulled, and the leader.
     """
     arms = len(counts)
-    means, widths = np.zeros(arms), np.zeros(arms)
+    means, widths, total = np.empty(arms), np.empty(arms), counts.sum()
     for a in range(arms):
-        if counts[a]:
-            means[a], widths[a] = sums[a] / counts[a], math.sqrt(scale / counts[a])
-    total, missing = counts.sum(), first_without_pulls(counts)
+        means[a], widths[a] = sums[a] / counts[a], math.sqrt(scale / counts[a])
     for i in range(most):
         arm = state[0]
         sums[arm] += reward_at(presampled, i, arm)
         counts[arm] += 1
         total += 1
         means[arm], widths[arm] = sums[arm] / counts[arm], math.sqrt(scale / counts[arm])
-        if missing >= 0:
-            missing = first_without_pulls(counts)
-        if missing >= 0:
-            state[0], state[1], state[2] = missing, -1, best_mean(means, counts)
-            continue
         if state[1] >= 0:
             state[0], state[1] = state[1], -1
             continue
         root = math.sqrt(rate(total, constants))
-        leader, challenger, highest = best_mean(means, counts), -1, -math.inf
+        leader, challenger, highest = best_mean(means), -1, -math.inf
         for a in range(arms):
             upper = means[a] + root * widths[a]
             if a != leader and upper > highest:
@@ -163,7 +154,7 @@ def advance_bernoulli(
     for a in range(arms):
         reset_tangent(tangents, a)
         means[a] = _mean(sums[a], counts[a], bounds)
-    total, missing, level = counts.sum(), first_without_pulls(counts), 0.0
+    total, level = counts.sum(), 0.0
     leader, rival = 0, math.inf  # no mean but the leader's is above `rival`
     for i in range(most):
         arm = state[0]
@@ -175,11 +166,6 @@ def advance_bernoulli(
         total += 1
         width = tangents[HEIGHT, arm] + tangents[SLOPE, arm] * level - means[arm]
         means[arm] = _mean(sums[arm], counts[arm], bounds)
-        if missing >= 0:
-            missing = first_without_pulls(counts)
-        if missing >= 0:
-            state[0], state[1], state[2] = missing, -1, best_mean(means, counts)
-            continue
         if state[1] >= 0:
             reset_tangent(tangents, arm)  # that of the leader is not needed
             state[0], state[1] = state[1], -1
@@ -216,9 +202,9 @@ def advance_bernoulli(
 
 @compiled
 def _mean(total: float, n: int, bounds: tuple[float, float]) -> float:
-    """The mean of n rewards on the scale from 0 to 1; 0 if there is none."""
+    """The mean of n rewards on the scale from 0 to 1."""
     low, high = bounds
-    return min(max((total / n - low) / (high - low), 0.0), 1.0) if n else 0.0
+    return min(max((total / n - low) / (high - low), 0.0), 1.0)
 
 
 @inlined

@@ -11,7 +11,7 @@ from bestarm import bounds
 from bestarm.checks import choice
 from bestarm.compiling import compiled
 from bestarm.numerics.geometry import Array
-from bestarm.policies.means.base import MeansRule, first_without_pulls
+from bestarm.policies.means.base import MeansRule
 from bestarm.policies.stepwise import Indices
 from bestarm.presampled import Parts, PresampledRewards, reward_at
 from bestarm.problem import Problem
@@ -34,14 +34,11 @@ class LilUCB(MeansRule):
         problem: the problem; its targets must be its source arms, and its features are not used.
         sigma: the sub-Gaussian scale it assumes.
         threshold: `"published"` or `"experiments"`: see above.
-        seed: accepted like every policy's; nothing is drawn.
-        max_pulls: stop at this many pulls; such a stop is never final.
 
     Example:
-        >>> import numpy as np
         >>> from bestarm import Problem
         >>> from bestarm.policies.means.lil_ucb import LilUCB
-        >>> LilUCB(Problem(np.eye(3)), sigma=0.5).plan().counts.tolist()
+        >>> LilUCB(Problem.named(["a", "b", "c"]), sigma=0.5).plan().counts.tolist()
         [1, 0, 0]
 
     Reference: Jamieson, Malloy, Nowak and Bubeck (2014), Figure 1, Theorem 2 and sections 3 and 5.
@@ -71,8 +68,11 @@ class LilUCB(MeansRule):
         pulls, self._next_arm, stopped = advance(
             presampled.parts, self._next_arm, self._counts, self._sums, self._constants, most
         )
-        self._leader = int(np.argmax(self._counts))
+        self._leader = self._leader_so_far()
         return pulls, stopped
+
+    def _leader_so_far(self) -> int:
+        return int(np.argmax(self._counts))
 
 
 @compiled
@@ -98,23 +98,16 @@ def advance(
     `sums`.
     """
     arms, share = len(counts), constants[4]
-    upper = np.full(arms, math.inf)
+    upper = np.empty(arms)
     for a in range(arms):
-        if counts[a]:
-            upper[a] = sums[a] / counts[a] + _bonus(counts[a], constants)
-    total, missing = counts.sum(), first_without_pulls(counts)
-    rival = math.inf  # the highest bound of the other arms
+        upper[a] = sums[a] / counts[a] + _bonus(counts[a], constants)
+    total, rival = counts.sum(), math.inf  # the highest bound of the other arms
     for i in range(most):
         sums[arm] += reward_at(presampled, i, arm)
         counts[arm] += 1
         total += 1
         n = counts[arm]
         upper[arm] = sums[arm] / n + _bonus(n, constants)
-        if missing >= 0:
-            missing = first_without_pulls(counts)
-        if missing >= 0:
-            arm = missing
-            continue
         if n >= 1 + share * (total - n):  # T_i ≥ 1 + λ Σ_{j ≠ i} T_j
             return i + 1, arm, True
         if upper[arm] > rival:

@@ -36,10 +36,9 @@ class LUCB(RoundRule):
         max_pulls: stop at this many pulls; such a stop is never final.
 
     Example:
-        >>> import numpy as np
         >>> from bestarm import Problem
         >>> from bestarm.policies import LUCB
-        >>> LUCB(Problem(np.eye(3)), sigma=0.5).plan().counts.tolist()
+        >>> LUCB(Problem.named(["a", "b", "c"]), sigma=0.5).plan().counts.tolist()
         [1, 1, 1]
 
     Reference: Kalyanakrishnan et al. (2012); Jamieson and Nowak (2014), with its lil radius.

@@ -53,10 +53,9 @@ class PairedTests(BoundedRule):
         max_pulls: stop before exceeding this many pulls; such a stop is never final.
 
     Example:
-        >>> import numpy as np
         >>> from bestarm import Problem
         >>> from bestarm.policies import PairedTests
-        >>> PairedTests(Problem(np.eye(3)), bounds=(0, 1)).plan().blocks.tolist()
+        >>> PairedTests(Problem.named(["a", "b", "c"]), bounds=(0, 1)).plan().blocks.tolist()
         [[0, 1, 2]]
 
     Reference: Waudby-Smith and Ramdas (2024) for the bets (their aGRAPA), and (2020) for items.

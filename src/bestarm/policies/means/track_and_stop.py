@@ -11,7 +11,7 @@ from bestarm.bounds import chernoff_rate, gaussian_rate, tuned_rate
 from bestarm.checks import choice
 from bestarm.compiling import compiled, inlined
 from bestarm.numerics.geometry import Array
-from bestarm.policies.means.base import MeansRule, best_mean, first_without_pulls, rate
+from bestarm.policies.means.base import MeansRule, best_mean, rate
 from bestarm.policies.means.divergences import bernoulli, transport
 from bestarm.policies.stepwise import NO_DRIFT, Indices, sub_gaussian_assumptions
 from bestarm.presampled import Parts, PresampledRewards, reward_at
@@ -44,14 +44,11 @@ class TrackAndStop(MeansRule):
         sigma: the sub-Gaussian scale it assumes.
         threshold: `"published"`, `"certified"` or `"experiments"`: see above.
         bounds: if given, between which all rewards lie; others are refused, and σ is not used.
-        seed: accepted like every policy's; nothing is drawn.
-        max_pulls: stop at this many pulls; such a stop is never final.
 
     Example:
-        >>> import numpy as np
         >>> from bestarm import Problem
         >>> from bestarm.policies.means.track_and_stop import TrackAndStop
-        >>> TrackAndStop(Problem(np.eye(3)), sigma=0.5).plan().counts.tolist()
+        >>> TrackAndStop(Problem.named(["a", "b", "c"]), sigma=0.5).plan().counts.tolist()
         [1, 0, 0]
 
     Reference: Garivier and Kaufmann (2016), sections 3 and 4, Theorems 5 and 10; Kaufmann and
@@ -93,7 +90,8 @@ class TrackAndStop(MeansRule):
             tuple(self._rate),
             most,
         )
-        self._require_within(pulls)
+        if pulls < 0:
+            raise self._outside_bounds()
         self._next_arm, self._leader = arm, leader
         return pulls, stopped
 
@@ -127,10 +125,8 @@ def advance(
     scale, low, high = model
     means, weights = np.zeros(arms), np.zeros(arms)
     for a in range(arms):
-        if counts[a]:
-            means[a] = _mean(sums[a] / counts[a], model)
-    leader, missing = best_mean(means, counts), first_without_pulls(counts)
-    total, proven, rival = counts.sum(), 0.0, 0
+        means[a] = _mean(sums[a] / counts[a], model)
+    leader, rival, total, proven = 0, 0, counts.sum(), 0.0
     for i in range(most):
         reward = reward_at(presampled, i, arm)
         if scale == 0 and not low <= reward <= high:
@@ -139,12 +135,7 @@ def advance(
         counts[arm] += 1
         total += 1
         means[arm] = _mean(sums[arm] / counts[arm], model)
-        leader = best_mean(means, counts)
-        if missing >= 0:
-            missing = first_without_pulls(counts)
-        if missing >= 0:
-            arm = missing
-            continue
+        leader = best_mean(means)
         # The evidence must exceed β for all others: first for that which was least before. β at an
         # earlier time is smaller.
         if rival == leader or _evidence(means, counts, leader, rival, scale) > proven:

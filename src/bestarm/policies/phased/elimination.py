@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from abc import abstractmethod
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -13,8 +12,8 @@ import numpy as np
 from bestarm.checks import whole
 from bestarm.design.rounding import round_any
 from bestarm.estimation import ordinary
-from bestarm.numerics.geometry import Array, first_largest, linear_diameter
-from bestarm.policies.phased.shrinking import shares
+from bestarm.numerics.geometry import Array, first_largest
+from bestarm.policies.phased.shrinking import linear_value, shares
 from bestarm.policies.stepwise import Indices, StepwisePolicy
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
@@ -90,14 +89,11 @@ class Elimination(StepwisePolicy):
     def _make_plan(self) -> Plan:
         request = self._design(self._plans + 1, self._active)
         self._gap = request.gap
-        return self._plan_of(
-            request.weights, int(min(request.pulls, self._most())), self._plans + 1
-        )
+        return self._plan_of(request.weights, min(request.pulls, self._most()), self._plans + 1)
 
-    def _most(self) -> float:
+    def _most(self) -> int:
         """How many pulls the caps leave for the next phase."""
-        caps = (self._left(), self._max_phase_pulls)
-        return min((cap for cap in caps if cap is not None), default=math.inf)
+        return min(self._left(), self._max_phase_pulls or sys.maxsize)
 
     def _observe(self, plan: Plan, summary: Summary) -> str | None:
         """Estimate, drop targets, keep the trace."""
@@ -129,8 +125,7 @@ class Elimination(StepwisePolicy):
             return "max_phase_pulls"
         if len(self._active) == 1:
             return "identified"
-        left = self._left()
-        if cut_short or (left is not None and plan.pulls >= left):
+        if cut_short or plan.pulls >= self._left():
             return "max_pulls"
         if self._max_phases is not None and len(self._trace) >= self._max_phases:
             return "max_phases"
@@ -176,7 +171,6 @@ class LeastSquaresElimination(Elimination):
         """The part of the error probability spent on a phase."""
 
     def _describe(self, plan: Plan, active: Indices) -> PhaseDesign:
-        assert plan.counts is not None
         # Whole pulls do not tell how many were wanted: a phase that takes all that are left is cut,
         # unless it is as long as a phase may be.
         cut = plan.pulls == self._left() and plan.pulls != self._max_phase_pulls
@@ -185,7 +179,7 @@ class LeastSquaresElimination(Elimination):
             weights=shares(plan),
             radius=self._radius(plan.phase),
             delta=self._delta(plan.phase),
-            value=_diameter(self.problem, active.tobytes(), plan.counts.tobytes()),
+            value=linear_value(self.problem, active, plan),
         )
 
     def _estimate(self, design: PhaseDesign, plan: Plan, summary: Summary) -> Array:  # noqa: ARG002
@@ -193,11 +187,3 @@ class LeastSquaresElimination(Elimination):
 
     def _plan_of(self, weights: Array, pulls: int, phase: int) -> Plan:
         return Plan.fixed(round_any(weights, pulls), phase=phase)
-
-
-@lru_cache(maxsize=4096)
-def _diameter(problem: Problem, active: bytes, counts: bytes) -> float:
-    """The largest variance factor of a contrast of these targets; runs share the work."""
-    pulled = np.frombuffer(counts, dtype=np.int64)
-    targets = problem.target[np.frombuffer(active, dtype=np.int64)]
-    return linear_diameter(problem.source, pulled / pulled.sum(), targets)

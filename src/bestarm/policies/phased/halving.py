@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import sys
 from functools import lru_cache
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 
@@ -15,20 +16,13 @@ from bestarm.estimation import predict_level
 from bestarm.numerics.geometry import Array, centered_diameter, covariance
 from bestarm.policies.anytime.block_bets import laplacian
 from bestarm.policies.phased.shrinking import Shrinking, parts
-from bestarm.policies.stepwise import Indices
 from bestarm.problem import Problem
 from bestarm.records import BlockPlan, Blocks, Plan, Rounds, Summary
 
 _SINGULAR = 1e-11  # an eigenvalue of M, relative to the largest, that is zero but for rounding
 _PILOT = 20  # one pull in this many goes to the pilot
+EVERY_TARGET = sys.maxsize  # kept after a plan that decides nothing
 _LEAST_BATCH = 50  # pulls; a level predicted from fewer adds about as much noise as it takes away
-
-
-class _Step(NamedTuple):
-    """One plan: its rounds, of one pull or of a block, and how many targets are kept after it."""
-
-    rounds: int
-    keep: int
 
 
 class SequentialHalving(Shrinking):
@@ -67,10 +61,9 @@ class SequentialHalving(Shrinking):
         tol: the relative gap to which designs are certified.
 
     Example:
-        >>> import numpy as np
         >>> from bestarm import Problem
         >>> from bestarm.policies import SequentialHalving
-        >>> policy = SequentialHalving(Problem(np.eye(4)), budget=1000)
+        >>> policy = SequentialHalving(Problem.named(["a", "b", "c", "d"]), budget=1000)
         >>> policy.plan().weights.tolist()
         [0.25, 0.25, 0.25, 0.25]
 
@@ -96,13 +89,12 @@ class SequentialHalving(Shrinking):
         sizes = _sizes(problem.targets, stages)
         self._block = whole(block, "block", least=1, below=problem.arms + 1)
         least = 1 + len(sizes) if self._block == 1 else self._block * len(sizes)
-        self._steps = _schedule(
+        self._lengths, self._keep = _schedule(
             whole(budget, "budget", least=least),
             sizes,
             whole(batches, "batches", least=1),
             block=self._block,
         )
-        self._keep = [step.keep for step in self._steps]
         self._fit = _Fit(problem) if self._block == 1 else BlockFit(problem)
 
     @property
@@ -111,22 +103,22 @@ class SequentialHalving(Shrinking):
         return self._fit.theta
 
     def _make_plan(self) -> Plan:
-        step = self._steps[self._plans]
+        rounds = self._lengths[self._plans]
         if self._block > 1:
             drawn = block_design(self.problem, self._active.tobytes(), self._block, self._tol)
             self._gap = drawn.gap
             return BlockPlan.drawn(
                 drawn.blocks,
                 drawn.weights,
-                step.rounds,
+                rounds,
                 arms=self.problem.arms,
                 phase=self._plans + 1,
                 open=True,  # a round that lost arms counts: no other is drawn in its place
-                most=step.rounds * drawn.blocks.shape[1],
+                most=rounds * drawn.blocks.shape[1],
             )
         design = _design(self.problem, self._active.tobytes(), self._tol)
         self._gap = design.gap
-        return Plan.randomised(design.weights, step.rounds, phase=self._plans + 1)
+        return Plan.randomised(design.weights, rounds, phase=self._plans + 1)
 
     def _scores(self, plan: Plan, summary: Summary) -> Array:
         self._fit.add(summary, plan)
@@ -146,7 +138,10 @@ class SequentialHalving(Shrinking):
         """The largest variance factor of an active contrast, per pull."""
         assert plan.weights is not None
         if isinstance(plan, BlockPlan):
-            return _block_diameter(self.problem, self._active, plan)
+            span, targets = self.problem.span, self.problem.target[self._active]
+            contrasts = span.contrast_coordinates(targets - targets[0])
+            arms = span.coordinates(self.problem.source)
+            return plan.size * _diameter(arms, plan.blocks, plan.block_weights, contrasts)
         return _value(self.problem, self._active.tobytes(), plan.weights.tobytes())
 
 
@@ -158,21 +153,23 @@ def _sizes(targets: int, stages: int | None) -> list[int]:
     return [math.ceil(round(targets ** (1 - k / stages), 9)) for k in range(1, stages + 1)]
 
 
-def _schedule(budget: int, sizes: list[int], batches: int, *, block: int) -> list[_Step]:
-    """The pilot, then stages of equal length, each in plans of equal length.
+def _schedule(
+    budget: int, sizes: list[int], batches: int, *, block: int
+) -> tuple[list[int], list[int]]:
+    """The rounds of each plan, of one pull or of a block, and how many targets are kept after it.
 
-    With blocks, one plan per stage and no pilot.
+    The pilot, then stages of equal length, each in plans of equal length. With blocks, one plan per
+    stage and no pilot.
     """
     if block > 1:
-        lengths = parts(budget // block, len(sizes))
-        return [_Step(rounds, size) for rounds, size in zip(lengths, sizes, strict=True)]
+        return parts(budget // block, len(sizes)), sizes
     pilot = max(1, budget // _PILOT)
-    every_target = 2**62
-    steps = [_Step(pilot, every_target)]
+    lengths, keep = [pilot], [EVERY_TARGET]
     for pulls, size in zip(parts(budget - pilot, len(sizes)), sizes, strict=True):
-        *before, last = parts(pulls, min(batches, max(1, pulls // _LEAST_BATCH)))
-        steps += [_Step(part, every_target) for part in before] + [_Step(last, size)]
-    return steps
+        plans = parts(pulls, min(batches, max(1, pulls // _LEAST_BATCH)))
+        lengths += plans
+        keep += [*[EVERY_TARGET] * (len(plans) - 1), size]
+    return lengths, keep
 
 
 @lru_cache(maxsize=4096)
@@ -265,13 +262,6 @@ def even_blocks(arms: int, size: int) -> tuple[Blocks, Array]:
 def _unrelated(problem: Problem) -> bool:
     """Whether the targets are the arms, and no arm says anything about another."""
     return problem.rank == problem.arms - 1 and np.array_equal(problem.source, problem.target)
-
-
-def _block_diameter(problem: Problem, active: Indices, plan: BlockPlan) -> float:
-    """The largest yᵀM⁻¹y of a difference y of active targets under a plan, per pull."""
-    arms = problem.span.coordinates(problem.source)
-    targets = problem.span.contrast_coordinates(problem.target[active] - problem.target[active[0]])
-    return plan.size * _diameter(arms, plan.blocks, plan.block_weights, targets)
 
 
 def _diameter(arms: Array, blocks: Blocks, weights: Array, targets: Array) -> float:

@@ -15,7 +15,7 @@ from bestarm.estimation import orthogonalized
 from bestarm.numerics.geometry import Array, centered_norms
 from bestarm.policies.designs import cached_design
 from bestarm.policies.phased.elimination import Elimination, PhaseDesign, PhaseRequest
-from bestarm.policies.stepwise import Indices, require_pullable_targets
+from bestarm.policies.stepwise import Indices
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
@@ -48,6 +48,7 @@ class SBE(Elimination):
     """
 
     version: ClassVar[int] = 1
+    _transductive = False
 
     def __init__(
         self,
@@ -64,7 +65,6 @@ class SBE(Elimination):
         super().__init__(
             problem, max_pulls=max_pulls, max_phases=max_phases, max_phase_pulls=max_phase_pulls
         )
-        require_pullable_targets(problem, "SBE")
         check_tolerance(tol)
         self._constants = (positive(r1, "r1"), positive(r2, "r2"))
         self._tol = tol

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
-from bestarm.numerics.geometry import Array, ranked
-from bestarm.policies.policy import Traits
+from bestarm.numerics.geometry import Array, linear_diameter, ranked
 from bestarm.policies.stepwise import Indices, StepwisePolicy
+from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
 
@@ -23,12 +23,8 @@ class Shrinking(StepwisePolicy):
     `_over` instead of `_keep`. The answer is the best under the last estimate; it is never final.
     """
 
+    _budgeted = True
     _keep: Sequence[int]  # how many targets are left after each plan; more than there are keeps all
-
-    @property
-    def traits(self) -> Traits:
-        """It stops when its pulls are spent."""
-        return replace(super().traits, budgeted=True)
 
     def _observe(self, plan: Plan, summary: Summary) -> str | None:
         """Estimate, and keep the better part."""
@@ -76,6 +72,18 @@ def shares(plan: Plan) -> Array:
     found = np.asarray(plan.counts / plan.pulls)
     found.flags.writeable = False
     return found
+
+
+def linear_value(problem: Problem, active: Indices, plan: Plan) -> float:
+    """The largest variance factor of a contrast of active targets by least squares, per pull."""
+    return _linear_value(problem, active.tobytes(), shares(plan).tobytes())
+
+
+@lru_cache(maxsize=4096)
+def _linear_value(problem: Problem, active: bytes, weights: bytes) -> float:
+    """A pure function of these, so runs of one simulation share the work."""
+    targets = problem.target[np.frombuffer(active, dtype=np.int64)]
+    return linear_diameter(problem.source, np.frombuffer(weights), targets)
 
 
 def parts(pulls: int, number: int) -> list[int]:

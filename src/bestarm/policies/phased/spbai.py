@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.linalg.lapack import dpotrf, dsyevr, dsyevr_lwork, dtrtrs
+from scipy.linalg import cholesky, eigh, solve_triangular
 from scipy.optimize import minimize_scalar
 
 from bestarm import bounds
@@ -215,38 +214,25 @@ class SPBAI(Elimination):
         return self._pooled.radii(differences, delta=design.delta)
 
 
-@dataclass(frozen=True)
-class _Length:
-    """n_ℓ of one phase, as a function of the design's value and stability."""
+def _accuracy(reading: _Reading, phase: int) -> float:
+    """The accuracy of a phase, in units of the normalised rewards."""
+    # Where pulls are kept, shorter steps waste nothing; where they are not, each must halve.
+    return 2.0 ** (-(phase + 3) / 4) if reading.sharp else 2.0**-phase
 
-    problem: Problem
-    reading: _Reading
-    phase: int
-    active: int
 
-    @cached_property
-    def epsilon(self) -> float:
-        """The accuracy of the phase, in units of the normalised rewards."""
-        # Where pulls are kept, shorter steps waste nothing; where they are not, each must halve.
-        return 2.0 ** (-(self.phase + 3) / 4) if self.reading.sharp else 2.0**-self.phase
-
-    @cached_property
-    def delta(self) -> float:
-        """The part of δ that is spent on the phase."""
-        return bounds.phase_delta(self.problem.delta, active=self.active, phase=self.phase)
-
-    def __call__(self, value: float, stability: float, *, fine: float = 1.0) -> int:
-        """The length in units of 1/`fine` pulls."""
-        problem, reading = self.problem, self.reading
-        return bounds.phase_length(
-            value,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            stability=stability,
-            dimension=problem.dimension if reading.stability == "paper" else problem.rank,
-            r1=fine * reading.r1,
-            r2=fine * reading.r2,
-        )
+def _length(
+    problem: Problem, reading: _Reading, phase: int, active: int, *, fine: float = 1.0
+) -> Callable[[float, float], int]:
+    """n_ℓ of a phase from the design's value and stability, in units of 1/`fine` pulls."""
+    return lambda value, stability: bounds.phase_length(
+        value,
+        epsilon=_accuracy(reading, phase),
+        delta=bounds.phase_delta(problem.delta, active=active, phase=phase),
+        stability=stability,
+        dimension=problem.dimension if reading.stability == "paper" else problem.rank,
+        r1=fine * reading.r1,
+        r2=fine * reading.r2,
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -263,9 +249,8 @@ def _design_phase(
     share = 0.5
     if reading.sharp:
         targets = problem.target[np.frombuffer(active, dtype=np.int64)]
-        length = _Length(problem, reading, phase, len(targets))
-        fine = partial(length, fine=_FINE)
-        share = shortest_mixture(problem, targets, contrasting, spread, fine)
+        length = _length(problem, reading, phase, len(targets), fine=_FINE)
+        share = shortest_mixture(problem, targets, contrasting, spread, length)
     weights = (1 - share) * contrasting + share * spread
     weights.flags.writeable = False
     return weights, gap
@@ -297,19 +282,18 @@ def _describe_phase(
     """The quantities that follow from the weights of a phase."""
     indices = np.frombuffer(active, dtype=np.int64)
     targets, distribution = problem.target[indices], np.frombuffer(weights, dtype=float)
-    length = _Length(problem, reading, phase, len(targets))
     if reading.stability == "paper":
         value = centered_diameter(problem.source, distribution, targets)
         m = 32.0 * problem.dimension
     else:
         value, m = diameter_and_stability(problem.source, distribution, targets)
-    delta = length.delta
+    delta = bounds.phase_delta(problem.delta, active=len(targets), phase=phase)
     if reading.sharp:
         delta = bounds.contrast_delta(problem.delta, active=len(targets))
     return PhaseDesign(
-        pulls=length(value, m),
+        pulls=_length(problem, reading, phase, len(targets))(value, m),
         weights=distribution,
-        radius=length.epsilon * problem.scale,
+        radius=_accuracy(reading, phase) * problem.scale,
         delta=delta,
         value=value,
         stability=m,
@@ -367,14 +351,14 @@ def shortest_mixture(
     span = problem.span
     arms = lift(span.coordinates(problem.source))
     options = lift(span.contrast_coordinates(targets - targets[0]), 0.0)
-    lower = _cholesky(arms.T @ (spread[:, None] * arms))
-    inner, _ = dtrtrs(lower, (arms * np.sqrt(contrast)[:, None]).T, lower=1)
-    eigenvalues, basis = _eigh(inner @ inner.T)
-    arms = np.square(dtrtrs(lower, arms.T, lower=1)[0].T @ basis)
-    options = dtrtrs(lower, options.T, lower=1)[0].T @ basis
+    lower = cholesky(arms.T @ (spread[:, None] * arms), lower=True)
+    inner = solve_triangular(lower, (arms * np.sqrt(contrast)[:, None]).T, lower=True)
+    eigenvalues, basis = eigh(inner @ inner.T)
+    arms = np.square(solve_triangular(lower, arms.T, lower=True).T @ basis)
+    options = solve_triangular(lower, options.T, lower=True).T @ basis
     pairs = None
     if len(options) <= _FEW:
-        first, second = _pairs(len(options))
+        first, second = np.triu_indices(len(options), 1)
         pairs = np.square(options[first] - options[second])
     eigenvalues = np.maximum(eigenvalues, 0.0)
 
@@ -400,31 +384,6 @@ def shortest_mixture(
         options={"xatol": 0.02},
     )
     return math.exp(refined.x if refined.fun <= lengths[best] else grid[best])
-
-
-def _cholesky(matrix: Array) -> Array:
-    """L with LLᵀ = matrix; at such sizes SciPy's checks take longer than the work."""
-    lower, info = dpotrf(matrix, lower=1)
-    if info:
-        raise np.linalg.LinAlgError("The covariance of the G-design is not positive definite.")
-    return np.asarray(lower)
-
-
-def _eigh(matrix: Array) -> tuple[Array, Array]:
-    """Eigenvalues and eigenvectors of a symmetric matrix, as SciPy's `eigh` finds them."""
-    room, whole_room, _ = dsyevr_lwork(len(matrix), lower=1)
-    values, vectors, *_, info = dsyevr(matrix, lower=1, lwork=int(room), liwork=int(whole_room))
-    if info:
-        raise np.linalg.LinAlgError("The eigenvalues of a mixture of designs were not found.")
-    return values, vectors
-
-
-@lru_cache(maxsize=64)
-def _pairs(count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The indices of all pairs of so many points."""
-    first, second = np.triu_indices(count, 1)
-    first.flags.writeable = second.flags.writeable = False
-    return first, second
 
 
 class PooledTotals:

@@ -15,8 +15,8 @@ from starlette.concurrency import run_in_threadpool
 
 from bestarm.errors import ConflictingRequestError, InvalidInputError
 from bestarm.live import Batch, Experiment, Receipt
+from bestarm.live.core import Tell
 from bestarm.live.events import sha256
-from bestarm.live.experiment import Tell
 from bestarm.live.watch.overview import Watch
 from bestarm.problem import Problem, features_of
 from bestarm.server.api import schemas

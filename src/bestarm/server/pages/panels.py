@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
@@ -190,7 +190,7 @@ def _environment() -> Environment:
         iso=_iso,
         lasting=_lasting,
         part=_part,
-        plain=_plain,
+        plain=partial(json.dumps, ensure_ascii=False),
         tied=_tied,
     )
     made.globals.update(
@@ -223,11 +223,6 @@ def _tied(text: str) -> str:
     for unit in ("%", "points"):
         text = text.replace(f" {unit}", f"\N{NO-BREAK SPACE}{unit}")
     return text
-
-
-def _plain(value: object) -> str:
-    """An option of a policy as JSON."""
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _iso(at: float) -> str:

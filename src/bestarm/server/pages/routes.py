@@ -18,6 +18,7 @@ from pydantic import AfterValidator
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
+from bestarm import compiling
 from bestarm.errors import BestArmError, StoreError
 from bestarm.live import ExperimentListing
 from bestarm.live.inputs import normal_form
@@ -30,7 +31,6 @@ from bestarm.server.api.requests import COOKIE, VIEW, Experiments, check_role
 from bestarm.server.errors import ApiError, to_api_error
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.pages.panels import Assets, charts_json, panels, render, report, snippets
-from bestarm.server.streams import compiling_now
 from bestarm.server.tokens import Role, create_view_session
 
 _PAGE = 50  # experiments on one page
@@ -204,7 +204,7 @@ async def show_experiment(name: Name, request: Request, experiments: Experiments
         printed=False,
         overview=shown,
         panels=parts,
-        compiling=compiling_now(),
+        compiling=compiling.in_progress() or "",
     )
 
 
@@ -219,18 +219,15 @@ async def show_panels(
         if tag == if_none_match:
             return tag, None
         shown = watch.overview()
-        return f'W/"{shown.head.revision}"', _update(shown, _snippets(request, shown))
+        known = {"revision": shown.head.revision, "state": shown.head.state}
+        news = json.dumps({**known, "panels": panels(shown, _snippets(request, shown))})
+        text = f'{news[:-1]}, "charts": {charts_json(shown)}}}'
+        return f'W/"{shown.head.revision}"', text
 
     tag, text = await experiments.compute(name, make)
     if text is None:
         return Response(status_code=304, headers={"ETag": tag})
     return Response(text, media_type="application/json", headers={"ETag": tag})
-
-
-def _update(shown: Overview, pasted: Mapping[str, str]) -> str:
-    known = {"revision": shown.head.revision, "state": shown.head.state}
-    news = json.dumps({**known, "panels": panels(shown, pasted)})
-    return f'{news[:-1]}, "charts": {charts_json(shown)}}}'
 
 
 @_pages.get("/experiments/{name}/report", dependencies=[VIEW])

@@ -1,7 +1,7 @@
 // The list of experiments keeps itself up to date, and a form creates new ones.
 "use strict";
 (function () {
-  const { Said, table, number, bounds } = bestarmForms;
+  const { EntryError, table, number, bounds } = bestarmForms;
   const list = document.getElementById("list");
   let known = list.dataset.tag;
   async function refresh() {
@@ -38,10 +38,10 @@
     try {
       if (text) read = JSON.parse(text);
     } catch {
-      throw new Said("The further options are not JSON.");
+      throw new EntryError("The further options are not JSON.");
     }
     if (read === null || typeof read !== "object" || Array.isArray(read)) {
-      throw new Said('The further options must be names with values, like {"max_pulls": 100000}.');
+      throw new EntryError('The further options must be names with values, like {"max_pulls": 100000}.');
     }
     return read;
   }
@@ -49,12 +49,12 @@
   function body() {
     const source = table(form.elements.source.value, "options");
     const made = { name: form.elements.name.value.trim(), policy: form.elements.policy.value };
-    if (!made.name) throw new Said("Give the experiment a name.");
+    if (!made.name) throw new EntryError("Give the experiment a name.");
     if (source.features) made.source = source.features;
     if (source.labels) made.source_labels = source.labels;
     if (form.elements.target.value.trim()) {
       const target = table(form.elements.target.value, "the options to choose among");
-      if (!target.features) throw new Said("The options to choose among need features as well as names.");
+      if (!target.features) throw new EntryError("The options to choose among need features as well as names.");
       made.target = target.features;
       if (target.labels) made.target_labels = target.labels;
     }
@@ -96,18 +96,18 @@
     go.disabled = true;
     try {
       const token = form.elements.token.value.trim();
-      if (!token) throw new Said("Creating an experiment needs an access token (role: manage).");
+      if (!token) throw new EntryError("Creating an experiment needs an access token (role: manage).");
       const made = body();
       const answer = await fetch("/api/v1/experiments", {
         method: "POST",
         headers: { "Content-Type": "application/json", Authorization: `Bearer ${token}` },
         body: JSON.stringify(made),
       });
-      if (!answer.ok) throw new Said(await bestarmWrong(answer));
+      if (!answer.ok) throw new EntryError(await bestarmWrong(answer));
       bestarmToken.keep(token);
       location.assign(`/experiments/${encodeURIComponent(made.name)}`);
     } catch (error) {
-      wrong.textContent = error instanceof Said ? error.message : "The server cannot be reached.";
+      wrong.textContent = error instanceof EntryError ? error.message : "The server cannot be reached.";
       wrong.hidden = false;
       go.disabled = false;
     }

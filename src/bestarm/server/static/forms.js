@@ -2,7 +2,7 @@
 "use strict";
 (function () {
   // What is wrong with an entry, in words for whoever made it.
-  class Said extends Error {}
+  class EntryError extends Error {}
 
   // A line of comma-separated values; quotes hold commas.
   function cells(line) {
@@ -24,7 +24,7 @@
   // is a header.
   function table(text, what) {
     let rows = text.split(/\r?\n/).filter((line) => line.trim()).map(cells);
-    if (!rows.length) throw new Said(`Give ${what}, one per line.`);
+    if (!rows.length) throw new EntryError(`Give ${what}, one per line.`);
     if (rows.every((row) => row.length === 1) && !rows.every((row) => numeric(row[0]))) {
       return { labels: rows.map((row) => row[0]), features: null };
     }
@@ -32,9 +32,9 @@
     const named = rows.some((row) => !numeric(row[0]));
     const width = rows[0].length;
     const features = rows.map((row, at) => {
-      if (row.length !== width) throw new Said(`Line ${at + 1} of ${what} has ${row.length} values, the first has ${width}.`);
+      if (row.length !== width) throw new EntryError(`Line ${at + 1} of ${what} has ${row.length} values, the first has ${width}.`);
       return (named ? row.slice(1) : row).map((cell) => {
-        if (!numeric(cell)) throw new Said(`“${cell}” in line ${at + 1} of ${what} is not a number.`);
+        if (!numeric(cell)) throw new EntryError(`“${cell}” in line ${at + 1} of ${what} is not a number.`);
         return Number(cell);
       });
     });
@@ -47,12 +47,12 @@
     if (!text) return null;
     const words = field.labels[0].firstChild.textContent.trim();
     if (!numeric(text)) {
-      throw new Said(`${words}: “${text}” is not a number` +
+      throw new EntryError(`${words}: “${text}” is not a number` +
         (text.includes(",") ? "; write 2000, and 0.5 with a point." : "."));
     }
     const value = Number(text);
     if (whole && !Number.isSafeInteger(value)) {
-      throw new Said(`${words}: “${text}” must be a whole number, of 15 digits at most.`);
+      throw new EntryError(`${words}: “${text}” must be a whole number, of 15 digits at most.`);
     }
     return value;
   }
@@ -60,9 +60,9 @@
   // Both bounds, or null where there are none.
   function bounds(form) {
     const ends = [number(form.elements.low), number(form.elements.high)];
-    if ((ends[0] === null) !== (ends[1] === null)) throw new Said("Give both bounds of outcomes, or none.");
+    if ((ends[0] === null) !== (ends[1] === null)) throw new EntryError("Give both bounds of outcomes, or none.");
     return ends[0] === null ? null : ends;
   }
 
-  window.bestarmForms = { Said, table, number, bounds };
+  window.bestarmForms = { EntryError, table, number, bounds };
 })();

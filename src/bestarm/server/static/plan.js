@@ -1,7 +1,7 @@
 // The planning form: sends it, shows how far the simulation has come, and what came of it.
 "use strict";
 (() => {
-  const { Said, table: lines, number, bounds } = bestarmForms;
+  const { EntryError, table: lines, number, bounds } = bestarmForms;
   const form = document.getElementById("plan-form");
   const part = (name) => document.getElementById(`plan-${name}`);
   let stopping = null;
@@ -29,7 +29,7 @@
 
   const options = (text) => {
     const { labels, features } = lines(text, "options");
-    if ((features || labels).length < 2) throw new Said("Give at least two options, one per line.");
+    if ((features || labels).length < 2) throw new EntryError("Give at least two options, one per line.");
     return { ...(features ? { source: features } : {}), ...(labels ? { source_labels: labels } : {}) };
   };
 
@@ -46,8 +46,8 @@
     if (ends !== null) body.bounds = ends;
     body.drift = ticked("drift");
     body.policies = ticked("policies");
-    if (!body.drift.length) throw new Said("Tick at least one way the baseline may move.");
-    if (!body.policies.length) throw new Said("Tick at least one policy.");
+    if (!body.drift.length) throw new EntryError("Tick at least one way the baseline may move.");
+    if (!body.policies.length) throw new EntryError("Tick at least one policy.");
     return body;
   };
 
