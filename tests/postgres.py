@@ -72,11 +72,21 @@ class Server:
         )
         self._wait(lambda: _answers(self.url("postgres")))
 
-    def _wait(self, happened: Callable[[], bool]) -> None:
-        assert self._process is not None
-        _wait(happened, self._process, self._folder / "log")
+    def _wait(
+        self, happened: Callable[[], bool], process: subprocess.Popen[bytes] | None = None
+    ) -> None:
+        """Come back once something has happened; raise if the process ends, or it never does.
 
-    def _run(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:
+        The process is the server, unless another one is given.
+        """
+        latest, process = time.monotonic() + _TIMEOUT, process or self._process
+        while not happened():
+            if process is None or process.poll() is not None or time.monotonic() > latest:
+                raise RuntimeError((self._folder / "log").read_text())
+            time.sleep(0.02)
+
+    def _run(self, program: Path | str, *arguments: str) -> subprocess.Popen[bytes]:
+        """Run one of PostgreSQL's own programs, or another one by its path."""
         with (self._folder / "log").open("ab") as log:
             return subprocess.Popen(
                 [str(self._programs / program), *arguments],
@@ -150,13 +160,10 @@ class Server:
         (folder / "settings").write_text("\n".join(["[databases]", target, "[pgbouncer]", *lines]))
         if self._account:
             os.chown(folder, self._account["user"], self._account["group"])
-        with (folder / "log").open("wb") as log:
-            process = subprocess.Popen(
-                [program, str(folder / "settings")], stdout=log, stderr=log, **self._account
-            )
+        process = self._run(program, str(folder / "settings"))
         url = f"postgresql://postgres@/{database}?host={folder}&port=6432"
         try:
-            _wait(lambda: _answers(url), process, folder / "log")
+            self._wait(lambda: _answers(url), process)
             yield url
         finally:
             process.terminate()
@@ -197,15 +204,6 @@ def server(programs: Path) -> Iterator[Server]:
             made.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _wait(happened: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
-    """Come back once something has happened; raise if the process ends, or it never does."""
-    latest = time.monotonic() + _TIMEOUT
-    while not happened():
-        if process.poll() is not None or time.monotonic() > latest:
-            raise RuntimeError(log.read_text())
-        time.sleep(0.02)
 
 
 def _answers(url: str) -> bool:

@@ -127,7 +127,7 @@ def test_an_empty_table_tells_nothing(drinks: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "hint"),
     [
-        (("fail", "0"), "already told 0.5"),
+        (("fail", "0"), "has the outcome 0.5"),
         (("fail", "1", "x"), "whole number"),
         (("fail", "-3"), "`id` must be a whole number from 0"),
         (("ask", "-3"), "`count` must be a whole number from 1 to 10000000; got -3."),

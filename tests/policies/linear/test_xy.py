@@ -114,6 +114,14 @@ def test_it_stops_at_the_first_pull_that_separates_the_leader(name: str, thresho
         assert part in text
 
 
+def test_arms_that_only_just_span_decide_nothing() -> None:
+    policy = XYStatic(Problem(np.eye(3)), sigma=0.1)
+    without_noise(policy, np.array([100.0, 0.0, 0.0]), 3)
+    assert policy.recommend().reason == "running"
+    without_noise(policy, np.array([100.0, 0.0, 0.0]), 1)
+    assert policy.recommend().final
+
+
 def test_thresholds() -> None:
     """8σ² log(6n²H²/(π²δ)) and 2σ² log(π²n²(H−1)/(6δ)) at H = 3, δ = 0.1, σ = 2, n = 10."""
     factor, level = bounds.xy_threshold(sigma=2.0, delta=0.1, targets=3, directions=9)
