@@ -265,6 +265,17 @@ def test_a_record_that_was_changed_is_not_played_again(drinks: str) -> None:
     assert invoke("verify", drinks)[0] == 1
 
 
+def test_a_plan_that_was_changed_is_held_against_the_log(drinks: str) -> None:
+    """Plans on record are adopted, never recomputed: the log says whether they were changed."""
+    with Experiment.open(STORE, drinks) as experiment:
+        experiment.tell_many((n, 0.5) for n in range(1, 5))
+        for _ in range(4):
+            experiment.tell_many((n, 0.5) for n in experiment.ask(40).ids)
+    change("UPDATE bestarm_plans SET plan = replace(plan, '\"pulls\":', '\"pulls\":1')")
+    assert "The plan of phase 1 is not the one in the log" in refused("replay", drinks, code=1)
+    assert invoke("verify", drinks)[0] == 1
+
+
 def test_a_policy_of_ones_own_that_breaks_loses_nothing(folder: Path) -> None:
     (folder / "breaking.py").write_text(
         "from bestarm.policies import Uniform\n"
