@@ -30,7 +30,7 @@ from bestarm.policies.registry import policies
 from bestarm.simulation import Oracle, Results
 from bestarm.simulation.folder import open_folder, simulate_into
 from bestarm.simulation.results import wilson
-from bestarm.studies.p1_rage import stored
+from bestarm.studies.p1_rage import stored_results
 
 SOURCES = {
     "GK": "Garivier and Kaufmann (2016), Table 1; 3,000 runs",
@@ -149,7 +149,7 @@ def _budgets() -> Iterator[Row]:
             yield Row("p1", {"budget": budget}, place + word, world, published=figure, source="P1")
     world = soare(10, 0.1)
     for name in ("g-bai", "p1-rage", "p1-peace", "od-linbai", "peace"):
-        errors, runs, _ = stored()["soare", f"{name}-3010"]
+        errors, runs, _ = stored_results()["soare", f"{name}-3010"]
         kind = "peace-budget" if name == "peace" else name
         further = {"design": "variance"} if name == "peace" else {}
         options: dict[str, Any] = {"budget": 3010, **further}
@@ -278,7 +278,7 @@ def oscillation(folder: Path, runs: int, seed: int, work: Executor | None) -> No
                 executor=work,
             )
             wrong = int((~found.correct).sum())
-            errors, number, _ = stored()[key, f"{name}-{word}"]
+            errors, number, _ = stored_results()[key, f"{name}-{word}"]
             low, high = wilson(wrong, runs)
             p = stats.fisher_exact(
                 np.array([[wrong, runs - wrong], [errors, number - errors]])

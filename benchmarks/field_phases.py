@@ -30,7 +30,7 @@ from bestarm.environments import Environment, InTurn
 from bestarm.policies.registry import policies
 from bestarm.simulation import Oracle, Results
 from bestarm.simulation.results import wilson
-from bestarm.studies.p1_rage import stored
+from bestarm.studies.p1_rage import stored_results
 
 DELTA = 0.05
 FIGURE = {  # pulls at d = 2, …, 10
@@ -83,7 +83,7 @@ def cells() -> Iterator[Cell]:
             yield Cell(name, {}, label, world, NONE)
     world = environments.soare(10, 0.1)
     for budget in (1010, 2010, 3010, 4010, 5010):
-        errors, runs, _ = stored()["soare", f"peace-{budget}"]
+        errors, runs, _ = stored_results()["soare", f"peace-{budget}"]
         known = f"{errors / runs:.4f} (stored, {runs:,} runs)"
         for design, published in (("variance", known), ("width", NONE)):
             chosen: dict[str, Any] = {"budget": budget, "design": design}

@@ -72,15 +72,21 @@ class Server:
         )
         self._wait(lambda: _answers(self.url("postgres")))
 
-    def _wait(self, happened: Callable[[], bool]) -> None:
-        """Come back once something has happened; raise if the server ends, or it never does."""
-        latest, process = time.monotonic() + _TIMEOUT, self._process
+    def _wait(
+        self, happened: Callable[[], bool], process: subprocess.Popen[bytes] | None = None
+    ) -> None:
+        """Come back once something has happened; raise if the process ends, or it never does.
+
+        The process is the server, unless another one is given.
+        """
+        latest, process = time.monotonic() + _TIMEOUT, process or self._process
         while not happened():
             if process is None or process.poll() is not None or time.monotonic() > latest:
                 raise RuntimeError((self._folder / "log").read_text())
             time.sleep(0.02)
 
-    def _run(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:
+    def _run(self, program: Path | str, *arguments: str) -> subprocess.Popen[bytes]:
+        """Run one of PostgreSQL's own programs, or another one by its path."""
         with (self._folder / "log").open("ab") as log:
             return subprocess.Popen(
                 [str(self._programs / program), *arguments],
@@ -154,17 +160,10 @@ class Server:
         (folder / "settings").write_text("\n".join(["[databases]", target, "[pgbouncer]", *lines]))
         if self._account:
             os.chown(folder, self._account["user"], self._account["group"])
-        with (folder / "log").open("wb") as log:
-            process = subprocess.Popen(
-                [program, str(folder / "settings")], stdout=log, stderr=log, **self._account
-            )
+        process = self._run(program, str(folder / "settings"))
         url = f"postgresql://postgres@/{database}?host={folder}&port=6432"
         try:
-            latest = time.monotonic() + _TIMEOUT
-            while not _answers(url):
-                if process.poll() is not None or time.monotonic() > latest:
-                    raise RuntimeError((folder / "log").read_text())
-                time.sleep(0.02)
+            self._wait(lambda: _answers(url), process)
             yield url
         finally:
             process.terminate()

@@ -43,14 +43,6 @@ def test_features_are_a_table(field: str, features: Any) -> None:
     assert "must be a table with one row per arm" in str(error)
 
 
-@pytest.mark.parametrize("features", [[["a", "b"], ["c", "d"]], [[1, 2], [3]], [[1, {}], [2, 3]]])
-def test_features_are_numbers(features: Any) -> None:
-    error = refusal(features)
-    assert error.field == "source"
-    assert error.value is features
-    assert "could not be read as a table of numbers" in str(error)
-
-
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_features_are_finite_and_the_culprit_is_named(value: float) -> None:
     features = np.array(SQUARE)
@@ -59,11 +51,6 @@ def test_features_are_finite_and_the_culprit_is_named(value: float) -> None:
     assert "in row 2, column 1" in str(error)
     assert repr(error.value) == repr(value)
     assert refusal(SQUARE, features).field == "target"
-
-
-def test_missing_entries_of_a_frame_are_refused() -> None:
-    frame = pd.DataFrame({"price": [1.0, None, 3.0], "size": [1.0, 2.0, 2.0]})
-    assert "has nan in row 1, column 0" in str(refusal(frame))
 
 
 def test_source_and_target_share_their_features() -> None:
@@ -77,13 +64,16 @@ def test_source_and_target_share_their_features() -> None:
     [
         ([[1, 0], [1]], ": its rows have from 1 to 2 entries."),
         ([[1, 0], 1], ": its rows have from 1 to 2 entries."),
+        ([["a", "b"], ["c", "d"]], ": row 0, column 0 is 'a'."),
         ([[1, 0], [1, "x"]], ": row 1, column 1 is 'x'."),
         ([[1, None], [1, [2]]], ": row 0, column 1 is None."),
         ([object()], ": row 0, column 0 is <"),
     ],
 )
 def test_the_place_that_is_not_a_number_is_named(rows: object, flaw: str) -> None:
-    assert f"could not be read as a table of numbers{flaw}" in refusal(rows).message
+    error = refusal(rows)
+    assert f"could not be read as a table of numbers{flaw}" in error.message
+    assert (error.field, error.value) == ("source", rows)
 
 
 def test_there_is_something_to_choose() -> None:
@@ -140,33 +130,28 @@ def test_an_arm_given_twice_is_two_identical_targets_unless_targets_are_given() 
     assert Problem(twice, SQUARE).arms == 5
 
 
-@pytest.mark.parametrize("delta", [0, 1, -0.1, 0.51, 0.95, 5, 1.0001, 100, math.inf, -math.inf])
-def test_delta_is_a_probability(delta: float) -> None:
+@pytest.mark.parametrize(
+    ("delta", "remedy"),
+    [
+        (0, "Try 0.05."),
+        (-0.1, "Try 0.05."),
+        (100, "Try 0.05."),
+        (0.51, "It is the probability of an error. Did you mean 0.49?"),
+        (0.95, "It is the probability of an error. Did you mean 0.05?"),
+        (95, "It is the probability of an error. Did you mean 0.05?"),
+        (1, "Did you mean 0.01?"),
+        (5, "Did you mean 0.05?"),
+        (1e-101, "Smaller error probabilities have no practical meaning."),
+    ],
+)
+def test_delta_is_a_probability_and_percent_or_a_confidence_is_recognised(
+    delta: float, remedy: str
+) -> None:
     error = refusal(SQUARE, delta=delta)
-    assert (error.field, error.value) == ("delta", delta)
-    reason = "must lie in (0, 0.5]" if math.isfinite(delta) else "must be a finite number"
-    assert reason in str(error)
-    assert error.remedy or not math.isfinite(delta)
-
-
-def test_a_percentage_is_recognised() -> None:
-    assert refusal(SQUARE, delta=5).remedy == "Did you mean 0.05?"
-
-
-@pytest.mark.parametrize(("given", "meant"), [(0.95, "0.05"), (0.9, "0.1"), (95, "0.05")])
-def test_a_confidence_is_recognised(given: float, meant: str) -> None:
-    remedy = refusal(SQUARE, delta=given).remedy
-    assert remedy == f"It is the probability of an error. Did you mean {meant}?"
-    with pytest.raises(InvalidInputError, match="Did you mean"):
-        Problem(SQUARE).with_delta(given)
+    assert (error.field, error.value, error.remedy) == ("delta", delta, remedy)
+    with pytest.raises(InvalidInputError, match=error.message[:30].replace("(", r"\(")):
+        Problem(SQUARE).with_delta(delta)
     assert Problem(SQUARE, delta=0.5).delta == 0.5
-
-
-@pytest.mark.parametrize("blank", ["", " ", "\t\n"])
-def test_a_label_can_be_read(blank: str) -> None:
-    error = refusal(SQUARE, source_labels=["a", "b", blank, "d"])
-    assert (error.field, error.value) == ("source_labels", blank)
-    assert refusal(SQUARE, target_labels=["a", "b", blank, "d"]).field == "target_labels"
 
 
 def test_names_alone_are_a_problem() -> None:
@@ -181,20 +166,16 @@ def test_names_alone_are_a_problem() -> None:
 
 
 @pytest.mark.parametrize("field", ["delta", "noise", "baseline"])
-@pytest.mark.parametrize("value", [math.nan, "0.1", None, True, [0.1, 0.2], 1j, {}])
-def test_numbers_are_numbers(field: str, value: Any) -> None:
-    error = refusal(SQUARE, **{field: value})
-    assert error.field == field
-    assert f"`{field}` must be a finite number; got {value!r}" in str(error)
-
-
-@pytest.mark.parametrize("field", ["noise", "baseline"])
-@pytest.mark.parametrize("value", [-1, -1e-300, math.inf])
-def test_scales_are_finite_and_not_negative(field: str, value: float) -> None:
-    error = refusal(SQUARE, **{field: value})
-    assert (error.field, error.value) == (field, value)
-    reason = "must be a finite number" if value == math.inf else "must not be negative"
-    assert f"`{field}` {reason}" in str(error)
+def test_numbers_are_numbers(field: str) -> None:
+    wrong: list[Any] = [math.nan, math.inf, -math.inf, "0.1", None, True, [0.1, 0.2], 1j, {}]
+    for value in wrong:
+        error = refusal(SQUARE, **{field: value})
+        assert error.field == field
+        assert f"`{field}` must be a finite number; got {value!r}" in str(error)
+    for value in (-1, -1e-300) if field != "delta" else ():
+        error = refusal(SQUARE, **{field: value})
+        assert (error.field, error.value) == (field, value)
+        assert f"`{field}` must not be negative" in str(error)
 
 
 def test_rewards_have_some_scale() -> None:
@@ -205,15 +186,22 @@ def test_rewards_have_some_scale() -> None:
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
-def test_labels_fit_and_are_unique(side: str) -> None:
+def test_labels_fit_are_unique_and_can_be_read(side: str) -> None:
     field = f"{side}_labels"
-    error = refusal(SQUARE, **{field: ["a", "b"]})
-    assert (error.field, error.value) == (field, 2)
-    error = refusal(SQUARE, **{field: ["a", "b", "c", "a"]})
-    assert (error.field, error.value) == (field, "a")
-    # Names that differ only before they are written out would be one name on paper.
-    assert refusal(SQUARE, **{field: [1, 2, 3, "1"]}).value == "1"
-    assert refusal(SQUARE, **{field: "abcd"}).field == field
+    refused: list[tuple[Any, object]] = [
+        (["a", "b"], 2),
+        ("abcd", "abcd"),
+        (["a", "b", "c", "a"], "a"),
+        ([1, 2, 3, "1"], "1"),  # they would be one name on paper
+        (["a", "b", "", "d"], ""),
+        (["a", "b", "\t\n", "d"], "\t\n"),
+        (["a", "b", "c", None], "None"),
+        (["a", "b", "c", math.nan], "nan"),
+        (["a", "b", "c", "\ud800"], "\ud800"),
+    ]
+    for labels, value in refused:
+        error = refusal(SQUARE, **{field: labels})
+        assert (error.field, error.value) == (field, value)
 
 
 def test_labels_default_to_numbers_and_targets_to_the_source() -> None:
@@ -239,9 +227,10 @@ def test_a_frame_brings_its_labels() -> None:
     assert Problem(source, source_labels=range(4)).source_labels == ("0", "1", "2", "3")
 
 
-def test_a_frame_with_an_index_that_repeats_is_refused() -> None:
-    frame = pd.DataFrame(SQUARE, index=["a", "b", "b", "c"])
-    assert refusal(frame).field == "source_labels"
+def test_frames_with_missing_entries_or_an_index_that_repeats_are_refused() -> None:
+    assert refusal(pd.DataFrame(SQUARE, index=["a", "b", "b", "c"])).field == "source_labels"
+    frame = pd.DataFrame({"price": [1.0, None, 3.0], "size": [1.0, 2.0, 2.0]})
+    assert "has nan in row 1, column 0" in str(refusal(frame))
 
 
 def test_unidentifiable_names_the_pair() -> None:
@@ -254,62 +243,48 @@ def test_unidentifiable_names_the_pair() -> None:
     assert "Add a source arm" in error.remedy
 
 
-def test_one_source_arm_informs_about_nothing() -> None:
-    assert isinstance(refusal([[1.0, 2.0]], SQUARE), UnidentifiableError)
+FLAT = np.array(SQUARE) @ np.eye(2, 3)
 
 
-def test_a_constant_direction_does_not_count() -> None:
-    # The source spans the plane linearly, but its differences only a line: a baseline hides the
-    # rest.
-    assert isinstance(refusal([[1.0, 0.0], [0.0, 1.0]], SQUARE), UnidentifiableError)
-    assert Problem([[1.0, 0.0], [0.0, 1.0]]).rank == 1
-
-
-@pytest.mark.parametrize("arms", [2, 8, 60])
-def test_one_hot_features_have_one_rank_less_than_arms(arms: int) -> None:
-    problem = Problem(np.eye(arms))
-    assert (problem.rank, problem.dimension) == (arms - 1, arms)
-
-
-def test_features_that_repeat_each_other_are_accepted() -> None:
-    base = np.random.default_rng(0).normal(size=(12, 3))
-    repeated = np.column_stack([base, base @ [1.0, 2.0, 3.0], base[:, 0] - base[:, 2], np.ones(12)])
-    assert Problem(repeated).rank == 3
-
-
-@pytest.mark.parametrize("scale", [1e-6, 1e6, 1e-150, 1e120])
-def test_units_do_not_matter(scale: float) -> None:
-    features = np.random.default_rng(1).normal(size=(9, 4))
-    assert Problem(scale * features).rank == 4
-    columns = features * np.array([scale, 1.0, 1.0, 1 / scale])
-    assert Problem(columns).rank == 4
-
-
-@pytest.mark.parametrize("offset", [1e3, 1e6, 1e9])
-def test_a_large_common_offset_does_not_matter(offset: float) -> None:
-    features = np.random.default_rng(2).normal(size=(9, 3))
-    assert Problem(features + offset).rank == 3
-    flat = features * [1.0, 1.0, 0.0] + offset
-    assert Problem(flat).rank == 2
-
-
-# A feature that is constant over the source has no unit of its own there.
-
-
-@pytest.mark.parametrize("offset", [0.0, 1e3, 1e6, 1e10])
-def test_what_only_the_targets_vary_in_cannot_be_learnt(offset: float) -> None:
-    source = np.array(SQUARE) @ np.eye(2, 3) + [0.0, 0.0, offset]
-    target = source + [[0.0, 0.0, float(i == 1)] for i in range(4)]
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ([[1.0, 2.0]], SQUARE),  # one arm informs about nothing
+        (
+            [[1.0, 0.0], [0.0, 1.0]],
+            SQUARE,
+        ),  # its differences span a line: a baseline hides the rest
+        # A feature that is constant over the source has no unit of its own there.
+        *((FLAT, FLAT + np.outer(range(4), [0, 0, step])) for step in (1e-12, 1e-6, 1e12)),
+        *(
+            (FLAT + shift, FLAT + shift + np.outer([0, 1, 0, 0], [0, 0, 1]))
+            for shift in ([0, 0, 1e3], [0, 0, 1e6], [0, 0, 1e10])
+        ),
+    ],
+)
+def test_what_only_the_targets_vary_in_cannot_be_learnt(source: Any, target: Any) -> None:
     error = refusal(source, target)
     assert isinstance(error, UnidentifiableError)
-    assert error.value == ("0", "1")
+    assert error.value[0] == "0"  # type: ignore[index]
 
 
-@pytest.mark.parametrize("step", [1e-6, 1e-12, 1e12])
-def test_nor_in_whatever_unit(step: float) -> None:
-    source = np.array(SQUARE) @ np.eye(2, 3)
-    target = source + [[0.0, 0.0, step * i] for i in range(4)]
-    assert isinstance(refusal(source, target), UnidentifiableError)
+BASE = np.random.default_rng(0).normal(size=(12, 3))
+
+
+@pytest.mark.parametrize(
+    ("features", "rank"),
+    [
+        *((np.eye(arms), arms - 1) for arms in (2, 8, 60)),
+        (np.column_stack([BASE, BASE @ [1, 2, 3], BASE[:, 0] - BASE[:, 2], np.ones(12)]), 3),
+        *((unit * BASE, 3) for unit in (1e-150, 1e-6, 1e6, 1e120)),
+        *((BASE * [unit, 1.0, 1 / unit], 3) for unit in (1e-6, 1e120)),
+        *((BASE + offset, 3) for offset in (1e3, 1e6, 1e9)),
+        *((BASE * [1, 1, 0] + offset, 2) for offset in (1e3, 1e6, 1e9)),
+    ],
+)
+def test_the_rank_is_that_of_differences_in_any_unit(features: Array, rank: int) -> None:
+    problem = Problem(features)
+    assert (problem.rank, problem.dimension) == (rank, features.shape[1])
 
 
 @pytest.mark.parametrize("distance", [1e-3, 1e-6, 1e-9])
@@ -353,14 +328,18 @@ def test_a_problem_introduces_itself() -> None:
     )
 
 
-@pytest.mark.parametrize("weights", [[0.5, 0.5], [0.5, 0.5, 0.1], [1.5, -0.5, 0.0], [math.nan] * 3])
-def test_weights_are_a_distribution_over_the_arms(weights: list[float]) -> None:
-    with pytest.raises(InvalidInputError, match="3 probabilities that sum to 1"):
-        as_weights(weights, 3)
+@pytest.mark.parametrize(
+    "weights",
+    [[0.5, 0.6], [1.5, -0.5], [math.nan, 1.0], [math.inf, 0.0], [1.0], [[0.5, 0.5]], 1.0, "a"],
+)
+def test_weights_are_a_distribution_over_the_arms(weights: Any) -> None:
+    with pytest.raises(InvalidInputError, match="2 probabilities that sum to 1") as caught:
+        as_weights(weights, 2)
+    assert caught.value.field == "weights"
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_identifiability_survives_every_change_of_units(data: st.DataObject) -> None:
     """x ↦ x A + b with A invertible renames the features; it cannot change what can be learnt.
 

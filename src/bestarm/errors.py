@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 __all__ = [
     "BestArmError",
     "ClockError",
@@ -43,14 +45,8 @@ class BestArmError(Exception):
     def __reduce__(self) -> tuple[object, ...]:
         # Keyword-only arguments do not survive the default pickling, and errors cross processes.
         # The third element carries notes added on the way up.
-        arguments = (type(self), self.message, self.field, self.value, self.remedy)
-        return (_rebuild, arguments, self.__dict__)
-
-
-def _rebuild(
-    kind: type[BestArmError], message: str, field: str, value: object, remedy: str
-) -> BestArmError:
-    return kind(message, field=field, value=value, remedy=remedy)
+        make = functools.partial(type(self), field=self.field, value=self.value, remedy=self.remedy)
+        return make, (self.message,), self.__dict__
 
 
 class InvalidInputError(BestArmError, ValueError):

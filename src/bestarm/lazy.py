@@ -16,11 +16,8 @@ def attach_stub(
     """`__getattr__`, `__dir__` and `__all__` of a package, read from its stub, `__init__.pyi`.
 
     The stub holds imports alone, `from bestarm.problem import Problem as Problem`, so that every
-    name is written once, and type checkers know it. As in the package `lazy_loader`.
-
-    Args:
-        package: its `__name__`.
-        file: its `__file__`.
+    name is written once, and type checkers know it. As in the package `lazy_loader`. Give the
+    package's `__name__` and `__file__`.
     """
     stub = ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"))
     homes = {

@@ -8,6 +8,7 @@ import reprlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from copy import copy
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -16,13 +17,7 @@ from numpy.typing import NDArray
 from bestarm.checks import not_negative, probability
 from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError, UnidentifiableError
-from bestarm.numerics.geometry import (
-    Array,
-    Span,
-    affine_span,
-    identical_rows,
-    nearly_identical_rows,
-)
+from bestarm.numerics.geometry import Array, Span, affine_span, identical_rows
 
 __all__ = [
     "Problem",
@@ -37,11 +32,13 @@ __all__ = [
 _UNITS = "It is a scale in units of the reward."
 
 
+@dataclass(frozen=True, init=False, eq=False, repr=False)
 class Problem:
     """A best-arm identification problem, validated once and frozen.
 
     A pull of source arm `a` at round t pays x_a·θ + ν_t + noise, where the baseline ν_t may depend
-    on everything before round t, but not on `a`. The goal is the target with the largest z·θ.
+    on everything before round t, but not on `a`. The goal is the target with the largest z·θ. All
+    arguments are attributes too, features as read-only arrays; `span` is that of the source.
 
     Args:
         source: features of the arms that can be pulled, one row per arm: anything NumPy reads, or
@@ -65,6 +62,15 @@ class Problem:
         (3, 3, 2)
     """
 
+    source: Array
+    target: Array
+    delta: float
+    noise: float
+    baseline: float
+    source_labels: tuple[str, ...]
+    target_labels: tuple[str, ...]
+    span: Span
+
     def __init__(
         self,
         source: object,
@@ -76,19 +82,25 @@ class Problem:
         source_labels: Sequence[object] | None = None,
         target_labels: Sequence[object] | None = None,
     ) -> None:
-        self._source = as_features(source, "source")
-        self._source_labels = _read_labels(source, source_labels, "source", len(self._source))
+        arms = as_features(source, "source")
+        labels = _read_labels(source, source_labels, "source", len(arms))
         if target is None:
-            self._target = self._source
-            default = self._source_labels if target_labels is None else target_labels
-            self._target_labels = _read_labels(None, default, "target", len(self._target))
+            options = arms
+            default = labels if target_labels is None else target_labels
+            names = _read_labels(None, default, "target", len(arms))
         else:
-            self._target = as_features(target, "target")
-            self._target_labels = _read_labels(target, target_labels, "target", len(self._target))
-        self._delta = probability(delta)
-        self._noise = not_negative(noise, "noise", remedy=_UNITS)
-        self._baseline = not_negative(baseline, "baseline", remedy=_UNITS)
-        if self._noise == 0 and self._baseline == 0:
+            options = as_features(target, "target")
+            names = _read_labels(target, target_labels, "target", len(options))
+        self.__dict__.update(
+            source=arms,
+            target=options,
+            delta=probability(delta),
+            noise=not_negative(noise, "noise", remedy=_UNITS),
+            baseline=not_negative(baseline, "baseline", remedy=_UNITS),
+            source_labels=labels,
+            target_labels=names,
+        )
+        if self.noise == 0 and self.baseline == 0:
             raise InvalidInputError(
                 "`noise` and `baseline` are both 0: the rewards would have no scale.",
                 field="noise",
@@ -96,10 +108,9 @@ class Problem:
                 remedy="Give at least one of them a positive value.",
             )
         self._check_shapes()
-        self._span = affine_span(self._source)
-        check_identifiable(self._span, self._target, self._target_labels)
-        pair = nearly_identical_rows(self._span, self._target)
-        self._refuse_duplicates(pair, qualifier=" up to rounding")
+        self.__dict__["span"] = affine_span(arms)
+        self._refuse_duplicates()
+        check_identifiable(self.span, options, names)
 
     @classmethod
     def named(
@@ -122,14 +133,7 @@ class Problem:
             >>> Problem.named(["old", "new"]).source_labels
             ('old', 'new')
         """
-        if isinstance(names, str) or not isinstance(names, Iterable):
-            raise InvalidInputError(
-                f"`names` must be a list of names; got {names!r}.",
-                field="names",
-                value=names,
-                remedy='For example ["old", "new"].',
-            )
-        labels = list(names)
+        labels = _as_names(names, "names")
         if not labels:
             raise InvalidInputError(
                 "`names` is empty.", field="names", value=labels, remedy="Give at least two names."
@@ -139,127 +143,88 @@ class Problem:
         )
 
     def _check_shapes(self) -> None:
-        if self._source.shape[1] != self._target.shape[1]:
+        if self.source.shape[1] != self.target.shape[1]:
             raise InvalidInputError(
-                f"`target` has {self._target.shape[1]} features and `source` has "
-                f"{self._source.shape[1]}.",
+                f"`target` has {self.target.shape[1]} features and `source` has "
+                f"{self.source.shape[1]}.",
                 field="target",
-                value=self._target.shape,
+                value=self.target.shape,
                 remedy="Describe both by the same features, in the same order.",
             )
-        if len(self._target) < 2:
-            (only,), same = self._target_labels, self._target is self._source
+        if len(self.target) < 2:
+            (only,), same = self.target_labels, self.target is self.source
             raise InvalidInputError(
                 f"There is only one option, {only!r}.",
                 field="source" if same else "target",
                 value=only,
                 remedy="Give at least two.",
             )
-        self._refuse_duplicates(identical_rows(self._target))
 
-    def _refuse_duplicates(self, pair: tuple[int, int] | None, *, qualifier: str = "") -> None:
+    def _refuse_duplicates(self) -> None:
+        pair = identical_rows(self.span, self.target)
         if pair is None:
             return
-        first, second = (self._target_labels[i] for i in pair)
+        first, second = (self.target_labels[i] for i in pair)
+        same = (self.target[pair[0]] == self.target[pair[1]]).all()
         raise InvalidInputError(
-            f"Targets {first!r} and {second!r} have identical features{qualifier}, so neither can "
-            "be better than the other.",
+            f"Targets {first!r} and {second!r} have identical features"
+            f"{'' if same else ' up to rounding'}, so neither can be better than the other.",
             field="target",
             value=(first, second),
             remedy="Remove one of them.",
         )
 
     @property
-    def source(self) -> Array:
-        """Source features (arms × features), read-only."""
-        return self._source
-
-    @property
-    def target(self) -> Array:
-        """Target features (targets × features), read-only."""
-        return self._target
-
-    @property
-    def delta(self) -> float:
-        """The allowed error probability."""
-        return self._delta
-
-    @property
-    def noise(self) -> float:
-        """The declared sub-Gaussian scale of the noise."""
-        return self._noise
-
-    @property
-    def baseline(self) -> float:
-        """The declared bound on |ν_t|."""
-        return self._baseline
-
-    @property
     def drifts(self) -> bool:
         """Whether there may be a baseline."""
-        return self._baseline > 0
+        return self.baseline > 0
 
     @property
     def scale(self) -> float:
         """s = max(noise, baseline): rewards divided by s meet the paper's normalisation."""
-        return max(self._noise, self._baseline)
-
-    @property
-    def source_labels(self) -> tuple[str, ...]:
-        """One name per source arm."""
-        return self._source_labels
-
-    @property
-    def target_labels(self) -> tuple[str, ...]:
-        """One name per target."""
-        return self._target_labels
+        return max(self.noise, self.baseline)
 
     @property
     def arms(self) -> int:
         """K, the number of source arms."""
-        return len(self._source)
+        return len(self.source)
 
     @property
     def targets(self) -> int:
         """H, the number of targets."""
-        return len(self._target)
+        return len(self.target)
 
     @property
     def dimension(self) -> int:
         """d, the number of features."""
-        return int(self._source.shape[1])
-
-    @property
-    def span(self) -> Span:
-        """The affine span of the source."""
-        return self._span
+        return int(self.source.shape[1])
 
     @property
     def rank(self) -> int:
         """r, the dimension of the affine span of the source."""
-        return self._span.rank
+        return self.span.rank
 
     @cached_property
     def fingerprint(self) -> str:
         """A digest of the features: equal for problems with the same source and target."""
         digest = hashlib.sha256()
-        for features in (self._source, self._target):
+        for features in (self.source, self.target):
             digest.update(repr(features.shape).encode())
             digest.update(features.tobytes())
         return digest.hexdigest()
 
     def with_delta(self, delta: float) -> Problem:
         """The same problem with another allowed error probability."""
-        other = copy(self)
-        other.__dict__.pop("_key", None)
-        other._delta = probability(delta)
-        return other
+        return self._replaced(delta=probability(delta))
 
     def with_baseline(self, baseline: float) -> Problem:
         """The same problem with another bound on |ν_t|."""
+        return self._replaced(baseline=not_negative(baseline, "baseline"))
+
+    def _replaced(self, **parts: float) -> Problem:
         other = copy(self)
         other.__dict__.pop("_key", None)
-        other._baseline = not_negative(baseline, "baseline")
+        other.__dict__.update(parts)
         return other
 
     def __eq__(self, other: object) -> bool:
@@ -270,8 +235,8 @@ class Problem:
 
     @cached_property
     def _key(self) -> tuple[object, ...]:
-        labels = (self._source_labels, self._target_labels)
-        return (self.fingerprint, self._delta, self._noise, self._baseline, labels)
+        labels = (self.source_labels, self.target_labels)
+        return (self.fingerprint, self.delta, self.noise, self.baseline, labels)
 
     def __repr__(self) -> str:
         return (
@@ -284,59 +249,49 @@ class Problem:
 def _read_labels(
     features: object, labels: Sequence[object] | None, field: str, count: int
 ) -> tuple[str, ...]:
-    """The labels of the rows of a table: unique, readable, as many as there are rows.
-
-    Args:
-        features: the table; the index of a data frame holds labels.
-        labels: the labels, or None to take them from the index, else the row numbers.
-        field: the name of the table, for errors.
-        count: the number of rows.
-
-    Raises:
-        InvalidInputError: a label is empty, repeated or unreadable, or their number is wrong.
-    """
+    """The labels of the rows of a table; by default the index of a data frame, or row numbers."""
     if labels is None and hasattr(features, "to_numpy"):
         labels = getattr(features, "index", None)
     if labels is None:
         return tuple(str(i) for i in range(count))
-    if isinstance(labels, str):
-        labels = [labels]
-    if not isinstance(labels, Iterable):
-        raise InvalidInputError(
-            f"`{field}_labels` must be a list of names; got {labels!r}.",
-            field=f"{field}_labels",
-            value=labels,
-            remedy='For example ["old", "new"].',
-        )
-    entries = list(labels)
+    field = f"{field}_labels"
+    entries = _as_names(labels, field)
     names = tuple(map(str, entries))
     if len(names) != count:
         raise InvalidInputError(
-            f"`{field}_labels` has {len(names)} labels for {count} rows.",
-            field=f"{field}_labels",
+            f"`{field}` has {len(names)} labels for {count} rows.",
+            field=field,
             value=len(names),
             remedy="Give one label per row.",
         )
     counts = Counter(names)
     for label, name in zip(entries, names, strict=True):
         if label is None or (isinstance(label, float) and math.isnan(label)):
-            raise _invalid_label(field, name, ", which is not a name.", "Give every row a name.")
-        if not name.strip():
-            raise _invalid_label(
-                field, name, ", which is empty.", "Give every row a readable name."
-            )
-        if not name.isascii() and name.encode("utf-8", "ignore").decode() != name:
-            raise _invalid_label(
-                field, name, ", which cannot be written as text.", "Write it in UTF-8."
-            )
-        if counts[name] > 1:
-            raise _invalid_label(field, name, " twice.", "Labels must be unique.")
+            fault, remedy = ", which is not a name", "Give every row a name."
+        elif not name.strip():
+            fault, remedy = ", which is empty", "Give every row a readable name."
+        elif name.encode("utf-8", "ignore").decode() != name:
+            fault, remedy = ", which cannot be written as text", "Write it in UTF-8."
+        elif counts[name] > 1:
+            fault, remedy = " twice", "Labels must be unique."
+        else:
+            continue
+        raise InvalidInputError(
+            f"`{field}` holds {name!r}{fault}.", field=field, value=name, remedy=remedy
+        )
     return names
 
 
-def _invalid_label(field: str, name: str, fault: str, remedy: str) -> InvalidInputError:
-    message = f"`{field}_labels` holds {name!r}{fault}"
-    return InvalidInputError(message, field=f"{field}_labels", value=name, remedy=remedy)
+def _as_names(values: object, field: str) -> list[object]:
+    """A list of names; a text is not one."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise InvalidInputError(
+            f"`{field}` must be a list of names; got {values!r}.",
+            field=field,
+            value=values,
+            remedy='For example ["old", "new"].',
+        )
+    return list(values)
 
 
 def as_problem(problem: object) -> Problem:

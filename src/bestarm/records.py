@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -291,11 +291,11 @@ class Summary:
             object.__setattr__(self, name, array)
 
     @classmethod
-    def unchecked(cls, totals: dict[str, Any], *, center: float, forecast_sum: float) -> Summary:
+    def unchecked(cls, parts: dict[str, Any], *, center: float, forecast_sum: float = 0.0) -> Self:
         """A summary of arrays that a simulation has just made, without missing or pending pulls."""
         made = object.__new__(cls)
-        none = np.zeros_like(totals["counts"])
-        parts = totals | {"missing": none, "pending": none}
+        none = np.zeros_like(parts["counts"])
+        parts = parts | {"missing": none, "pending": none}
         for array in parts.values():
             array.flags.writeable = False
         made.__dict__.update(
@@ -440,7 +440,7 @@ def round_robin(counts: Counts) -> NDArray[np.int64]:
     return np.asarray(arms[np.lexsort((arms, rounds))], dtype=np.int64)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class BlockPlan(Plan):
     """What to pull next, in rounds: each round draws a block of different arms and pulls them all.
 
@@ -453,8 +453,8 @@ class BlockPlan(Plan):
         block_weights: the probability of each kind.
     """
 
-    blocks: Blocks = field(default_factory=lambda: np.zeros((0, 1), dtype=np.int64))
-    block_weights: Array = field(default_factory=lambda: np.zeros(0))
+    blocks: Blocks
+    block_weights: Array
 
     def __post_init__(self) -> None:
         arms = 0 if self.weights is None else len(self.weights)
@@ -530,7 +530,7 @@ class BlockPlan(Plan):
             )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Rounds(Summary):
     """The outcome of a plan over blocks: its rounds in the order of their draws.
 
@@ -544,10 +544,10 @@ class Rounds(Summary):
         awaited: where an outcome is not known yet; elsewhere a NaN is one that will never come.
     """
 
-    blocks: Blocks = field(default_factory=lambda: np.zeros((0, 1), dtype=np.int64))
-    kinds: Counts = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    table: Array = field(default_factory=lambda: np.zeros((0, 1)))
-    awaited: NDArray[np.bool_] = field(default_factory=lambda: np.zeros((0, 1), dtype=np.bool_))
+    blocks: Blocks
+    kinds: Counts
+    table: Array
+    awaited: NDArray[np.bool_]
 
     @classmethod
     def of(cls, plan: BlockPlan, kinds: object, rewards: object, awaited: object = None) -> Rounds:
@@ -593,31 +593,14 @@ class Rounds(Summary):
             raise InvalidInputError("An outcome that is told is not awaited.", field="awaited")
         members = blocks[drawn]
         totals = Summary.from_pulls(members[told], rewards[told], size=arms, center=center)
-        parts = {name: getattr(totals, name) for name in _TOTALS}
-        lost = ~told & ~waits
-        parts["missing"] = np.bincount(members[lost], minlength=arms)
-        parts["pending"] = np.bincount(members[waits], minlength=arms)
-        return cls._made(blocks, center, parts | {"kinds": drawn, "table": rewards}, waits)
-
-    @classmethod
-    def complete(
-        cls, plan: BlockPlan, kinds: Counts, table: Array, totals: dict[str, Any]
-    ) -> Rounds:
-        """Rounds that a simulation has just made, all told, with their totals; unchecked."""
-        none = np.zeros(plan.arms, dtype=np.int64)
-        parts = totals | {"missing": none, "pending": none}
-        parts |= {"kinds": kinds, "table": table}
-        return cls._made(plan.blocks, plan.center, parts, np.zeros(table.shape, np.bool_))
-
-    @classmethod
-    def _made(
-        cls, blocks: Blocks, center: float, parts: dict[str, Any], awaited: NDArray[np.bool_]
-    ) -> Rounds:
+        missing = np.bincount(members[~told & ~waits], minlength=arms)
+        pending = np.bincount(members[waits], minlength=arms)
+        names = ("missing", "pending", "kinds", "table", "awaited")
         made = object.__new__(cls)
-        parts = parts | {"awaited": awaited}
-        for array in parts.values():
-            array.flags.writeable = False
-        made.__dict__.update(parts, blocks=blocks, center=center, forecast_sum=0.0)
+        made.__dict__.update(vars(totals), blocks=blocks)
+        for name, part in zip(names, (missing, pending, drawn, rewards, waits), strict=True):
+            part.flags.writeable = False
+            made.__dict__[name] = part
         return made
 
     @property
@@ -675,9 +658,6 @@ class Rounds(Summary):
                 "Give all rounds of the phase once more, with the outcomes that came since.",
             )
         return later
-
-
-_TOTALS = ("counts", "sums", "squares", "least", "largest", "cubes")
 
 
 def as_blocks(blocks: object, arms: int) -> Blocks:

@@ -7,8 +7,6 @@ repository: its test is skipped where it does not.
 from __future__ import annotations
 
 import json
-import pickle
-import socket
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -17,7 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from bestarm.datasets import JudgementsData, alpaca_eval
+from bestarm.datasets import alpaca_eval
 from bestarm.errors import InvalidInputError
 from bestarm.policies import Uniform
 from bestarm.simulation import simulate
@@ -140,24 +138,10 @@ def test_arguments_that_make_no_sense_are_refused(make: Callable[[], object], me
         make()
 
 
-def test_nothing_is_downloaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delattr(socket, "socket")
-    alpaca_eval()
-    with pytest.raises(InvalidInputError):
-        alpaca_eval(tmp_path / "absent.json")
-
-
-def test_data_survive_pickling() -> None:
-    data = pickle.loads(pickle.dumps(alpaca_eval(models=2)))
-    assert isinstance(data, JudgementsData)
-    np.testing.assert_array_equal(data.judgements, alpaca_eval(models=2).judgements)
-
-
 # --- files ----------------------------------------------------------------------------------------
 
-JUDGED: dict[
-    str, dict[str, float | None]
-] = {  # by model: the preference on each prompt; 1 is for the reference, 2 for the model
+# By model: the preference on each prompt; 1 is for the reference, 2 for the model.
+JUDGED: dict[str, dict[str, float | None]] = {
     "red": {"Why?": 1.25, "How?": 2, "Who?": 1.0},
     "blue": {"How?": 1.5, "Why?": 1.75, "Who?": None},
 }

@@ -1,8 +1,10 @@
-"""What all worlds have in common: fixed instances, problems made once, and pickles."""
+"""What all worlds have in common: fixed instances, problems made once, pickles, refusals."""
 
 from __future__ import annotations
 
+import math
 import pickle
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from bestarm.environments import (
     MovingMeans,
     Ratings,
     Semiparametric,
+    baselines,
     small_gap,
     uniform_sphere,
 )
@@ -65,13 +68,52 @@ def test_a_run_may_start_from_any_generator() -> None:
         assert counts.min() > 40  # 91 expected, standard deviation 9
 
 
-def test_an_instance_without_a_best_target_is_refused() -> None:
-    """Each names the labels and the argument; rounding does not hide a tie."""
-    for make in (
-        lambda: Semiparametric([[0.1, 0.2], [0.3, 0.0]], [1, 1], source_labels=["a", "b"]),
-        lambda: Ratings([[0.1, 0.3], [0.2, 0.0]], source_labels=["a", "b"]),
-    ):
-        with pytest.raises(InvalidInputError, match=r"'a' and 'b' are equally good.*Drop one"):
-            make()
-    with pytest.raises(InvalidInputError, match="equally good"):
-        MovingMeans(np.eye(2), [[0.0, 1.0], [1.0, 0.0]])
+SOURCE = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: Semiparametric([[0.1, 0.2], [0.3, 0.0]], [1, 1], source_labels=["a", "b"]),
+            "'a' and 'b' are equally good.*Drop one",  # rounding does not hide a tie
+        ),
+        (lambda: Semiparametric(SOURCE, [1.0, 0.0]), "'0' and '2' are equally good"),
+        (lambda: Semiparametric(SOURCE, [1.0]), r"`theta` has shape \(1,\); the arms have 2"),
+        (lambda: Semiparametric(SOURCE, [1.0, math.nan]), "`theta` is nan at 1"),
+        (lambda: Semiparametric(SOURCE, [1.0, 0.5], noise=-1), "`noise` must not be negative"),
+        (lambda: Semiparametric(SOURCE, [1.0, 0.5], declared_baseline=-1), "`baseline` must"),
+        (lambda: Semiparametric(SOURCE, [1.0, 0.5], block=4), "`block` must be a whole number"),
+        (
+            lambda: Semiparametric(SOURCE, [1, 0.5], baseline=baselines.adversary(1.0), block=2),
+            "not from round to round",
+        ),
+        (lambda: small_gap(1), "`dimension` must be a whole number of at least 2; got 1"),
+        (lambda: small_gap(angle=0.0), "identical features"),
+        (lambda: small_gap(angle=math.nan), "`angle` must be a finite number"),
+        (lambda: uniform_sphere(1), "`arms` must be a whole number of at least 2"),
+        (lambda: uniform_sphere(noise=-1), "`noise` must not be negative"),
+        (lambda: uniform_sphere(dimension=2.5), "`dimension` must be a whole number"),  # type: ignore[arg-type]
+        (
+            lambda: Ratings([[0.1, 0.3], [0.2, 0.0]], source_labels=["a", "b"]),
+            "'a' and 'b' are equally good.*Drop one",
+        ),
+        (lambda: Ratings([[1, math.nan]]), "`matrix` has nan in row 0, column 1. Every rating"),
+        (lambda: Ratings([1, 2, 3]), r"one row per user; got shape \(3,\)"),
+        (lambda: Ratings(RATINGS, [1.0]), "`weights` must be 1000 probabilities that sum to 1"),
+        (lambda: Ratings(RATINGS, source_labels=["a"]), "`source_labels` has 1 labels for 4 rows"),
+        (lambda: Ratings(RATINGS, covariates=[[1.0]]), "`covariates` has 1 rows for 1000 users"),
+        (lambda: Ratings(RATINGS, replacement=0), "`replacement` must be True or False; got 0"),  # type: ignore[arg-type]
+        (lambda: Ratings(RATINGS, block=5), "`block` must be a whole number"),
+        (lambda: MovingMeans(np.eye(2), [[0.0, 1.0], [1.0, 0.0]]), "equally good"),
+        (lambda: MovingMeans(np.eye(2), np.eye(3)), "3 columns; there are 2 arms"),
+        (lambda: MicroRandomised([0.3, 0.0], people=0), "`people` must be a whole number"),
+        (lambda: MicroRandomised([0.3, 0.0], rhythm=-1), "`rhythm` must not be negative"),
+        (lambda: MicroRandomised([0.3, 0.0], per_day=0), "`per_day` must be positive"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_a_sentence(
+    make: Callable[[], object], message: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        make()

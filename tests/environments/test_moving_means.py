@@ -55,5 +55,3 @@ def test_a_run_goes_on_where_it_was_and_ends_with_the_table() -> None:
 
 def test_the_best_arm_is_the_best_on_average() -> None:
     assert WORLD.best == np.argmax(TABLE.mean(axis=0))
-    with pytest.raises(InvalidInputError, match="3 columns; there are 2 arms"):
-        MovingMeans(np.eye(2), TABLE)

@@ -10,7 +10,6 @@ import pytest
 from bestarm import AnytimeBAI, Plan, simulate
 from bestarm.environments import MicroRandomised
 from bestarm.environments.environment import AdjustableStream, Pulls
-from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
 
 EFFECTS = [0.3, 0.1, 0.0]
@@ -61,13 +60,3 @@ def test_a_forecaster_that_is_told_saves_pulls() -> None:
     )
     assert adjusted.correct.all()
     assert adjusted.mean_pulls < 0.75 * plain.mean_pulls
-
-
-@pytest.mark.parametrize(
-    ("options", "field"),
-    [({"people": 0}, "people"), ({"rhythm": -1}, "rhythm"), ({"per_day": 0}, "per_day")],
-)
-def test_wrong_people_are_refused(options: dict[str, float], field: str) -> None:
-    with pytest.raises(InvalidInputError) as error:
-        MicroRandomised(EFFECTS, **options)  # type: ignore[arg-type]
-    assert error.value.field == field

@@ -175,18 +175,6 @@ def test_adversary_looks_at_the_past_alone(arms: int, noise: float) -> None:
         assert stats.kstest(residuals, "norm").pvalue > FALSE_ALARM
 
 
-def test_adversary_is_the_same_however_plans_are_cut() -> None:
-    counts = np.array([4, 2, 4])
-    whole = baselines.adversary().begin(MEANS[:3], noise=1.0, rng=np.random.default_rng(7))
-    parts = baselines.adversary().begin(MEANS[:3], noise=1.0, rng=np.random.default_rng(7))
-    at_once = whole.pull(Plan.fixed(counts, phase=1))
-    singly = [
-        parts.pull(Plan.fixed(np.eye(3, dtype=int)[arm], phase=1)) for arm in round_robin(counts)
-    ]
-    np.testing.assert_allclose(at_once.sums, sum(s.sums for s in singly), rtol=1e-12)
-    np.testing.assert_allclose(at_once.squares, sum(s.squares for s in singly), rtol=1e-12)
-
-
 def test_adversary_ruins_arm_means_of_a_fixed_order_but_not_of_independent_draws() -> None:
     means = np.array([0.5, 0.0, 0.0, 0.0])
     wrong = {"fixed": 0, "randomised": 0}
@@ -235,7 +223,7 @@ def test_totals_have_the_means_and_covariances_of_the_closed_form() -> None:
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 50])
 def test_noise_alone_is_chi_square_around_a_normal(count: int) -> None:
     rng = np.random.default_rng(9)
-    stream = baselines.ConstantStream(np.zeros(5001), level=0.0, noise=2.0, rng=rng)
+    stream = baselines.ConstantStream(np.zeros(5001), noise=2.0, rng=rng)
     summary = stream.pull(Plan.fixed([1, *[count] * 5000], phase=1))
     sums, squares = summary.sums[1:], summary.squares[1:]
     if count == 0:
@@ -419,6 +407,34 @@ def test_a_baseline_far_from_zero_loses_no_digits() -> None:
     assert summary.sums[1] / 10_000 - level == pytest.approx(0, abs=1e-5)
 
 
+@pytest.mark.parametrize(
+    "world",
+    [
+        Semiparametric(np.eye(3), [0.5, 0.2, 0.0], baseline=1.0, noise=0.5),
+        Semiparametric(np.eye(3), [0.5, 0.2, 0.0], baseline=baselines.sinusoid(), noise=0.5),
+        Semiparametric(np.eye(3), [0.5, 0.2, 0.0], baseline=baselines.switches(period=50)),
+        Semiparametric(np.eye(3), [0.5, 0.2, 0.0], baseline=baselines.adversary(2.0)),
+        Ratings(np.random.default_rng(3).integers(-3, 4, (500, 3)) + np.arange(3)),
+        Ratings(np.random.default_rng(3).normal(size=(500, 3)), replacement=False),
+    ],
+    ids=repr,
+)
+def test_streams_tell_extremes_where_a_plan_asks_for_them(world: Ratings | Semiparametric) -> None:
+    stream = world.begin(np.random.default_rng(3))
+    for phase in range(1, 4):
+        plan = Plan.randomised([0.5, 0.3, 0.2], 60, phase=phase, center=0.25, extremes=True)
+        summary = stream.pull(plan)
+        assert summary.least is not None
+        assert summary.largest is not None
+        means = summary.sums / summary.counts
+        assert (summary.least < means).all()
+        assert (means < summary.largest).all()
+        # Σ(x − least)(largest − x) ≥ 0, and equality would need rewards at the two ends alone.
+        ends = summary.least + summary.largest
+        inside = ends * summary.sums - summary.counts * summary.least * summary.largest
+        assert (inside > summary.squares - 1e-9).all()
+
+
 def test_a_plan_for_another_world_is_refused() -> None:
     stream = baselines.none().begin(np.zeros(3), noise=1.0, rng=np.random.default_rng(20))
     with pytest.raises(InvalidInputError, match="over 2 arms; this world has 3"):
@@ -524,11 +540,3 @@ def test_plans_with_larger_blocks_are_refused() -> None:
     for world in worlds:
         with pytest.raises(InvalidInputError, match="asks for 3 pulls in a round"):
             world.begin(np.random.default_rng(0)).pull(block_plan(1))
-
-
-def test_a_block_must_fit_the_world() -> None:
-    with pytest.raises(InvalidInputError) as caught:
-        Ratings(ANSWERS, block=5)
-    assert caught.value.field == "block"
-    with pytest.raises(InvalidInputError, match="not from round to round"):
-        Semiparametric(np.eye(2), [1, 0], baseline=baselines.adversary(1.0), block=2)

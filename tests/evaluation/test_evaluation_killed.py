@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
@@ -21,6 +22,14 @@ from bestarm.live.store.sql import Store
 
 CONCURRENCY = 4
 NAME = "killed"
+
+
+def exit_code(target: Callable[..., None], *arguments: object) -> int | None:
+    """Run a function in a process of its own."""
+    process = processes.Process(target=target, args=arguments)
+    process.start()
+    process.join(HANG_TIMEOUT)
+    return process.exitcode
 
 
 def judge_until_killed(url: str, path: Path, statement: int | None, call: int | None) -> None:
@@ -50,10 +59,8 @@ def test_what_was_told_is_never_lost_nor_judged_again(sqlite_url: str, tmp_path:
     told: dict[int, Call] = {}
     for moment in MOMENTS:
         before = len(log.read())
-        process = processes.Process(target=judge_until_killed, args=(sqlite_url, log.path, *moment))
-        process.start()
-        process.join(HANG_TIMEOUT)
-        assert process.exitcode == (0 if moment == (None, None) else -signal.SIGKILL)
+        code = exit_code(judge_until_killed, sqlite_url, log.path, *moment)
+        assert code == (0 if moment == (None, None) else -signal.SIGKILL)
         calls = log.read()[before:]
         assert not set(calls) & set(told.values())
         known, told = told, told_calls(sqlite_url, NAME)
@@ -91,11 +98,8 @@ def test_kills_do_not_exceed_the_cap(store_url: str, tmp_path: Path) -> None:
     """Each kill is within another call: some repeat calls that were lost before."""
     cap, log = 20, CallLog(tmp_path / "calls")
     for call in (1, 2, 3, 1, 5, 2, None, None):
-        arguments = (store_url, log.path, cap, call)
-        process = processes.Process(target=judge_under_a_cap, args=arguments)
-        process.start()
-        process.join(HANG_TIMEOUT)
-        assert process.exitcode in {0, -signal.SIGKILL}
+        code = exit_code(judge_under_a_cap, store_url, log.path, cap, call)
+        assert code in {0, -signal.SIGKILL}
         assert len(log.read()) <= cap
     made, told = len(log.read()), len(told_calls(store_url, NAME))
     assert told < made  # some were lost,

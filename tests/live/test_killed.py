@@ -26,7 +26,7 @@ from workers_started import HANG_TIMEOUT, processes
 
 from bestarm import Problem
 from bestarm.live import Experiment, draw
-from bestarm.live.store.records import as_data
+from bestarm.live.store.contract import as_data
 from bestarm.live.store.sql import Store
 from bestarm.live.store.sql import schema as s
 from bestarm.policies import Policy

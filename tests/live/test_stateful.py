@@ -39,8 +39,7 @@ from bestarm.errors import (
 from bestarm.live import Batch, Experiment
 from bestarm.live.core import Answer, Tell
 from bestarm.live.inputs import read_outcomes
-from bestarm.live.store.contract import Ledger, SummaryRecord
-from bestarm.live.store.records import as_data
+from bestarm.live.store.contract import Ledger, SummaryRecord, as_data
 
 FORECASTABLE = {"provisional", "open", "randomised"}  # a fixed plan draws nothing
 KINDS = (

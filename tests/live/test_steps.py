@@ -18,8 +18,7 @@ from bestarm.errors import DamagedStoreError, InvalidInputError
 from bestarm.live import Batch, transitions
 from bestarm.live.core import Ask, Tell
 from bestarm.live.replay import PolicyReplayer
-from bestarm.live.store.contract import Snapshot
-from bestarm.live.store.records import as_data
+from bestarm.live.store.contract import Snapshot, as_data
 from bestarm.live.transitions import Step, apply
 from bestarm.policies import Policy
 from bestarm.records import Plan, Summary

@@ -25,12 +25,14 @@ PROBLEM = Problem(np.eye(3), delta=0.05)
 SHARP = partial(SPBAI, design="centered", stability="actual")
 
 
+def planned(problem: Problem, **options: Any) -> ExperimentPlan:
+    return plan_experiment(PlanRequest(problem, **options))
+
+
 @pytest.fixture(scope="module")
 def plan() -> ExperimentPlan:
-    return plan_experiment(
-        PlanRequest(
-            PROBLEM, gap=0.4, drift=["none", "sine"], policies=["anytime", "sp-bai-sharp"], runs=30
-        )
+    return planned(
+        PROBLEM, gap=0.4, drift=["none", "sine"], policies=["anytime", "sp-bai-sharp"], runs=30
     )
 
 
@@ -87,7 +89,7 @@ def test_an_interruption_gives_what_was_finished_and_says_so() -> None:
     assert [(f.policy, f.runs) for f in cut.forecasts] == [("sp-bai-sharp", 20), ("sp-bai", 5)]
     assert "partial" in cut.warnings[0]
     assert calls == [(i, 60) for i in range(26)]
-    whole = plan_experiment(PlanRequest(PROBLEM, gap=0.5, policies=policies, runs=20))
+    whole = planned(PROBLEM, gap=0.5, policies=policies, runs=20)
     assert cut.forecasts[0] == whole.forecasts[0]
 
 
@@ -103,14 +105,12 @@ def test_a_gap_that_no_simulation_can_reach_is_refused_before_any(
     with monkeypatch.context() as patched:
         patched.setattr(planning_module, "simulate", simulated)
         with pytest.raises(InvalidInputError, match="outcomes by any rule") as caught:
-            plan_experiment(PlanRequest(PROBLEM, gap=gap))
+            planned(PROBLEM, gap=gap)
         assert caught.value.field == "gap"
         assert "`max_pulls`" in caught.value.remedy
         with pytest.raises(InvalidInputError, match="the limit is"):
-            plan_experiment(PlanRequest(PROBLEM, gap=gap, max_pulls=10**10))
-    plan = plan_experiment(
-        PlanRequest(PROBLEM, gap=gap, max_pulls=200, runs=2, policies=["anytime"])
-    )
+            planned(PROBLEM, gap=gap, max_pulls=10**10)
+    plan = planned(PROBLEM, gap=gap, max_pulls=200, runs=2, policies=["anytime"])
     assert plan.forecasts[0].capped == 2
 
 
@@ -118,23 +118,21 @@ def test_fewer_experiments_or_policies_are_fewer_pulls(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The limit is on all of them together: that of 30 experiments here."""
-    known = plan_experiment(PlanRequest(PROBLEM, gap=0.5, runs=1, policies=["sbe"], max_pulls=1))
+    known = planned(PROBLEM, gap=0.5, runs=1, policies=["sbe"], max_pulls=1)
     bound = known.scenarios[0].lower_bound
     monkeypatch.setattr(planning_module, "_MOST", 30.5 * bound)
     for runs, policies in ((30, ["sbe"]), (15, ["sbe", "rage"])):
-        plan_experiment(PlanRequest(PROBLEM, gap=0.5, runs=runs, policies=policies))
+        planned(PROBLEM, gap=0.5, runs=runs, policies=policies)
         with pytest.raises(InvalidInputError, match="the limit is"):
-            plan_experiment(PlanRequest(PROBLEM, gap=0.5, runs=runs + 1, policies=policies))
+            planned(PROBLEM, gap=0.5, runs=runs + 1, policies=policies)
 
 
 def test_a_policy_that_is_told_too_little_is_reported_wrong() -> None:
-    plan = plan_experiment(
-        PlanRequest(
-            Problem(np.eye(2), delta=0.05),
-            scenarios=[Scenario("jumps", gap=0.2, drift=Drift("switches", size=30.0, period=400))],
-            policies=["sp-bai"],
-            runs=60,
-        )
+    plan = planned(
+        Problem(np.eye(2), delta=0.05),
+        scenarios=[Scenario("jumps", gap=0.2, drift=Drift("switches", size=30.0, period=400))],
+        policies=["sp-bai"],
+        runs=60,
     )
     (found,) = plan.forecasts
     assert found.wrong > 10
@@ -149,9 +147,7 @@ def test_yes_and_no_are_planned_at_their_level() -> None:
         Scenario("rare", gap=0.1, level=0.15, drift=Drift("none")),
         Scenario("wave", gap=0.1, level=0.5, drift=Drift("sine", size=0.4)),
     ]
-    plan = plan_experiment(
-        PlanRequest(problem, scenarios=scenarios, bounds=(0, 1), policies=["anytime"], runs=24)
-    )
+    plan = planned(problem, scenarios=scenarios, bounds=(0, 1), policies=["anytime"], runs=24)
     half, rare, _ = plan.forecasts
     # p(1 − p) is 0.2475 at the arms 0.45 and 0.55, and at least 0.09 at 0.1 and 0.2. Over a wave
     # 1/(p(1 − p)) is averaged, which for p = ½ + ½s is 4/(1 − s²).
@@ -171,15 +167,8 @@ def test_the_anytime_rule_is_told_the_bounds() -> None:
         told.append(bounds)
         return AnytimeBAI(problem, bounds=(0, 1), seed=seed)
 
-    plan_experiment(
-        PlanRequest(
-            Problem(np.eye(2)),
-            gap=0.6,
-            bounds=(0, 1),
-            policies={"mine": method},
-            runs=1,
-            drift="none",
-        )
+    planned(
+        Problem(np.eye(2)), gap=0.6, bounds=(0, 1), policies={"mine": method}, runs=1, drift="none"
     )
     assert set(told) == {(0.0, 1.0)}
 
@@ -215,7 +204,7 @@ def test_what_cannot_be_planned_is_refused_in_a_sentence(
     arguments: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(InvalidInputError, match=words):
-        plan_experiment(PlanRequest(PROBLEM, **arguments))
+        planned(PROBLEM, **arguments)
 
 
 @pytest.mark.parametrize(
@@ -263,15 +252,13 @@ def test_an_experiment_that_dropped_the_best_of_tied_others_does_not_count_as_a_
         small = Problem(problem.source, delta=0.4, noise=0.02, baseline=0.02)
         return AnytimeBAI(small, max_pulls=max_pulls, seed=seed)
 
-    plan = plan_experiment(
-        PlanRequest(
-            Problem(np.eye(6), delta=0.4),
-            gap=0.01,
-            drift="none",
-            policies={"blind": blind},
-            runs=15,
-            max_pulls=20_000,
-        )
+    plan = planned(
+        Problem(np.eye(6), delta=0.4),
+        gap=0.01,
+        drift="none",
+        policies={"blind": blind},
+        runs=15,
+        max_pulls=20_000,
     )
     (found,) = plan.forecasts
     assert found.astray > 0
@@ -285,7 +272,7 @@ SOARE = [*np.eye(3), [np.cos(0.5), np.sin(0.5), 0]]
 def still(**given: Any) -> ExperimentPlan:
     problem = Problem(SOARE, noise=1.0, delta=0.1, **given)
     calm = [Scenario("calm", theta=(2, 0, 0), drift=Drift("none"))]
-    return plan_experiment(PlanRequest(problem, scenarios=calm, policies=["anytime"], runs=20))
+    return planned(problem, scenarios=calm, policies=["anytime"], runs=20)
 
 
 def test_a_plan_says_what_assuming_no_baseline_buys_and_risks() -> None:
@@ -311,7 +298,7 @@ def test_without_features_assuming_no_baseline_saves_nothing(plan: ExperimentPla
         assert assumed.other_bound == pytest.approx(assumed.lower_bound, rel=2e-3)
     assert not any("baseline=0" in each for each in plan.warnings)
     problem = PROBLEM.with_baseline(0)
-    calm = plan_experiment(PlanRequest(problem, gap=0.5, policies=["anytime"], runs=3))
+    calm = planned(problem, gap=0.5, policies=["anytime"], runs=3)
     assert any("which saves nothing here" in each for each in calm.warnings)
 
 
@@ -320,7 +307,7 @@ PEOPLE = Problem(np.eye(3), delta=0.05, noise=0.3, baseline=2.0)
 
 def planned_pairs(**options: Any) -> ExperimentPlan:
     given = {"gap": 0.4, "block": 2, "runs": 8, "per_day": 20} | options
-    return plan_experiment(PlanRequest(PEOPLE, **given))
+    return planned(PEOPLE, **given)
 
 
 @pytest.fixture(scope="module")
@@ -381,8 +368,8 @@ def test_no_saving_is_reported_from_experiments_that_were_cut() -> None:
 def test_yes_and_no_in_blocks() -> None:
     problem = Problem(np.eye(2), delta=0.1, noise=0.5)
     apart = [Scenario("apart", gap=0.3, drift=Drift("switches", size=0.35, period=2))]
-    pairs_plan = plan_experiment(
-        PlanRequest(problem, scenarios=apart, bounds=(0, 1), block=2, runs=10, policies=["anytime"])
+    pairs_plan = planned(
+        problem, scenarios=apart, bounds=(0, 1), block=2, runs=10, policies=["anytime"]
     )
     pairs, single = pairs_plan.forecasts
     assert pairs.rounds.mean < single.rounds.mean / 2  # half of it as of two options, and more
@@ -416,7 +403,7 @@ def test_what_cannot_be_planned_in_blocks_is_refused(options: dict[str, Any], wo
 def test_without_a_baseline_there_is_nothing_that_blocks_cancel() -> None:
     still = PEOPLE.with_baseline(0)
     with pytest.raises(InvalidInputError, match="nothing that blocks could cancel"):
-        plan_experiment(PlanRequest(still, gap=0.4, block=2))
+        planned(still, gap=0.4, block=2)
 
 
 YES_NO = Problem(np.eye(3), delta=0.1, noise=0.5)
@@ -433,7 +420,7 @@ ASKED: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def late_plan() -> ExperimentPlan:
-    return plan_experiment(PlanRequest(YES_NO, **ASKED, window="2d"))
+    return planned(YES_NO, **ASKED, window="2d")
 
 
 def test_figures_are_those_of_a_simulation_with_the_delay(late_plan: ExperimentPlan) -> None:
@@ -449,7 +436,7 @@ def test_figures_are_those_of_a_simulation_with_the_delay(late_plan: ExperimentP
 
 
 def test_an_open_plan_goes_on_and_a_closed_one_waits(late_plan: ExperimentPlan) -> None:
-    prompt = plan_experiment(PlanRequest(YES_NO, **ASKED))
+    prompt = planned(YES_NO, **ASKED)
     opened, closed = late_plan.forecasts
     assert late_plan.waiting(opened) == 0
     assert opened.pulls.mean > prompt.forecasts[0].pulls.mean + 400

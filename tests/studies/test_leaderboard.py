@@ -98,6 +98,13 @@ def test_a_run_without_an_answer_costs_the_cap_however_early_it_ended() -> None:
     assert (ratios["right"], ratios["silent"]) == ([1.0], [cap / 900])
 
 
+def test_an_answer_without_a_pull_costs_one() -> None:
+    """Otherwise the costs of the others over those of the best would be infinite."""
+    found = ranked(guess=results(0), other=results(900))
+    assert relative_to_best(list(found.values())) == {"guess": [1.0], "other": [900.0]}
+    assert summary_table(list(found.values()), "confidence").lines[1].entries[4].text == "900.00"
+
+
 def board(goals: dict[str, Goal], **cells: Results) -> StudyResults[Standing]:
     """The results of methods with these goals in one condition."""
     entered = [Competitor(name, object, goal=goal) for name, goal in goals.items()]

@@ -17,7 +17,7 @@ from bestarm.errors import InvalidInputError
 from bestarm.policies import RAGE
 from bestarm.simulation import Results, RunJournal
 from bestarm.studies import PAPERS, PublishedTable, Row
-from bestarm.studies.p1_rage import stored
+from bestarm.studies.p1_rage import stored_results
 from bestarm.studies.published import Metric
 from bestarm.studies.sp_bai import printed_figures
 from bestarm.studies.verdicts import _verdict, row_cells
@@ -135,7 +135,7 @@ def test_every_row_has_its_stored_result() -> None:
     for table in PAPERS["p1-rage"].tables((), jester()):
         assert table.rows
         for row in table.rows:
-            found = stored()[table.key, row.key]
+            found = stored_results()[table.key, row.key]
             assert 0 <= found.errors <= found.runs
             # Copies of runs widen the difference to all runs: it is that of about 1,400 runs.
             spread = (found.plotted * (1 - found.plotted) / 1400) ** 0.5
@@ -147,7 +147,7 @@ def test_the_authors_errors_are_reproduced() -> None:
     (table,) = PAPERS["p1-rage"].tables(["soare"], jester())
     for row in table.rows[:2]:
         errors = int((~simulate(row.method, row.environment, runs=500).correct).sum())
-        theirs = stored()[table.key, row.key]
+        theirs = stored_results()[table.key, row.key]
         counts = [[errors, 500 - errors], [theirs.errors, theirs.runs - theirs.errors]]
         assert stats.fisher_exact(np.array(counts)).pvalue > 1e-4
 

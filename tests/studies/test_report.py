@@ -28,13 +28,13 @@ from bestarm.studies import (
 )
 from bestarm.studies.differences import paper_differences
 from bestarm.studies.replication import (
-    counted,
     main_table,
     number,
     p_text,
     prose,
     quantile_table,
     signed,
+    verdicts_in_words,
 )
 from bestarm.tables import to_latex
 
@@ -262,7 +262,7 @@ def test_every_colour_of_the_pictures_is_one_of_the_page(text: str) -> None:
 def test_the_page_says_what_was_found(text: str) -> None:
     found = outline(text).text
     judged = replication().cells
-    assert counted(judged) in found
+    assert verdicts_in_words(judged) in found
     assert f"{RUNS} of each row" in found
     for cell in judged:
         if cell.metric == "pulls":
@@ -357,10 +357,9 @@ def test_numbers_in_print() -> None:
 
 def test_counts_in_words() -> None:
     one = Cell("t", "r", "pulls", 1, 1, 1, 0, 5, p_value=0.0, verdict="differs")
-    assert counted([one]) == "1 cell: 0 consistent, 0 within noise, 1 differs"
-    own = replace(one, verdict=None)
-    same = replace(one, verdict="consistent")
-    assert counted([one, one, own, same]) == "3 cells: 1 consistent, 0 within noise, 2 differ"
+    assert verdicts_in_words([one]) == "1 cell: 0 consistent, 0 within noise, 1 differs"
+    several = [one, one, replace(one, verdict=None), replace(one, verdict="consistent")]
+    assert verdicts_in_words(several) == "3 cells: 1 consistent, 0 within noise, 2 differ"
 
 
 def test_differences_in_print(text: str) -> None:

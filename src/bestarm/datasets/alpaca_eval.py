@@ -130,9 +130,8 @@ def _columns(table: _Table, models: int | Sequence[str] | None) -> list[int]:
     if isinstance(models, (int, np.integer)):
         number = whole(models, "models", least=2, below=len(table.models) + 1)
         judged = ~np.isnan(table.judgements)
-        means = np.where(judged, table.judgements, 0.0).sum(axis=0) / np.maximum(
-            judged.sum(axis=0), 1
-        )
+        sums = np.where(judged, table.judgements, 0.0).sum(axis=0)
+        means = sums / np.maximum(judged.sum(axis=0), 1)
         return [int(column) for column in ranked(means)[:number]]
     names = [] if isinstance(models, str) else list(models)
     if len(names) < 2 or len(set(names)) < len(names):
@@ -173,36 +172,21 @@ class _Table:
 
 
 def _read_judgements(path: Path) -> _Table:
-    """Read all judgements of a file or of a folder of annotations.
-
-    Raises:
-        InvalidInputError: there is no such file, or it is not of a known kind, or something in it
-            is not a judgement; names the place and the value.
-    """
+    """Read all judgements of a file or of a folder of annotations."""
     if path.is_dir():
-        return _from_folder(path)
-    head = read_head(
-        path, 64, f"{_HOME} has the judgements, for use that is not commercial, with citation."
-    )
-    if head.startswith(b"PK"):
-        table = _from_arrays(path)
-    elif head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"[", b"{")):
-        table = _from_annotations([path])
+        files = sorted(path.rglob(_FILE))
+        if not files:
+            reject(path, f"has no file {_FILE} in it.", str(path), f"{_HOME} has one per model.")
+        table = _from_annotations([file for file in files if file.parent.name == _JUDGE] or files)
     else:
-        table = _from_text(path)
-    return _checked(path, table)
-
-
-def _from_folder(path: Path) -> _Table:
-    """The annotations below a folder: those by the judge of AlpacaEval 2, if there are any."""
-    files = sorted(path.rglob(_FILE))
-    files = [file for file in files if file.parent.name == _JUDGE] or files
-    if not files:
-        reject(path, f"has no file {_FILE} in it.", str(path), f"{_HOME} has one per model.")
-    return _checked(path, _from_annotations(files))
-
-
-def _checked(path: Path, table: _Table) -> _Table:
+        terms = "for use that is not commercial, with citation"
+        head = read_head(path, 64, f"{_HOME} has the judgements, {terms}.")
+        if head.startswith(b"PK"):
+            table = _from_arrays(path)
+        elif head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"[", b"{")):
+            table = _from_annotations([path])
+        else:
+            table = _from_text(path)
     twice = [model for model, times in Counter(table.models).items() if times > 1]
     if twice:
         reject(path, f"has two columns for the model {twice[0]!r}.", twice[0])
@@ -260,17 +244,15 @@ def _from_text(path: Path) -> _Table:
     models = tuple(name.strip() for name in header[named:])
     if "" in models:
         reject(path, "has a column without the name of a model.", header)
-    values = np.array([[_cell(path, field, i) for field in row[named:]] for i, row in
-                       enumerate(body, 1)])  # fmt: skip
-    return _Table(models, values)
-
-
-def _cell(path: Path, field: str, place: int) -> float:
-    """A judgement, or NaN for an empty field."""
-    value = as_number(field) if field.strip() else math.nan
-    if value is None:
-        reject(path, f"has {field!r} in prompt {place}, where a judgement belongs.", field)
-    return value
+    judgements = np.full((len(body), len(models)), math.nan)
+    for place, row in enumerate(body):
+        for column, field in enumerate(row[named:]):
+            value = as_number(field) if field.strip() else math.nan
+            if value is None:
+                what = f"has {field!r} in prompt {place + 1}, where a judgement belongs."
+                reject(path, what, field)
+            judgements[place, column] = value
+    return _Table(models, judgements)
 
 
 def _from_annotations(files: Iterable[Path]) -> _Table:
@@ -305,15 +287,12 @@ def _annotations(path: Path) -> _Judged:
     times: Counter[tuple[str, str]] = Counter()
     for place, entry in enumerate(entries):
         if not isinstance(entry, dict) or not all(name in entry for name in _FIELDS):
-            reject(
-                path,
-                f"has an annotation without {', '.join(_FIELDS)} at place {place}.",
-                place,
-            )
-        prompt, model = str(entry["instruction"]), str(entry["generator_2"])
+            names = ", ".join(_FIELDS)
+            reject(path, f"has an annotation without {names} at place {place}.", place)
+        prompt, model, value = (entry[name] for name in _FIELDS)
+        prompt, model = str(prompt), str(model)
         own = judged.setdefault(model, {})
-        value = _preference(path, entry["preference"], place)
-        own[prompt, times[model, prompt]] = value
+        own[prompt, times[model, prompt]] = _preference(path, value, place)
         times[model, prompt] += 1
     return judged
 

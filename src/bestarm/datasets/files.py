@@ -17,11 +17,7 @@ _BROKEN = (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError)
 
 
 def read_head(path: Path, size: int, remedy: str) -> bytes:
-    """The first bytes of a file, by which its kind is recognised.
-
-    Raises:
-        InvalidInputError: it cannot be read; the remedy says where to get it.
-    """
+    """The first bytes of a file, by which its kind is recognised. `remedy` says where to get it."""
     try:
         with path.open("rb") as file:
             return file.read(size)
@@ -30,11 +26,7 @@ def read_head(path: Path, size: int, remedy: str) -> bytes:
 
 
 def read_archive(path: Path, wanted: Sequence[str]) -> tuple[list[str], dict[str, NDArray[Any]]]:
-    """The names of all arrays of a NumPy archive, and those of the wanted ones that it has.
-
-    Raises:
-        InvalidInputError: the archive cannot be read.
-    """
+    """The names of all arrays of a NumPy archive, and those of the wanted ones that it has."""
     try:
         # Opened here: NumPy does not close what it could not read.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:

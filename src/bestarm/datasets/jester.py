@@ -193,12 +193,7 @@ class _CompleteUsers:
 
 
 def _read_ratings(path: Path, jokes: tuple[int, ...]) -> _CompleteUsers:
-    """Read the users of a file who rated all of these jokes.
-
-    Raises:
-        InvalidInputError: the file does not exist, or it is not one of the four kinds, or something
-            in it is not a rating; names the line and the value.
-    """
+    """Read the users of a file who rated all of these jokes."""
     head = read_head(
         path,
         4,

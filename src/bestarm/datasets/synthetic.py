@@ -36,10 +36,7 @@ _JOKES = (
 )
 JOKES = tuple(joke.number for joke in _JOKES)
 USERS = 20_000
-_JOKE_GENERAL, _JOKE_LATER = (
-    0.583,
-    0.374,
-)  # loadings of a user's effects, fitted to correlations
+_JOKE_GENERAL, _JOKE_LATER = 0.583, 0.374  # loadings of a user's effects, fitted to correlations
 _JOKE_SEED = 20_000
 _JOKE_STEPS = 640  # ratings are multiples of 20/640, as on the real scale
 

@@ -63,10 +63,6 @@ class Moving(Baseline):
     def chunks(self, rng: np.random.Generator) -> Iterator[Array]:
         """Values for rounds 1, 2, … as arrays whose lengths do not depend on the pulls."""
 
-    def path(self, make_rng: Callable[[], np.random.Generator]) -> Iterator[Array]:
-        """The values of a run; its generator is made only if something is drawn."""
-        return self.chunks(make_rng())
-
     @property
     def horizon(self) -> float:
         """The number of rounds it is known for."""
@@ -90,7 +86,7 @@ class Constant(Baseline):
 
     def begin(self, means: Array, *, noise: float, rng: np.random.Generator) -> Stream:
         """Start a run."""
-        return ConstantStream(means, level=self.level, noise=noise, rng=rng)
+        return ConstantStream(means + self.level, noise=noise, rng=rng)
 
 
 @dataclass(frozen=True)
@@ -109,24 +105,8 @@ class Adversary(Baseline):
         return AdversaryStream(means, bound=self.size, noise=noise, rng=rng)
 
 
-class _Deterministic(Moving):
-    """A baseline with one path: nothing is drawn."""
-
-    @abstractmethod
-    def _known_path(self) -> Iterator[Array]:
-        """Values for rounds 1, 2, …"""
-
-    def path(self, make_rng: Callable[[], np.random.Generator]) -> Iterator[Array]:  # noqa: ARG002
-        """Its values."""
-        return self._known_path()
-
-    def chunks(self, rng: np.random.Generator) -> Iterator[Array]:  # noqa: ARG002
-        """Its values."""
-        return self._known_path()
-
-
-class _Computed(_Deterministic):
-    """A path whose first rounds are computed once per process."""
+class _Computed(Moving):
+    """A path that is the same in every run; its first rounds are computed once per process."""
 
     @cached_property
     def _cache(self) -> dict[int, Array]:
@@ -136,7 +116,8 @@ class _Computed(_Deterministic):
     def _evaluate(self, start: int, size: int) -> Array:
         """Values for rounds start + 1, …, start + size."""
 
-    def _known_path(self) -> Iterator[Array]:
+    def chunks(self, rng: np.random.Generator) -> Iterator[Array]:  # noqa: ARG002 - nothing is drawn
+        """Its values."""
         for start, size in _chunk_ranges():
             values = self._cache.get(start)
             if values is None:
@@ -226,7 +207,7 @@ class Function(_Computed):
 
 
 @dataclass(frozen=True, eq=False)
-class Recorded(_Deterministic):
+class Recorded(Moving):
     """ν_1, ν_2, … from an array."""
 
     values: Array
@@ -241,7 +222,8 @@ class Recorded(_Deterministic):
         """The length of the array."""
         return len(self.values)
 
-    def _known_path(self) -> Iterator[Array]:
+    def chunks(self, rng: np.random.Generator) -> Iterator[Array]:  # noqa: ARG002 - nothing is drawn
+        """The array."""
         return iter([self.values])
 
 
@@ -409,12 +391,10 @@ def as_baseline(value: object) -> Baseline:
 
 
 class ConstantStream(BlockStream):
-    """A run on a baseline that stays at `level`: counts are multinomial, O(arms) per plan."""
+    """A run on a baseline that does not move: counts are multinomial, O(arms) per plan.
 
-    def __init__(
-        self, means: Array, *, level: float, noise: float, rng: np.random.Generator
-    ) -> None:
-        super().__init__(means + level, noise=noise, rng=rng)
+    The means contain the baseline.
+    """
 
     def presample(self, rounds: int) -> PresampledRewards | None:
         """Rewards of the next rounds."""
@@ -442,7 +422,7 @@ class MovingStream(BlockStream):
         self, means: Array, baseline: Moving, *, noise: float, rng: np.random.Generator
     ) -> None:
         super().__init__(means, noise=noise, rng=rng)
-        self._path = baseline.path(lambda: self._baseline_rng)
+        self._path = baseline.chunks(self._baseline_rng)
         self._horizon = baseline.horizon
         self._values = np.empty(0)  # drawn, for the rounds to come
 

@@ -7,7 +7,7 @@ if it is drawn. A `World` knows the truth. A `Stream` is one run in it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, Self, cast, runtime_checkable
+from typing import Final, NamedTuple, Protocol, Self, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,6 +126,11 @@ class FixedWorld:
         rounding: the largest gap that rounding explains.
         field: the argument that the values come from.
 
+    Attributes:
+        name: its name in results and tables.
+        best: the index of the truly best target.
+        gap: how much better it is than the second.
+
     Raises:
         InvalidInputError: two targets are equally good.
     """
@@ -133,33 +138,20 @@ class FixedWorld:
     def __init__(
         self, name: str, template: Problem, values: Array, *, rounding: float, field: str
     ) -> None:
-        self._name, self._template = str(name), template
+        self.name: Final = str(name)
+        self._template = template
         self._problems: dict[float, Problem] = {}  # one per delta, so that designs are cached once
-        second, self._best = (int(i) for i in np.argsort(values, kind="stable")[-2:])
-        self._gap = float(values[self._best] - values[second])
-        if self._gap <= rounding:
-            names = tuple(template.target_labels[i] for i in sorted((self._best, second)))
+        second, best = (int(i) for i in np.argsort(values, kind="stable")[-2:])
+        self.best: Final = best
+        self.gap: Final = float(values[best] - values[second])
+        if self.gap <= rounding:
+            names = tuple(template.target_labels[i] for i in sorted((best, second)))
             raise InvalidInputError(
                 f"{names[0]!r} and {names[1]!r} are equally good, so there is no best one to find.",
                 field=field,
                 value=names,
                 remedy=f"Drop one of them, or change `{field}`.",
             )
-
-    @property
-    def name(self) -> str:
-        """Its name in results and tables."""
-        return self._name
-
-    @property
-    def best(self) -> int:
-        """The index of the truly best target."""
-        return self._best
-
-    @property
-    def gap(self) -> float:
-        """How much better the best target is than the second."""
-        return self._gap
 
     def instance(self, rng: np.random.Generator) -> Self:  # noqa: ARG002 - it is fixed
         """Itself: the instance is the same in every run."""

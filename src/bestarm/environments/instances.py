@@ -14,12 +14,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import overload
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
-from bestarm.checks import finite, positive, whole
-from bestarm.environments.baselines import Baseline, as_baseline, sinusoid
+from bestarm.checks import finite, not_negative, positive, whole
+from bestarm.environments.baselines import as_baseline, sinusoid
 from bestarm.environments.environment import World
 from bestarm.environments.moving_means import MovingMeans
 from bestarm.environments.semiparametric import Semiparametric
@@ -27,39 +27,36 @@ from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
 from bestarm.records import Counts
 
-_PAPER_BASELINE = sinusoid()
 _PAPER_SEED, _PAPER_RUNS = 1_792_033, 100  # run i of its uniform table drew from this seed plus i
-_NO_DRIFT = 0.0
 _MOVING_SEED = 6  # of the published instances whose means move
 _ARTICLES = 24
 _LEAST_GAP = 1e-5  # of the stationary θ of the multivariate test
 _SCALES = tuple(float(scale) for scale in range(10))
-_PERIODS = tuple(range(300, 3001, 300))
+_PERIODS = tuple(float(period) for period in range(300, 3001, 300))
+
+
+class WorldOptions(TypedDict, total=False):
+    """Options of the instances whose baseline can be chosen: see `Semiparametric`."""
+
+    baseline: object
+    noise: float
+    declared_baseline: float | None
+    block: int
+
+
+_PAPER: WorldOptions = {"baseline": sinusoid(), "declared_baseline": 1.0}
 
 
 def small_gap(
-    dimension: int = 10,
-    angle: float = 0.2,
-    *,
-    baseline: object = _PAPER_BASELINE,
-    noise: float = 1.0,
-    declared_baseline: float = 1.0,
-    block: int = 1,
+    dimension: int = 10, angle: float = 0.2, **options: Unpack[WorldOptions]
 ) -> Semiparametric:
     """One arm close to the best: X = {e₁, …, e_d, cos(angle) e₁ + sin(angle) e₂}, θ = 2e₁.
 
-    Policies are told |ν_t| ≤ 1, as in the paper, although its ν_t = 1 + sin(2t) reaches 2. A round
-    can pull up to `block` arms.
+    Policies are told |ν_t| ≤ 1, as in the paper, although its ν_t = 1 + sin(2t) reaches 2. Options
+    are those of `Semiparametric`: `baseline`, `noise`, `declared_baseline` and `block`.
     """
-    return Semiparametric(
-        turned_arms(dimension, angle),
-        2.0 * np.eye(dimension)[0],
-        baseline=baseline,
-        noise=noise,
-        declared_baseline=declared_baseline,
-        block=block,
-        name="small-gap",
-    )
+    arms, told = turned_arms(dimension, angle), _PAPER | options
+    return Semiparametric(arms, 2.0 * np.eye(dimension)[0], name="small-gap", **told)
 
 
 def turned_arms(dimension: int, angle: float) -> Array:
@@ -77,18 +74,23 @@ class DrawnArms:
     draw: Callable[[int, int, np.random.Generator], tuple[Array, Array]]
     arms: int
     dimension: int
-    baseline: Baseline
-    noise: float
-    declared_baseline: float | None
     name: str
+    baseline: object = 0.0
+    noise: float = 1.0
+    declared_baseline: float | None = None
     block: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "baseline", as_baseline(self.baseline))  # computed once for all
+        whole(self.arms, "arms", least=2)
+        whole(self.dimension, "dimension", least=2)
+        whole(self.block, "block", least=1, below=self.arms + 1)
+        not_negative(self.noise, "noise")
 
     def instance(self, rng: np.random.Generator) -> Semiparametric:
         """Draw the arms of one run."""
-        arms, theta = self.draw(self.arms, self.dimension, rng)
         return Semiparametric(
-            arms,
-            theta,
+            *self.draw(self.arms, self.dimension, rng),
             baseline=self.baseline,
             noise=self.noise,
             declared_baseline=self.declared_baseline,
@@ -98,28 +100,13 @@ class DrawnArms:
 
 
 def uniform_sphere(
-    arms: int = 100,
-    dimension: int = 10,
-    *,
-    baseline: object = _PAPER_BASELINE,
-    noise: float = 1.0,
-    declared_baseline: float = 1.0,
-    block: int = 1,
+    arms: int = 100, dimension: int = 10, **options: Unpack[WorldOptions]
 ) -> DrawnArms:
     """Unit vectors drawn uniformly, anew in every run; θ = 2e₁. Gaps can be very small.
 
-    A round can pull up to `block` arms.
+    Baseline and options are those of `small_gap`.
     """
-    return DrawnArms(
-        _unit_vectors,
-        whole(arms, "arms", least=2),
-        whole(dimension, "dimension", least=2),
-        as_baseline(baseline),
-        finite(noise, "noise"),
-        finite(declared_baseline, "declared_baseline"),
-        "uniform-sphere",
-        whole(block, "block", least=1, below=arms + 1),
-    )
+    return DrawnArms(_unit_vectors, arms, dimension, "uniform-sphere", **_PAPER | options)
 
 
 def _unit_vectors(arms: int, dimension: int, rng: np.random.Generator) -> tuple[Array, Array]:
@@ -176,13 +163,7 @@ class _PublishedWorlds(Sequence[World]):
     def __len__(self) -> int:
         return _PAPER_RUNS
 
-    @overload
-    def __getitem__(self, place: int) -> World: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[World]: ...
-
-    def __getitem__(self, place: int | slice) -> World | Sequence[World]:
+    def __getitem__(self, place: Any) -> Any:
         numbers = range(_PAPER_RUNS)[place]
         if isinstance(numbers, range):
             return [_published_world(self.sphere, number) for number in numbers]
@@ -195,104 +176,56 @@ def _published_world(sphere: DrawnArms, number: int) -> World:
 
 
 def soare(
-    dimension: int = 5,
-    angle: float = 0.1,
-    *,
-    baseline: object = _NO_DRIFT,
-    noise: float = 1.0,
-    declared_baseline: float | None = None,
+    dimension: int = 5, angle: float = 0.1, **options: Unpack[WorldOptions]
 ) -> Semiparametric:
     """Soare's instance: the arms e₁, …, e_d and one close to the best, which is e₁; θ = 2e₁.
 
+    Options are those of `small_gap`; nothing drifts unless a baseline is given.
+
     Reference: Soare, Lazaric and Munos (2014), where the angle is 0.01.
     """
-    return Semiparametric(
-        turned_arms(dimension, angle),
-        2.0 * np.eye(dimension)[0],
-        baseline=baseline,
-        noise=noise,
-        declared_baseline=declared_baseline,
-        name="soare",
-    )
+    arms = turned_arms(dimension, angle)
+    return Semiparametric(arms, 2.0 * np.eye(dimension)[0], name="soare", **options)
 
 
 def transductive(
-    dimension: int = 10,
-    angle: float = 0.1,
-    *,
-    baseline: object = _NO_DRIFT,
-    noise: float = 1.0,
-    declared_baseline: float | None = None,
+    dimension: int = 10, angle: float = 0.1, **options: Unpack[WorldOptions]
 ) -> Semiparametric:
     """Targets of which half cannot be pulled: the arms are 0, e₁, …, e_d, θ = e₁, and d is even.
 
     The targets are e_j and cos(angle) e_j + sin(angle) e_{j + d/2} for j = 1, …, d/2: each of the
     first half of the arms, and a target close to it. The arm 0 pays the baseline alone; without it
-    a baseline would hide some of the contrasts.
+    a baseline would hide some of the contrasts. Options are those of `soare`.
 
     Reference: in the manner of Fiez, Jain, Jamieson and Ratliff (2019).
     """
     half = whole(dimension, "dimension", least=4) // 2
     unit = np.eye(2 * half)
     turned = math.cos(finite(angle, "angle")) * unit[:half] + math.sin(angle) * unit[half:]
-    return Semiparametric(
-        np.vstack([np.zeros(2 * half), unit]),
-        unit[0],
-        target=np.vstack([unit[:half], turned]),
-        baseline=baseline,
-        noise=noise,
-        declared_baseline=declared_baseline,
-        name="transductive",
-    )
+    source, target = np.vstack([np.zeros(2 * half), unit]), np.vstack([unit[:half], turned])
+    return Semiparametric(source, unit[0], target=target, name="transductive", **options)
 
 
-def tao(
-    arms: int = 100,
-    dimension: int = 10,
-    *,
-    baseline: object = _NO_DRIFT,
-    noise: float = 1.0,
-    declared_baseline: float | None = None,
-) -> DrawnArms:
+def tao(arms: int = 100, dimension: int = 10, **options: Unpack[WorldOptions]) -> DrawnArms:
     """Unit vectors drawn uniformly, anew in every run; θ lies next to one of the closest pair.
 
-    With u and v the two arms that are closest to each other, θ = u + 0.01 (v − u).
+    With u and v the two arms that are closest to each other, θ = u + 0.01 (v − u). Options are
+    those of `soare`.
 
     Reference: Tao, Blanco and Zhou (2018).
     """
-    return DrawnArms(
-        _closest_pair,
-        whole(arms, "arms", least=2),
-        whole(dimension, "dimension", least=2),
-        as_baseline(baseline),
-        finite(noise, "noise"),
-        declared_baseline,
-        "tao",
-    )
+    return DrawnArms(_closest_pair, arms, dimension, "tao", **options)
 
 
-def many_arms(
-    arms: int = 100,
-    *,
-    baseline: object = _NO_DRIFT,
-    noise: float = 1.0,
-    declared_baseline: float | None = None,
-) -> DrawnArms:
+def many_arms(arms: int = 100, **options: Unpack[WorldOptions]) -> DrawnArms:
     """Many arms in the plane, drawn anew in every run, whose gaps are moderate; θ = e₁ is the best.
 
     Arms are e₁, one at the angle 3π/4, and all others near π/4, with a standard deviation of 0.3.
+    Options are those of `soare`.
 
     Reference: in the manner of Fiez, Jain, Jamieson and Ratliff (2019).
     """
-    return DrawnArms(
-        _fan,
-        whole(arms, "arms", least=3),
-        2,
-        as_baseline(baseline),
-        finite(noise, "noise"),
-        declared_baseline,
-        "many-arms",
-    )
+    return DrawnArms(_fan, whole(arms, "arms", least=3), 2, "many-arms", **options)
 
 
 def _closest_pair(arms: int, dimension: int, rng: np.random.Generator) -> tuple[Array, Array]:
@@ -361,9 +294,9 @@ def multivariate(
     choices = np.array(list(itertools.product([-1.0, 1.0], repeat=4)))
     pairs = [choices[:, i] * choices[:, j] for i, j in itertools.combinations(range(4), 2)]
     arms = np.column_stack([np.ones(len(choices)), choices, *pairs])
-    series: list[tuple[float, float]] = [(each, 900.0) for each in _SCALES]
+    series = [(each, 900.0) for each in _SCALES]
     if period is not None:
-        series = [(2.0, float(each)) for each in _PERIODS]
+        series = [(2.0, each) for each in _PERIODS]
     wanted = (float(scale), 900.0 if period is None else float(period))
     if wanted not in series:
         raise InvalidInputError(

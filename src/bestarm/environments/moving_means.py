@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 
@@ -28,6 +29,11 @@ class MovingMeans(FixedWorld):
         noise: the standard deviation of the noise.
         name: its name in results and tables.
 
+    Attributes:
+        means: the mean reward of each arm at each round, read-only.
+        rounds: the rounds that a run has at most.
+        noise: the standard deviation of the noise.
+
     Raises:
         InvalidInputError: an argument is invalid, or two arms are equally good on average.
 
@@ -41,43 +47,29 @@ class MovingMeans(FixedWorld):
     def __init__(
         self, source: object, means: object, *, noise: float = 1.0, name: str = "moving-means"
     ) -> None:
-        self._noise = not_negative(noise, "noise", remedy="It is a standard deviation.")
-        self._table = as_features(means, "means", unit="round", entry="mean")
-        template = Problem(source, noise=self._noise)
-        if self._table.shape[1] != template.arms:
+        self.noise: Final = not_negative(noise, "noise", remedy="It is a standard deviation.")
+        self.means: Final = as_features(means, "means", unit="round", entry="mean")
+        self.rounds: Final = len(self.means)
+        template = Problem(source, noise=self.noise)
+        if self.means.shape[1] != template.arms:
             raise InvalidInputError(
-                f"`means` has {self._table.shape[1]} columns; there are {template.arms} arms.",
+                f"`means` has {self.means.shape[1]} columns; there are {template.arms} arms.",
                 field="means",
-                value=self._table.shape,
+                value=self.means.shape,
                 remedy="Give one row per round, with the mean reward of each arm.",
             )
-        values = self._table.mean(axis=0)
-        rounding = ROUNDING * float(np.max(np.abs(self._table)))
+        values = self.means.mean(axis=0)
+        rounding = ROUNDING * float(np.max(np.abs(self.means)))
         super().__init__(name, template, values, rounding=rounding, field="means")
-
-    @property
-    def means(self) -> Array:
-        """The mean reward of each arm at each round, read-only."""
-        return self._table
-
-    @property
-    def rounds(self) -> int:
-        """The rounds that a run has at most."""
-        return len(self._table)
-
-    @property
-    def noise(self) -> float:
-        """The standard deviation of the noise."""
-        return self._noise
 
     def begin(self, rng: np.random.Generator) -> Stream:
         """Start a run at round 1."""
-        return MovingMeansStream(self._table, noise=self._noise, rng=rng)
+        return MovingMeansStream(self.means, noise=self.noise, rng=rng)
 
     def __repr__(self) -> str:
         return (
-            f"MovingMeans({self._name!r}, {self._template.arms} arms, {self.rounds} rounds, "
-            f"best={self._best}, gap={self._gap:g}, noise={self._noise:g})"
+            f"MovingMeans({self.name!r}, {self._template.arms} arms, {self.rounds} rounds, "
+            f"best={self.best}, gap={self.gap:g}, noise={self.noise:g})"
         )
 
 

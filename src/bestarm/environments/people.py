@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from bestarm.checks import not_negative, positive, vector, whole
 from bestarm.environments.environment import FixedWorld, Pulls, Stream
 from bestarm.environments.streams import BaseStream
-from bestarm.numerics.geometry import Array
 from bestarm.problem import Problem
 from bestarm.records import Plan
 
@@ -60,57 +58,35 @@ class MicroRandomised(FixedWorld):
         self._means = vector(effects, "effects")
         self._means.flags.writeable = False
         self._noise = not_negative(noise, "noise")
-        spread, wave = not_negative(level, "level"), not_negative(rhythm, "rhythm")
+        spread, self._rhythm = not_negative(level, "level"), not_negative(rhythm, "rhythm")
+        self._per_day = positive(per_day, "per_day")
         rng = np.random.default_rng(whole(seed, "seed", least=0))
         size = whole(people, "people", least=1)
-        levels = spread * np.clip(rng.standard_normal(size), -_FARTHEST, _FARTHEST)
+        self._levels = spread * np.clip(rng.standard_normal(size), -_FARTHEST, _FARTHEST)
         error = not_negative(measurement, "measurement") * rng.standard_normal(size)
-        rate = positive(per_day, "per_day")
-        self._population = _Population(levels, (levels + error)[:, None], wave, rate)
-        template = Problem(
-            np.eye(len(self._means)),
-            noise=self._noise,
-            baseline=_FARTHEST * spread + wave,
-            source_labels=labels,
-        )
+        self._measured = (self._levels + error)[:, None]
+        bound = _FARTHEST * spread + self._rhythm
+        features = np.eye(len(self._means))
+        template = Problem(features, noise=self._noise, baseline=bound, source_labels=labels)
         super().__init__(name, template, self._means, rounding=0.0, field="effects")
 
     def begin(self, rng: np.random.Generator) -> Stream:
         """Start a run at midnight of the first day."""
-        return _PeopleStream(self._means, self._population, noise=self._noise, rng=rng)
-
-
-@dataclass(frozen=True, eq=False)
-class _Population:
-    """What the baseline of a micro-randomised world is made of.
-
-    Attributes:
-        levels: the level of each person.
-        measured: what was measured of each person beforehand.
-        rhythm: the amplitude of the day.
-        per_day: decisions per day.
-    """
-
-    levels: Array
-    measured: Array
-    rhythm: float
-    per_day: float
+        return _PeopleStream(self, rng)
 
 
 class _PeopleStream(BaseStream):
     """A run in which every pull draws a person, whose questionnaire is known beforehand."""
 
-    def __init__(
-        self, means: Array, population: _Population, *, noise: float, rng: np.random.Generator
-    ) -> None:
-        super().__init__(means, noise=noise, rng=rng)
-        self._population = population
+    def __init__(self, world: MicroRandomised, rng: np.random.Generator) -> None:
+        super().__init__(world._means, noise=world._noise, rng=rng)
+        self._world = world
 
     def _single_pulls(self, plan: Plan) -> Iterator[Pulls]:
-        people = self._population
+        world = self._world
         for start, arms in self._arms_in_order(plan):
-            days = (self._rounds + start + np.arange(len(arms))) / people.per_day
-            person = self._baseline_rng.integers(len(people.levels), size=len(arms))
-            baseline = people.levels[person] + people.rhythm * np.sin(2 * np.pi * days)
+            days = (self._rounds + start + np.arange(len(arms))) / world._per_day
+            person = self._baseline_rng.integers(len(world._levels), size=len(arms))
+            baseline = world._levels[person] + world._rhythm * np.sin(2 * np.pi * days)
             rewards = self._add_noise(self._means[arms] + baseline)
-            yield Pulls(arms, rewards, people.measured[person], _DAY * days)
+            yield Pulls(arms, rewards, world._measured[person], _DAY * days)

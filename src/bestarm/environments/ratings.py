@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +61,11 @@ class Ratings(FixedWorld):
         declared_noise: the scale of the noise that policies are told.
         declared_baseline: the bound on |ν_t| that policies are told.
 
+    Attributes:
+        matrix: the ratings (users × items), read-only.
+        means: the weighted mean rating of each item, read-only.
+        replacement: whether a user may be drawn again.
+
     Raises:
         InvalidInputError: an argument is invalid, or two items are equally good.
 
@@ -83,8 +89,8 @@ class Ratings(FixedWorld):
         declared_noise: float = 1.0,
         declared_baseline: float = 1.0,
     ) -> None:
-        self._matrix = as_features(matrix, "matrix", unit="user", entry="rating")
-        users, items = self._matrix.shape
+        self.matrix: Final = as_features(matrix, "matrix", unit="user", entry="rating")
+        users, items = self.matrix.shape
         self._weights = None if weights is None else as_weights(weights, users)
         self._covariates = (
             None if covariates is None else as_features(covariates, "covariates", unit="user")
@@ -102,7 +108,7 @@ class Ratings(FixedWorld):
                 field="replacement",
                 value=replacement,
             )
-        self._replacement = replacement
+        self.replacement: Final = replacement
         self._block = whole(block, "block", least=1, below=items + 1)
         if source_labels is None:
             source_labels = getattr(matrix, "columns", None)  # a data frame names its columns
@@ -112,10 +118,10 @@ class Ratings(FixedWorld):
             baseline=declared_baseline,
             source_labels=source_labels,
         )
-        self._means = self._average(self._matrix)
-        self._means.flags.writeable = False
-        rounding = _ROUNDING * float(self._average(np.abs(self._matrix)).max())
-        super().__init__(name, template, self._means, rounding=rounding, field="matrix")
+        self.means: Final = self._average(self.matrix)
+        self.means.flags.writeable = False
+        rounding = _ROUNDING * float(self._average(np.abs(self.matrix)).max())
+        super().__init__(name, template, self.means, rounding=rounding, field="matrix")
 
     def _average(self, table: Array) -> Array:
         """The weighted mean of each column, by pairwise sums."""
@@ -124,40 +130,70 @@ class Ratings(FixedWorld):
             return np.asarray(columns.sum(axis=1) / len(table))
         return np.asarray((columns * self._weights).sum(axis=1) / self._weights.sum())
 
-    @property
-    def matrix(self) -> Array:
-        """The ratings (users × items), read-only."""
-        return self._matrix
-
-    @property
-    def replacement(self) -> bool:
-        """Whether a user may be drawn again."""
-        return self._replacement
-
-    @property
-    def means(self) -> Array:
-        """The weighted mean rating of each item, read-only."""
-        return self._means
-
     def begin(self, rng: np.random.Generator) -> Stream:
         """Start a run in which no user has been asked yet."""
-        kind = DrawnUsers if self._replacement else ShuffledUsers
-        return kind(self._means, self._tables, rng).with_blocks(self._block)
+        kind = DrawnUsers if self.replacement else ShuffledUsers
+        return kind(self, rng).with_blocks(self._block)
 
     @cached_property
-    def _tables(self) -> _RatingTables:
-        return _RatingTables(self._matrix, self._weights, self._covariates)
+    def _columns(self) -> _Columns:
+        """The distribution of the ratings of each item."""
+        values, masses, bounds, guides, bits = [], [], [], [], []
+        for column in self.matrix.T:
+            distinct, place = np.unique(column, return_inverse=True)
+            total = len(column) if self._weights is None else 1.0
+            mass = np.bincount(place, weights=self._weights) / total
+            # The last value receives the remainder of rounding: make it the most frequent one.
+            order = np.argsort(mass, kind="stable")[np.count_nonzero(mass == 0) :]
+            distinct, mass = distinct[order], mass[order] / mass.sum()
+            borders, guide, size = guide_table(mass, _CELLS * len(mass))
+            values.append(distinct)
+            masses.append(mass)
+            bounds.append(np.append(borders, np.uint64(2**64 - 1)))
+            guides.append(guide)
+            bits.append(size)
+        return _Columns(
+            starts=_offsets(values),
+            values=np.concatenate(values),
+            masses=np.concatenate(masses),
+            bounds=np.concatenate(bounds),
+            cells=_offsets(guides),
+            guide=np.concatenate(guides),
+            bits=np.array(bits, dtype=np.int64),
+            places=np.arange(max(map(len, values)), dtype=np.uint32),
+        )
+
+    @cached_property
+    def _users(self) -> tuple[Words, Guide, int, Arms]:
+        """The users as `draw_categorical` draws them; those of weight 0 are never drawn."""
+        weights = np.ones(len(self.matrix)) if self._weights is None else self._weights
+        support = np.flatnonzero(weights)
+        guide = guide_table(weights[support] / weights.sum(), _CELLS * len(support))
+        return *guide, support.astype(np.uint32)
+
+    def _order(self, rng: np.random.Generator) -> NDArray[np.int64]:
+        """A random order of the users, without those of weight 0.
+
+        Independent exponential clocks with the weights as rates ring in the order of draws among
+        those left, in proportion to their weights.
+        """
+        if self._weights is None:
+            return rng.permutation(len(self.matrix))
+        users = np.flatnonzero(self._weights)
+        clocks = rng.standard_exponential(len(users)) / self._weights[users]
+        return users[np.argsort(clocks)]
 
     def __getstate__(self) -> dict[str, object]:
         # Tables are made again where needed.
-        return {key: part for key, part in super().__getstate__().items() if key != "_tables"}
+        tables = ("_columns", "_users")
+        return {key: part for key, part in super().__getstate__().items() if key not in tables}
 
     def __repr__(self) -> str:
-        users, items = self._matrix.shape
-        drawn = "with" if self._replacement else "without"
+        users, items = self.matrix.shape
+        drawn = "with" if self.replacement else "without"
         return (
-            f"Ratings({self._name!r}, {users} users, {items} items, best={self._best}, "
-            f"gap={self._gap:g}, {drawn} replacement)"
+            f"Ratings({self.name!r}, {users} users, {items} items, best={self.best}, "
+            f"gap={self.gap:g}, {drawn} replacement)"
         )
 
 
@@ -179,79 +215,32 @@ class _Columns(NamedTuple):
     places: Arms
 
 
-class _RatingTables:
-    """What runs draw ratings and users from, made when first needed.
+def _offsets(parts: list[NDArray[Any]]) -> Counts:
+    """Where each part begins, and where the last one ends."""
+    return np.concatenate([[0], np.cumsum(list(map(len, parts)))]).astype(np.int64)
 
-    Args:
-        matrix: ratings, one row per user, one column per item.
-        weights: the probability of each user, or None if all are equal.
-        covariates: what is known of each user beforehand, one row per user, or None.
-    """
 
-    def __init__(
-        self, matrix: Array, weights: Array | None, covariates: Array | None = None
-    ) -> None:
-        self.matrix, self._weights, self._covariates = matrix, weights, covariates
+class _UserStream(BlockStream):
+    """A run in which every round asks a user."""
 
-    @cached_property
-    def columns(self) -> _Columns:
-        """The distribution of each column."""
-        values, masses, bounds, guides, bits = [], [], [], [], []
-        for column in self.matrix.T:
-            distinct, place = np.unique(column, return_inverse=True)
-            total = len(column) if self._weights is None else 1.0
-            mass = np.bincount(place, weights=self._weights) / total
-            # The last value receives the remainder of rounding: make it the most frequent one.
-            order = np.argsort(mass, kind="stable")[np.count_nonzero(mass == 0) :]
-            distinct, mass = distinct[order], mass[order] / mass.sum()
-            borders, guide, size = guide_table(mass, _CELLS * len(mass))
-            values.append(distinct)
-            masses.append(mass)
-            bounds.append(np.append(borders, np.uint64(2**64 - 1)))
-            guides.append(guide)
-            bits.append(size)
-        return _Columns(
-            starts=_offsets([len(part) for part in values]),
-            values=np.concatenate(values),
-            masses=np.concatenate(masses),
-            bounds=np.concatenate(bounds),
-            cells=_offsets([len(part) for part in guides]),
-            guide=np.concatenate(guides),
-            bits=np.array(bits, dtype=np.int64),
-            places=np.arange(max(len(part) for part in values), dtype=np.uint32),
-        )
+    def __init__(self, world: Ratings, rng: np.random.Generator) -> None:
+        super().__init__(world.means, noise=0.0, rng=rng)
+        self._world = world
 
-    @cached_property
-    def users(self) -> tuple[Words, Guide, int, Arms]:
-        """The users as `draw_categorical` draws them; those of weight 0 are never drawn."""
-        weights = np.ones(len(self.matrix)) if self._weights is None else self._weights
-        support = np.flatnonzero(weights)
-        guide = guide_table(weights[support] / weights.sum(), _CELLS * len(support))
-        return *guide, support.astype(np.uint32)
+    @abstractmethod
+    def _next_users(self, rounds: int) -> NDArray[Any]:
+        """The users of the next rounds."""
 
-    def pulls(self, users: NDArray[Any], arms: Arms) -> Pulls:
+    def _block_rewards(self, arms: Arms) -> Array:
+        return np.asarray(self._world.matrix[self._next_users(len(arms))[:, None], arms])
+
+    def _ask(self, users: NDArray[Any], arms: Arms) -> Pulls:
         """The ratings of these items by these users, one each."""
-        known = None if self._covariates is None else self._covariates[users]
-        return Pulls(arms, self.matrix[users, arms], known)
-
-    def order(self, rng: np.random.Generator) -> NDArray[np.int64]:
-        """A random order of the users, without those of weight 0.
-
-        Independent exponential clocks with the weights as rates ring in the order of draws among
-        those left, in proportion to their weights.
-        """
-        if self._weights is None:
-            return rng.permutation(len(self.matrix))
-        users = np.flatnonzero(self._weights)
-        clocks = rng.standard_exponential(len(users)) / self._weights[users]
-        return users[np.argsort(clocks)]
+        known = self._world._covariates
+        return Pulls(arms, self._world.matrix[users, arms], None if known is None else known[users])
 
 
-def _offsets(sizes: list[int]) -> Counts:
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-
-
-class DrawnUsers(BlockStream):
+class DrawnUsers(_UserStream):
     """A run in which every pull draws a user: the ratings of an arm are independent draws.
 
     Given the number of pulls of each arm, its ratings are independent, with the distribution of
@@ -259,25 +248,24 @@ class DrawnUsers(BlockStream):
     ratings are drawn instead. Presampled rounds draw whole users and show one rating of each.
     """
 
-    def __init__(self, means: Array, tables: _RatingTables, rng: np.random.Generator) -> None:
-        super().__init__(means, noise=0.0, rng=rng)
-        self._tables = tables
-        self._many = _AT_ONCE * np.diff(tables.columns.starts)
+    def __init__(self, world: Ratings, rng: np.random.Generator) -> None:
+        super().__init__(world, rng)
+        self._many = _AT_ONCE * np.diff(world._columns.starts)
         self._users_state = state_of(self._baseline_rng.bit_generator)
         self._drawn = np.empty(CHUNK, dtype=np.uint32)
 
     def presample(self, rounds: int) -> PresampledRewards | None:
         """The ratings of the next users."""
-        users = self._draw_users(rounds).astype(np.int64)
-        return PresampledRewards(self._tables.matrix, users, np.zeros(rounds))
+        users = self._next_users(rounds).astype(np.int64)
+        return PresampledRewards(self._world.matrix, users, np.zeros(rounds))
 
-    def _draw_users(self, rounds: int) -> Arms:
+    def _next_users(self, rounds: int) -> Arms:
         users = np.empty(rounds, dtype=np.uint32)
-        draw_categorical(self._users_state, *self._tables.users, users)
+        draw_categorical(self._users_state, *self._world._users, users)
         return users
 
     def _total(self, plan: Plan) -> Summary:
-        columns = self._tables.columns
+        columns = self._world._columns
         counts = self._counts(plan)
         totals = Totals.empty(plan.arms)._replace(counts=counts.copy())
         many = counts > self._many
@@ -298,11 +286,7 @@ class DrawnUsers(BlockStream):
 
     def _single_pulls(self, plan: Plan) -> Iterator[Pulls]:
         for arms in self._arms_by_counts(plan):
-            yield self._tables.pulls(self._draw_users(len(arms)), arms)
-
-    def _block_rewards(self, arms: Arms) -> Array:
-        users = self._draw_users(len(arms))
-        return np.asarray(self._tables.matrix[users[:, None], arms])
+            yield self._ask(self._next_users(len(arms)), arms)
 
     def _total_by_pull(self, plan: Plan, forecast: ForecastFunction | None = None) -> Summary:
         if forecast is None:
@@ -310,23 +294,21 @@ class DrawnUsers(BlockStream):
         return super()._total_by_pull(plan, forecast)
 
 
-class ShuffledUsers(BlockStream):
+class ShuffledUsers(_UserStream):
     """A run in which no user is asked twice: pull t shows a rating of the t-th user."""
 
-    def __init__(self, means: Array, tables: _RatingTables, rng: np.random.Generator) -> None:
-        super().__init__(means, noise=0.0, rng=rng)
-        self._tables = tables
-        self._order = tables.order(self._baseline_rng)
+    def __init__(self, world: Ratings, rng: np.random.Generator) -> None:
+        super().__init__(world, rng)
+        self._order = world._order(self._baseline_rng)
 
     def presample(self, rounds: int) -> PresampledRewards | None:
         """The ratings of the next users in the order, while any are left."""
         users = self._order[self._rounds : self._rounds + rounds]
         if not len(users):
             return None
-        return PresampledRewards(self._tables.matrix, users, np.zeros(len(users)))
+        return PresampledRewards(self._world.matrix, users, np.zeros(len(users)))
 
     def _next_users(self, rounds: int) -> NDArray[np.int64]:
-        """The users of the next rounds."""
         if self._rounds + rounds > len(self._order):
             raise InvalidInputError(
                 f"There are {len(self._order)} users, each asked once, and the plan would reach "
@@ -337,23 +319,20 @@ class ShuffledUsers(BlockStream):
             )
         return self._order[self._rounds : self._rounds + rounds]
 
-    def _block_rewards(self, arms: Arms) -> Array:
-        return np.asarray(self._tables.matrix[self._next_users(len(arms))[:, None], arms])
-
     def _single_pulls(self, plan: Plan) -> Iterator[Pulls]:
         users = self._next_users(plan.pulls)
         for start, arms in self._arms_in_order(plan):
-            yield self._tables.pulls(users[start : start + len(arms)], arms)
+            yield self._ask(users[start : start + len(arms)], arms)
 
 
 @compiled
 def draw_ratings(
     state: Words, counts: Counts, columns: Parts, drawn: Arms, center: float, totals: Parts
 ) -> None:
-    """Add Σ(r − center) and Σ(r − center)² of `counts[a]` draws from column a, for every arm a.
+    """Add `counts[a]` draws from column a to all totals of arm a but its count, for every a.
 
-    `columns` are the parts of `_Columns`, `totals` the two sums; `drawn` is room for the draws
-    made at a time.
+    `columns` are the parts of `_Columns`, `totals` of `Totals`; `drawn` is room for the draws made
+    at a time.
     """
     starts, values, _, every_bound, cells, guide, bits, places = columns
     _, sums, squares, least, largest, cubes = totals

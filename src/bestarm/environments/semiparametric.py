@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import numpy as np
 
 from bestarm.checks import not_negative, vector, whole
-from bestarm.environments.baselines import Baseline, Constant, Moving, as_baseline
+from bestarm.environments.baselines import Constant, Moving, as_baseline
 from bestarm.environments.environment import ROUNDING, FixedWorld, Stream
 from bestarm.environments.streams import BlockStream
 from bestarm.errors import InvalidInputError
-from bestarm.numerics.geometry import Array
 from bestarm.problem import Problem
 
 
@@ -34,6 +33,11 @@ class Semiparametric(FixedWorld):
         source_labels: one name per source arm.
         target_labels: one name per target.
         name: its name in results and tables.
+
+    Attributes:
+        theta: the true parameter, read-only.
+        baseline: how ν_t moves.
+        noise: the true standard deviation of the noise.
 
     Raises:
         InvalidInputError: an argument is invalid, or two targets are equally good.
@@ -60,38 +64,38 @@ class Semiparametric(FixedWorld):
         target_labels: Sequence[object] | None = None,
         name: str = "semiparametric",
     ) -> None:
-        self._baseline = as_baseline(baseline)
-        self._noise = not_negative(noise, "noise", remedy="It is a standard deviation.")
-        bound = self._baseline.bound if np.isfinite(self._baseline.bound) else 1.0
+        self.baseline: Final = as_baseline(baseline)
+        self.noise: Final = not_negative(noise, "noise", remedy="It is a standard deviation.")
+        bound = self.baseline.bound if np.isfinite(self.baseline.bound) else 1.0
         template = Problem(
             source,
             target,
-            noise=self._noise if declared_noise is None else declared_noise,
+            noise=self.noise if declared_noise is None else declared_noise,
             baseline=bound if declared_baseline is None else declared_baseline,
             source_labels=source_labels,
             target_labels=target_labels,
         )
         self._block = whole(block, "block", least=1, below=template.arms + 1)
-        if self._block > 1 and not isinstance(self._baseline, (Constant, Moving)):
+        if self._block > 1 and not isinstance(self.baseline, (Constant, Moving)):
             raise InvalidInputError(
-                f"{self._baseline!r} moves from pull to pull, not from round to round.",
+                f"{self.baseline!r} moves from pull to pull, not from round to round.",
                 field="block",
                 value=block,
                 remedy="Give a baseline that does not react to pulls.",
             )
-        self._theta = vector(theta, "theta")
-        if self._theta.shape != (template.dimension,):
+        self.theta: Final = vector(theta, "theta")
+        if self.theta.shape != (template.dimension,):
             raise InvalidInputError(
-                f"`theta` has shape {self._theta.shape}; the arms have "
+                f"`theta` has shape {self.theta.shape}; the arms have "
                 f"{template.dimension} features.",
                 field="theta",
-                value=self._theta.shape,
+                value=self.theta.shape,
                 remedy="Give one number per feature.",
             )
-        self._theta.flags.writeable = False
-        self._means = np.asarray(template.source @ self._theta)
-        rounding = ROUNDING * float(np.max(np.abs(template.target) @ np.abs(self._theta)))
-        values = template.target @ self._theta
+        self.theta.flags.writeable = False
+        self._means = np.asarray(template.source @ self.theta)
+        rounding = ROUNDING * float(np.max(np.abs(template.target) @ np.abs(self.theta)))
+        values = template.target @ self.theta
         super().__init__(name, template, values, rounding=rounding, field="theta")
 
     @classmethod
@@ -108,24 +112,9 @@ class Semiparametric(FixedWorld):
             **options,
         )
 
-    @property
-    def theta(self) -> Array:
-        """The true parameter, read-only."""
-        return self._theta
-
-    @property
-    def baseline(self) -> Baseline:
-        """How ν_t moves."""
-        return self._baseline
-
-    @property
-    def noise(self) -> float:
-        """The true standard deviation of the noise."""
-        return self._noise
-
     def begin(self, rng: np.random.Generator) -> Stream:
         """Start a run at round 1."""
-        stream = self._baseline.begin(self._means, noise=self._noise, rng=rng)
+        stream = self.baseline.begin(self._means, noise=self.noise, rng=rng)
         if self._block == 1:
             return stream
         assert isinstance(stream, BlockStream)  # as those of baselines that do not react are
@@ -133,7 +122,7 @@ class Semiparametric(FixedWorld):
 
     def __repr__(self) -> str:
         return (
-            f"Semiparametric({self._name!r}, {self._template.arms} source arms, "
-            f"{self._template.targets} targets, best={self._best}, gap={self._gap:g}, "
-            f"baseline={self._baseline!r}, noise={self._noise:g})"
+            f"Semiparametric({self.name!r}, {self._template.arms} source arms, "
+            f"{self._template.targets} targets, best={self.best}, gap={self.gap:g}, "
+            f"baseline={self.baseline!r}, noise={self.noise:g})"
         )

@@ -83,7 +83,6 @@ class BaseStream(ABC):
         self._entropy: list[int] = rng.integers(0, 2**32, size=4).tolist()
         self._rounds, self._block = 0, 1
         # Of the last plan that was drawn: many have the same weights.
-        self._last_support: tuple[Array, Arms, Array] | None = None
         self._last_sampler: tuple[Array, int, FillArms] | None = None
 
     def _bit_generator(self, place: int) -> np.random.SFC64:
@@ -178,11 +177,9 @@ class BaseStream(ABC):
         Only these are drawn: an arm of probability 0 must not receive the remainder of rounding.
         """
         assert plan.weights is not None
-        if self._last_support is None or self._last_support[0] is not plan.weights:
-            support = np.flatnonzero(plan.weights).astype(np.uint32)
-            weights = plan.weights[support]
-            self._last_support = plan.weights, support, weights / weights.sum()
-        return self._last_support[1:]
+        support = np.flatnonzero(plan.weights).astype(np.uint32)
+        weights = plan.weights[support]
+        return support, weights / weights.sum()
 
     def _arm_sampler(self, plan: Plan) -> FillArms:
         """A function that fills an array with the plan's next arms: drawn, or in a round-robin."""
@@ -300,7 +297,9 @@ class BlockStream(BaseStream):
         self._rounds += plan.rounds
         totals = Totals.empty(plan.arms)
         totals.add(arms.ravel(), table.ravel(), plan.center)
-        return Rounds.complete(plan, kinds.astype(np.int64), table, totals.by_name())
+        rounds = {"blocks": plan.blocks, "kinds": kinds.astype(np.int64), "table": table}
+        rounds["awaited"] = np.zeros(table.shape, np.bool_)
+        return Rounds.unchecked(totals.by_name() | rounds, center=plan.center)
 
     @abstractmethod
     def _block_rewards(self, arms: Arms) -> Array:

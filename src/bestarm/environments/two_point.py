@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from bestarm.compiling import compiled
 from bestarm.environments.baselines import Constant, ConstantStream, Moving, MovingStream
 from bestarm.environments.environment import Stream
 from bestarm.environments.semiparametric import Semiparametric
-from bestarm.environments.streams import BaseStream
+from bestarm.environments.streams import BaseStream, BlockStream
 from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
 from bestarm.presampled import PresampledRewards
@@ -38,11 +37,13 @@ class TwoPoint(Semiparametric):
 
     def begin(self, rng: np.random.Generator) -> Stream:
         """Start a run at round 1."""
-        baseline, run = self._baseline, (self._means, self._bounds)
+        baseline, means, bounds = self.baseline, self._means, self._bounds
         if isinstance(baseline, Constant):
-            return _ConstantRun(*run, level=baseline.level, rng=rng).with_blocks(self._block)
-        assert isinstance(baseline, Moving)
-        return _MovingRun(*run, baseline=baseline, rng=rng).with_blocks(self._block)
+            run: BlockStream = _ConstantRun(means + baseline.level, bounds, rng=rng)
+        else:
+            assert isinstance(baseline, Moving)
+            run = _MovingRun(means, bounds, baseline=baseline, rng=rng)
+        return run.with_blocks(self._block)
 
 
 class _TwoPointRun(BaseStream):
@@ -97,12 +98,13 @@ class _MovingRun(_TwoPointRun, MovingStream):
     """A run on a moving baseline: one draw per pull."""
 
     def _total(self, plan: Plan) -> Summary:
-        counts, successes = (np.zeros(plan.arms, dtype=np.int64) for _ in range(2))
+        outcomes = np.zeros(2 * plan.arms, dtype=np.int64)  # arm by arm: failures, successes
         for arms, values in self._arms_and_values(plan):
-            pulls = arms, values, self._noise_rng.random(len(values))
-            extremes = _count_successes(pulls, self._means, self._bounds, counts, successes)
-            _success_probabilities(np.array(extremes), self._bounds)  # raises if one leaves them
-        return self._summary(counts, successes, plan.center)
+            chances = _success_probabilities(self._means[arms] + values, self._bounds)
+            won = self._noise_rng.random(len(values)) < chances
+            outcomes += np.bincount(2 * arms + won, minlength=len(outcomes))
+        failures, successes = outcomes.reshape(-1, 2).T
+        return self._summary(failures + successes, successes, plan.center)
 
 
 def _success_probabilities(means: Array, bounds: tuple[float, float]) -> Array:
@@ -115,35 +117,3 @@ def _success_probabilities(means: Array, bounds: tuple[float, float]) -> Array:
             value=bounds,
         )
     return np.clip(probabilities, 0.0, 1.0)
-
-
-@compiled
-def _count_successes(
-    pulls: tuple[Any, ...],
-    means: Array,
-    bounds: tuple[float, float],
-    counts: Counts,
-    successes: Counts,
-) -> tuple[float, float]:
-    """Count the pulls of each arm, and those that pay the higher of two rewards.
-
-    Args:
-        pulls: their arms, what the level adds to each mean, and uniform draws.
-        means: the means of the arms.
-        bounds: the two rewards.
-        counts: pulls of each arm; added to.
-        successes: those that pay the higher reward; added to.
-
-    Returns:
-        The lowest and the highest mean there was.
-    """
-    arms, values, draws = pulls
-    low, width = float(bounds[0]), float(bounds[1]) - float(bounds[0])
-    least, largest = np.inf, -np.inf
-    for i in range(len(arms)):
-        arm = arms[i]
-        mean = means[arm] + values[i]
-        least, largest = min(least, mean), max(largest, mean)
-        counts[arm] += 1
-        successes[arm] += draws[i] < (mean - low) / width
-    return least, largest

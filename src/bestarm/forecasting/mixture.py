@@ -48,10 +48,7 @@ _MOST_LOG_ODDS = 12.0  # log odds are kept within ±: what was bad recovers this
 _FORGET_SCALE = 1.0 / 500  # least gain of variances
 _FORGET_COVARIATE = 1.0 / 1000  # least gain of the means and variances of covariates
 _FORGET_DATA = 1.0 / 10_000  # share of old data that regressions forget per outcome
-_PAGE_DRIFT, _PAGE_LIMIT = (
-    0.75,
-    8.0,
-)  # of the test for jumps: deviations forgiven per outcome, and its limit
+_PAGE_DRIFT, _PAGE_LIMIT = 0.75, 8.0  # of the test for jumps: deviations forgiven, and its limit
 _SHORTEST, _BATCH = 10.0, 0.1  # outcomes in a window: at least, and as a share of all
 _FORGET_WINDOW = 0.97  # per window
 FIRST_SHARE, _EVIDENCE = 0.8, 10.0  # of movements: believed at first, and for how many variances
@@ -62,7 +59,7 @@ _OUTLIER = 8.0  # deviations at which surprises are cut where they would do harm
 # with covariates counted, regressors of time in use, errors counted, the variances of the errors of
 # f and of L, the size of features; log odds of the two gates and of the averages, averages, and
 # past levels; the test for jumps: outcomes since the last, then the sum of surprises, levels and
-# their sum each way; the window of `_weigh`.
+# their sum each way; the window of `_update_share`.
 COUNT, NEXT_SEARCH, _KNOWN_DRAWS, ACTIVE, _ERRORS, _VARIANCE, _VARIANCE_OF_LEVEL, _SIZE = range(8)
 _GATES, _ODDS = 8, 10
 _AVERAGES = _ODDS + AVERAGES
@@ -307,11 +304,8 @@ def set_cycle(state: State, place: int, speed: float, now: float) -> None:
     """Replace a cycle by one of another speed, which is 0 for none; close ones keep their fit."""
     series, _, cycles, time, _, _ = state
     old, phase, since = cycles[place]
-    cycles[place, 0], cycles[place, 1], cycles[place, 2] = (
-        speed,
-        phase + old * (now - since),
-        now,
-    )
+    cycles[place, 0], cycles[place, 1] = speed, phase + old * (now - since)
+    cycles[place, 2] = now
     if speed > 0.0:
         series[ACTIVE] = max(series[ACTIVE], CYCLIC)
     if abs(speed - old) * min(series[COUNT], RECORD) > math.pi:
@@ -457,13 +451,8 @@ def update(state: State, row: Array, features: Array, reward: float) -> None:
             regressors = row[_LAG : _LAG + int(series[ACTIVE])]
             _regress(time, regressors, apart / scale, most / scale, TIME_PRIOR)
         if len(row) > ROW:
-            _regress(
-                covariate_fit,
-                row[ROW:],
-                error + explained,
-                most,
-                COVARIATE_PRIOR / (len(row) - ROW),
-            )
+            prior = COVARIATE_PRIOR / (len(row) - ROW)
+            _regress(covariate_fit, row[ROW:], error + explained, most, prior)
     _regress_effects(series, effects, error + effect)
     for k in range(len(SPEEDS)):
         averages[k] += max(SPEEDS[k], 1.0 / count) * (level - averages[k])

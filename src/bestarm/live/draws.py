@@ -16,8 +16,15 @@ import numpy as np
 from bestarm.checks import whole
 from bestarm.errors import ConflictingRequestError
 from bestarm.live.events import chain_hash
-from bestarm.live.store.contract import Head, Ids, PlanRecord, Request, Snapshot, Transaction
-from bestarm.live.store.records import damaged
+from bestarm.live.store.contract import (
+    Head,
+    Ids,
+    PlanRecord,
+    Request,
+    Snapshot,
+    Transaction,
+    damaged,
+)
 from bestarm.live.values import Batch
 from bestarm.numerics.geometry import Array
 from bestarm.problem import as_weights

@@ -23,8 +23,9 @@ from bestarm.live.store.contract import (
     SummaryRecord,
     Transaction,
     answers_of,
+    as_data,
+    canonical,
 )
-from bestarm.live.store.records import as_data, canonical
 from bestarm.numerics.geometry import Array
 from bestarm.recommendation import Recommendation
 

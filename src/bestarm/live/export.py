@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from bestarm.checks import choice
 from bestarm.errors import InvalidInputError, MissingDependencyError
 from bestarm.files import replacing
-from bestarm.live.store.contract import ROW, Rows, Snapshot
-from bestarm.live.store.records import check_arms, check_size, damaged
+from bestarm.live.store.contract import ROW, Rows, Snapshot, check_arms, check_size, damaged
 from bestarm.problem import Problem
 
 if TYPE_CHECKING:

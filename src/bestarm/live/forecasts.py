@@ -19,8 +19,7 @@ from bestarm.forecasting import Encoder, Forecaster
 from bestarm.forecasting.forecaster import find_forecaster
 from bestarm.live.draws import ForecastColumns, ForecastMaker
 from bestarm.live.inputs import EARLIEST
-from bestarm.live.store.contract import Ids, Rows, Snapshot
-from bestarm.live.store.records import UNREADABLE, canonical, damaged
+from bestarm.live.store.contract import UNREADABLE, Ids, Rows, Snapshot, canonical, damaged
 from bestarm.numerics.geometry import Array
 from bestarm.records import Plan
 

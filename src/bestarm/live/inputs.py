@@ -19,7 +19,7 @@ from bestarm.errors import (
     InvalidInputError,
     MissingDependencyError,
 )
-from bestarm.live.store.records import Ids, TimeLimits
+from bestarm.live.store.contract import Ids, TimeLimits
 from bestarm.live.values import Assignment
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ import numpy as np
 
 from bestarm.errors import DesignError, ProtocolError, ReplayError
 from bestarm.live.events import digest, recommendation_data
-from bestarm.live.store.contract import Snapshot, SummaryRecord
-from bestarm.live.store.records import as_data
+from bestarm.live.store.contract import Snapshot, SummaryRecord, as_data
 from bestarm.policies.policy import Policy
 from bestarm.recommendation import Recommendation
 from bestarm.records import Plan

@@ -14,7 +14,7 @@ from typing import Any
 from bestarm.checks import interval
 from bestarm.errors import BestArmError, DamagedStoreError, InvalidInputError, ReplayError
 from bestarm.forecasting.forecaster import less_forecasts
-from bestarm.live.store.records import UNREADABLE, canonical
+from bestarm.live.store.contract import UNREADABLE, canonical
 from bestarm.policies.catalog import BUILT_IN
 from bestarm.policies.policy import Policy, Traits
 from bestarm.policies.registry import free_options, load, policies, unknown_option

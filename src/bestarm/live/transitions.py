@@ -35,10 +35,11 @@ from bestarm.live.store.contract import (
     Rows,
     Snapshot,
     SummaryRecord,
+    TimeLimits,
     Transaction,
     answers_of,
+    damaged,
 )
-from bestarm.live.store.records import TimeLimits, damaged
 from bestarm.live.values import Receipt
 from bestarm.policies.policy import Policy
 from bestarm.recommendation import Recommendation

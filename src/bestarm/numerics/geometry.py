@@ -337,18 +337,8 @@ def diameter(points: Array) -> float:
     return float(np.max(farthest(points)[1], initial=0.0))
 
 
-def identical_rows(table: Array) -> tuple[int, int] | None:
-    """The first two rows that are equal, or None."""
-    order = np.lexsort(table.T)
-    equal = np.flatnonzero((table[order[1:]] == table[order[:-1]]).all(axis=1))
-    if not equal.size:
-        return None
-    first, second = sorted((int(order[equal[0]]), int(order[equal[0] + 1])))
-    return first, second
-
-
-def nearly_identical_rows(span: Span, target: Array) -> tuple[int, int] | None:
-    """Two rows that differ only by rounding in every feature, or None."""
+def identical_rows(span: Span, target: Array) -> tuple[int, int] | None:
+    """Two rows that are equal, or differ only by rounding in every feature; or None."""
     shifted = target - target[0]
     size = np.maximum(np.max(np.abs(target), axis=0), np.max(np.abs(shifted), axis=0))
     rounding = np.where(span.constant, 1.0, span.rounding)

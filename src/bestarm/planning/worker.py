@@ -59,21 +59,21 @@ def main() -> None:
 
 def _compile(request: PlanRequest) -> None:
     """Simulate a tiny experiment of the same kind, so that everything it needs is compiled."""
-    problem, kinds = request.problem, [each.drift.kind for each in request.resolved_scenarios()]
+    kinds = [each.drift.kind for each in request.resolved_scenarios()]
+    baseline = float(request.problem.drifts)
+    tiny = replace(
+        request,
+        problem=Problem(np.eye(max(request.block, 3)), noise=0.5, baseline=baseline),
+        gap=0.5,
+        scenarios=(),
+        drift=list(dict.fromkeys(kinds)),
+        bounds=None if request.bounds is None else (0.0, 1.0),
+        level=None,
+        window=None if request.window is None else 1.0,
+        runs=1,
+        max_pulls=200,
+    )
     with suppress(BestArmError):  # the experiment itself will say it
-        tiny = replace(
-            request,
-            problem=Problem(
-                np.eye(max(request.block, 3)), noise=problem.noise, baseline=problem.baseline
-            ),
-            gap=problem.noise,
-            scenarios=(),
-            drift=list(dict.fromkeys(kinds)),
-            level=None,
-            window=None if request.window is None else 1.0,
-            runs=1,
-            max_pulls=200,
-        )
         plan_experiment(tiny)
 
 

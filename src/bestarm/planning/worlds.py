@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,7 +63,15 @@ class ScenarioWorld:
         baseline = scenario.drift.path(level=added, size=size, period=period)
         values = (problem.target - problem.target[0]) @ theta
         best, ranked = int(values.argmax()), np.sort(values)
-        environment = self._environment(theta, baseline=baseline, noise=noise, name=scenario.name)
+        environment = (Semiparametric if bounds is None else TwoPoint).for_problem(
+            problem,
+            theta,
+            baseline=baseline,
+            noise=noise,
+            name=scenario.name,
+            block=self.request.block,
+            **({} if bounds is None else {"bounds": bounds}),
+        )
         return environment, AssumedWorld(
             scenario=scenario.name,
             theta=tuple(theta.tolist()),
@@ -101,18 +109,15 @@ class ScenarioWorld:
         added = level - middle
         if problem.drifts:
             return theta, level, added
-        if self.request.bounds is not None and not self._has_own_level:
+        # A parameter in numbers stays as it is, unless a level says where to move it.
+        movable = isinstance(self.scenario.theta, str) or self.scenario.level is not None
+        if self.request.bounds is not None and movable:
             constant = np.linalg.lstsq(problem.source, np.ones(problem.arms), rcond=None)[0]
             if np.allclose(problem.source @ constant, 1.0, rtol=0.0, atol=_ROUNDING):
                 return theta + added * constant, level, 0.0
         if self.scenario.level is None or abs(added) <= _ROUNDING * abs(middle):
             return theta, middle, 0.0
         return theta, level, added
-
-    @property
-    def _has_own_level(self) -> bool:
-        """Whether the parameter was given in numbers, without a level to move it to."""
-        return self.scenario.level is None and not isinstance(self.scenario.theta, str)
 
     def _widest(self, level: float) -> float:
         """The largest spread of arm means about a level."""
@@ -176,13 +181,6 @@ class ScenarioWorld:
             *((mean - low) * (high - mean) for mean in (levels - spread / 2, levels + spread / 2))
         )
         return math.sqrt(1 / float(np.mean(1 / least))) if least.min() > 0 else 0.0
-
-    def _environment(self, theta: Array, **options: Any) -> Environment:
-        problem, bounds = self.request.problem, self.request.bounds
-        options["block"] = self.request.block
-        if bounds is None:
-            return Semiparametric.for_problem(problem, theta, **options)
-        return TwoPoint.for_problem(problem, theta, bounds=bounds, **options)
 
 
 def _information(delta: float) -> float:

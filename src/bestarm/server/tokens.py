@@ -16,8 +16,7 @@ from enum import IntEnum
 import sqlalchemy as sa
 
 from bestarm.errors import InvalidInputError, StoreError
-from bestarm.live.store.contract import Snapshot
-from bestarm.live.store.records import damaged
+from bestarm.live.store.contract import Snapshot, damaged
 from bestarm.live.store.sql import Session, SqlSnapshot, Store
 from bestarm.server.errors import ForbiddenError, UnauthorizedError
 

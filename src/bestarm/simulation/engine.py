@@ -177,7 +177,9 @@ def one_thread() -> Iterator[None]:
     The limit is of the whole process. Its last holder lifts it, because the results of another
     thread that still simulates must not change.
     """
-    limit_threads()
+    with _lock:
+        limit = None if _limits else threadpoolctl.threadpool_limits(limits=1, user_api="blas")
+        _limits.append(limit)
     try:
         yield
     finally:
@@ -185,13 +187,6 @@ def one_thread() -> Iterator[None]:
             limit = _limits.pop()
             if limit is not None:
                 limit.restore_original_limits()
-
-
-def limit_threads() -> None:
-    """Run linear algebra on one thread from now on."""
-    with _lock:
-        limit = None if _limits else threadpoolctl.threadpool_limits(limits=1, user_api="blas")
-        _limits.append(limit)
 
 
 class Simulation:

@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import lru_cache, partial
 from hashlib import sha256
 from importlib.metadata import version
@@ -26,16 +26,18 @@ from pathlib import Path
 from threading import Thread, current_thread, main_thread
 from typing import Any
 
+import threadpoolctl
+
 from bestarm.checks import whole
 from bestarm.errors import BestArmError, InvalidInputError, MissingDependencyError
-from bestarm.simulation.engine import limit_threads
 
 _CONNECT_TIMEOUT = 8  # seconds for a scheduler to answer
 _SILENCED = ("distributed", "distributed.client", "tornado", "tornado.application", "asyncio")
 
 
-@contextmanager
-def open_executor(workers: int | None = None, dask: str | None = None) -> Iterator[Executor | None]:
+def open_executor(
+    workers: int | None = None, dask: str | None = None
+) -> AbstractContextManager[Executor | None]:
     """An executor for the runs, or None for this process.
 
     Args:
@@ -48,13 +50,9 @@ def open_executor(workers: int | None = None, dask: str | None = None) -> Iterat
         BestArmError: workers were lost on the way.
     """
     check_workers(workers, dask)
-    with ExitStack() as stack:
-        if dask is not None:
-            yield stack.enter_context(_cluster(dask))
-        elif workers is not None and workers > 1:
-            yield stack.enter_context(_process_pool(workers))
-        else:
-            yield None
+    if dask is not None:
+        return _cluster(dask)
+    return nullcontext() if workers is None or workers == 1 else _process_pool(workers)
 
 
 def check_workers(workers: int | None, dask: str | None) -> None:
@@ -117,7 +115,7 @@ def _start_worker() -> None:
     """Prepare a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.stdout = sys.stderr  # what a method prints must not mix with the results
-    limit_threads()
+    threadpoolctl.threadpool_limits(limits=1, user_api="blas")
     Thread(target=_exit_with_parent, daemon=True).start()
 
 

@@ -7,6 +7,8 @@ only waits.
 
 from __future__ import annotations
 
+import sys
+from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable
@@ -172,8 +174,7 @@ class _DelayedRun:
         self._reported = 0  # outcomes that the policy knows, where plans are provisional
         self._summarised = 0  # pulls that summaries cover
         self._phases: deque[_Phase] = deque()  # with unreported pulls; the last one is open
-        # Rounds from which on every round makes a pull, and the rounds without a pull before each.
-        self._resumed, self._waited = [0], [0]
+        self._rounds = array("q")  # of all pulls
 
     def carry_out(self, plan: Plan) -> None:
         """Carry out a plan until it closes, or the policy stops."""
@@ -191,12 +192,12 @@ class _DelayedRun:
             closed = closed or self._policy.has_stopped()
 
     @property
-    def _capacity(self) -> int | None:
-        """How many further pulls the plan allows; None for any number."""
+    def _capacity(self) -> int:
+        """How many further pulls the plan allows."""
         phase = self._phases[-1]
         limit, plan = phase.limit, phase.plan
         if limit is None:
-            return None
+            return sys.maxsize
         if not plan.provisional and self._summarised >= phase.first:
             limit = max(limit, plan.pulls)  # its own pulls are needed
         return max(0, limit - (self.pulls - phase.first))
@@ -204,10 +205,6 @@ class _DelayedRun:
     def _advance(self) -> None:
         """Go on to the first round before which a report is due."""
         plan, capacity = self._phases[-1].plan, self._capacity
-        waited = self.round - self.pulls
-        if waited != self._waited[-1] and capacity != 0:
-            self._resumed.append(self.round)
-            self._waited.append(waited)
         rounds = range(self.round, self.round + plan.pulls + self._delay + 1)
         found = bisect_left(
             rounds, True, key=lambda at: self._has_pending_report(*self._counts(at, capacity))
@@ -216,23 +213,17 @@ class _DelayedRun:
             message = f"The plan of phase {plan.phase} can never be carried out."
             remedy = "Its `most` must be at least its `pulls`."
             raise ProtocolError(message, field="most", value=plan.most, remedy=remedy)
-        self.pulls, self._known = self._counts(rounds[found], capacity)
+        before, (self.pulls, self._known) = self.pulls, self._counts(rounds[found], capacity)
+        self._rounds.extend(range(self.round, self.round + self.pulls - before))
         self.round = rounds[found]
         self._phases[-1].draw(self._stream, self.pulls)
 
-    def _counts(self, at: int, capacity: int | None) -> tuple[int, int]:
+    def _counts(self, at: int, capacity: int) -> tuple[int, int]:
         """How many pulls are made and how many outcomes known before a round."""
-        made = at - self.round
-        pulls = self.pulls + (made if capacity is None else min(made, capacity))
+        new = min(at - self.round, capacity)  # one per round from `self.round` on
         last = at - self._delay  # the last round whose outcome is known
-        place = bisect_right(self._resumed, last) - 1
-        if place < 0:
-            return pulls, 0
-        known = last + 1 - self._waited[place]
-        if place + 1 < len(self._resumed):
-            pulls_then = self._resumed[place + 1] - self._waited[place + 1]
-            return pulls, min(known, pulls_then)
-        return pulls, min(known, pulls)
+        new_known = min(max(last + 1 - self.round, 0), new)
+        return self.pulls + new, bisect_right(self._rounds, last) + new_known
 
     def _has_pending_report(self, pulls: int, known: int) -> bool:
         """Whether the policy is to be told something: as `Head.has_pending_step`."""

@@ -56,7 +56,7 @@ class Stored(NamedTuple):
 
 
 @cache
-def stored() -> dict[tuple[str, str], Stored]:
+def stored_results() -> dict[tuple[str, str], Stored]:
     """The stored results by table and row."""
     return {
         (line["table"], line["row"]): Stored(
@@ -121,7 +121,7 @@ def _table(key: str, _data: RatingsData) -> PublishedTable:
         for word, world in worlds
     )
     figures: dict[tuple[str, Metric], Published] = {
-        (row.key, "error"): stored()[key, row.key].published for row in rows
+        (row.key, "error"): stored_results()[key, row.key].published for row in rows
     }
     return PublishedTable(key, title, protocol, rows, counts_pulls=False, figures=figures)
 

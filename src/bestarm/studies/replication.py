@@ -16,7 +16,7 @@ from bestarm.studies.papers import PAPERS
 from bestarm.studies.pictures import table_pictures
 from bestarm.studies.published import RUNS, Paper, PublishedTable
 from bestarm.studies.study import Report, Section, Study, StudyResults
-from bestarm.studies.verdicts import Cell, Verdict, judged, row_cells
+from bestarm.studies.verdicts import Cell, Verdict, add_verdicts, row_cells
 from bestarm.tables import THIN_SPACE, Column, Entry, Line, TextTable
 
 VERDICTS: tuple[Verdict, ...] = ("consistent", "within noise", "differs")
@@ -66,7 +66,7 @@ class Replication(Study[Cell]):
 
     def judge(self, results: StudyResults[Cell]) -> list[Cell]:
         """Every cell with its verdict, in the order of the tables."""
-        return judged(
+        return add_verdicts(
             [
                 cell
                 for table in self.tables
@@ -96,7 +96,7 @@ class Replication(Study[Cell]):
             sections.append(self._differences(drawn))
         return Report(
             title=f"Replication report: {self.paper.title}",
-            lead=f"{counted(results.cells)}.",
+            lead=f"{verdicts_in_words(results.cells)}.",
             facts=tuple(facts),
             summary=(self._summary(results.cells),),
             sections=tuple(sections),
@@ -342,7 +342,7 @@ def verdict_counts(cells: Iterable[Cell]) -> list[int]:
     return [verdicts.count(verdict) for verdict in VERDICTS]
 
 
-def counted(cells: Sequence[Cell]) -> str:
+def verdicts_in_words(cells: Sequence[Cell]) -> str:
     """How many cells there are of each verdict, in words."""
     same, noise, differ = verdict_counts(cells)
     total = same + noise + differ

@@ -4,11 +4,11 @@ A method is *wrong more often than δ* in a condition if the lower end of the 95
 error rate lies above δ. Only final answers count as errors of a method that stops when it is sure.
 Methods that are wrong more often than δ, and those that are told the truth, have no rank.
 
-Ranks are by cost: the pulls of a run, up to the cap of the condition. A run without a final answer
-costs the cap, however early it ended. With a budget the cost is the error. Run i of all methods has
-the same instance, so methods are compared run by run. One is *surely better* than another if the
-95 % interval of the mean difference of costs excludes zero. A rank's ends follow: 1 + the number of
-methods surely better, and the number of ranked methods less those surely worse.
+Ranks are by cost: the pulls of a run, from 1 to the cap of the condition. A run without a final
+answer costs the cap, however early it ended. With a budget the cost is the error. Run i of all
+methods has the same instance, so methods are compared run by run. One is *surely better* than
+another if the 95 % interval of the mean difference of costs excludes zero. A rank's ends follow:
+1 + the number of methods surely better, and the number of ranked methods less those surely worse.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _standing(
     wrong = ~results.correct & results.final if sure else ~results.correct
     costs = wrong.astype(float)
     if sure:  # a method that cannot be cut may need more
-        costs = np.where(results.final, np.minimum(results.pulls, cap), cap).astype(float)
+        costs = np.where(results.final, np.clip(results.pulls, 1, cap), cap).astype(float)
     standing = Standing(
         competitor,
         condition,

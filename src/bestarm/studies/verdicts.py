@@ -184,7 +184,7 @@ def rate_test(hits: int, runs: int, printed: Published) -> float:
     return float(fisher_exact(table).pvalue)
 
 
-def judged(cells: Sequence[Cell]) -> list[Cell]:
+def add_verdicts(cells: Sequence[Cell]) -> list[Cell]:
     """The cells of a report with their verdicts."""
     adjusted = iter(_holm([cell.p_value for cell in cells if cell.p_value is not None]))
     return [

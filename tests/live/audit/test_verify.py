@@ -23,7 +23,7 @@ from bestarm.errors import DamagedStoreError, InvalidInputError, ReplayError
 from bestarm.live import draw, summaries
 from bestarm.live.audit.verify import SHOWN
 from bestarm.live.events import digest, event_hash, ids_in, ranges
-from bestarm.live.store.records import as_data, canonical
+from bestarm.live.store.contract import as_data, canonical
 from bestarm.live.store.sql import ledger as sql_ledger
 
 DRINKS = Problem(np.eye(3), source_labels=["tea", "coffee", "water"], delta=0.1)

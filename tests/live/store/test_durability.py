@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from pathlib import Path
+from contextlib import contextmanager
 
 import pytest
 from databases import name_of, read_on_begin, run_sql, wait_until
@@ -118,14 +116,3 @@ def test_every_connection_has_sqlite_wait_for_the_disk(sqlite_url: str) -> None:
         use_everything(sqlite_url)
     assert len(seen) > 10
     assert set(seen) == {2}  # FULL
-
-
-def test_who_writes_keeps_a_write_ahead_log(sqlite_url: str, tmp_path: Path) -> None:
-    begin(sqlite_url).close()
-    path = tmp_path / "store.db"
-    with closing(sqlite3.connect(path)) as other:  # while nobody uses the file
-        assert other.execute("PRAGMA journal_mode=DELETE").fetchone() == ("delete",)
-    with Experiment.open(sqlite_url, "offer") as experiment:
-        experiment.ask()
-        with closing(sqlite3.connect(path)) as other:
-            assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)

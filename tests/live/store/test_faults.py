@@ -281,22 +281,6 @@ def test_who_finds_the_file_locked_waits(sqlite_url: str) -> None:
         assert told(experiment) == {0: 1.0}
 
 
-def test_who_has_waited_long_enough_says_so(
-    store_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(session, "BUSY_TIMEOUT", 0.1)
-    with begin(store_url) as experiment:
-        ids = experiment.ask(3).ids
-        with (
-            other_writer(store_url),
-            pytest.raises(StoreUnavailableError, match="lock") as caught,
-        ):
-            experiment.tell(ids[0], 1.0)
-        assert one_sentence(caught.value)
-        assert "other program" in caught.value.remedy
-        assert experiment.tell(ids[0], 1.0).recorded
-
-
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="Processes cannot be stopped here.")
 def test_a_process_that_is_stopped_in_its_transaction_holds_up_nobody_for_good(
     store_url: str, monkeypatch: pytest.MonkeyPatch
@@ -306,15 +290,18 @@ def test_a_process_that_is_stopped_in_its_transaction_holds_up_nobody_for_good(
         writing = processes.Event()
         stopped = processes.Process(target=stop_amid_transaction, args=(store_url, writing))
         stopped.start()
-        assert writing.wait(HANG_TIMEOUT)
-        monkeypatch.setattr(session, "BUSY_TIMEOUT", 0.3)
-        with pytest.raises(StoreUnavailableError) as caught:
-            experiment.tell(0, 1.0)
-        assert one_sentence(caught.value)
-        assert told(experiment) == {}  # reading waits for nobody
+        try:
+            assert writing.wait(HANG_TIMEOUT)
+            monkeypatch.setattr(session, "BUSY_TIMEOUT", 0.3)
+            with pytest.raises(StoreUnavailableError, match="lock") as caught:
+                experiment.tell(0, 1.0)
+            assert one_sentence(caught.value)
+            assert "other program" in caught.value.remedy
+            assert told(experiment) == {}  # reading waits for nobody
+        finally:
+            stopped.kill()
+            stopped.join(HANG_TIMEOUT)
         monkeypatch.undo()
-        stopped.kill()
-        stopped.join(HANG_TIMEOUT)
         assert experiment.tell(0, 1.0).recorded
         assert told(experiment) == {0: 1.0}
 

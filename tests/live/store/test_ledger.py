@@ -24,11 +24,7 @@ from bestarm.errors import (
     InvalidInputError,
     UnknownExperimentError,
 )
-from bestarm.live import summaries
-from bestarm.live.store.contract import ANSWER, Rows
-from bestarm.live.store.records import as_data, canonical
 from bestarm.live.store.sql import ledger as sql_ledger
-from bestarm.records import Plan
 
 PROBLEM = Problem(np.eye(2), source_labels=["tea", "coffee"])
 COMPOSED, DECOMPOSED = (unicodedata.normalize(form, "café 한") for form in ("NFC", "NFD"))
@@ -55,30 +51,6 @@ def edit(url: str, statement: str) -> None:
 
 
 # --- Pieces --------------------------------------------------------------------------------------
-
-
-def pieces(size: int) -> Iterator[Rows]:
-    """Answers, a few at a time."""
-    rng = np.random.default_rng(0)
-    answers = np.zeros(101, dtype=ANSWER)
-    answers["arm"] = rng.integers(2, size=101)
-    answers["reward"] = rng.normal(size=101) * 10.0 ** rng.integers(-8, 8, size=101)
-    answers["reward"][::7] = np.nan
-    answers["forecast"] = rng.normal(size=101) * 10.0 ** rng.integers(-8, 8, size=101)
-    return (answers[start : start + size] for start in range(0, 101, size))
-
-
-def test_totals_and_their_digest_do_not_depend_on_the_pieces_read() -> None:
-    plan = Plan.randomised([0.5, 0.5], 90, phase=1, open=True)
-
-    def total(size: int) -> tuple[object, ...]:
-        pending = np.array([0, 6, 7, 100])
-        summary, digest, plain = summaries.total(pieces(size), plan, first=0, pending=pending)
-        assert summary.pending.sum() == len(pending)
-        assert plain is not None
-        return digest, canonical(as_data(summary)), canonical(as_data(plain))
-
-    assert total(1) == total(7) == total(1000)
 
 
 def test_pages_hold_all_there_is(drinks: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -218,10 +218,21 @@ def test_the_log_may_go_with_the_only_connection_that_used_it(
     store.close()
 
 
+def test_a_store_that_is_closed_amid_a_transaction(sqlite_url: str, tmp_path: Path) -> None:
+    """The connection that was in use is closed with the transaction, and its log may go."""
+    store = Store(sqlite_url)
+    experiment = begin(store)
+    experiment.ask(3)
+    with store.snapshot():
+        store.close()
+    assert not (tmp_path / "store.db-wal").exists()
+    assert experiment.tell(0, 0.5).recorded == 1
+    store.close()
+
+
 def test_a_store_that_is_closed_as_a_transaction_ends(
     sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The connection that was in use is closed too, and its log may go."""
     store = Store(sqlite_url)
     experiment = begin(store)
     with closing(store._engine.raw_connection()) as borrowed:

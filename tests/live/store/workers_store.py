@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import signal
 import sqlite3
@@ -26,7 +25,6 @@ __all__ = [
     "begin",
     "create_with_others",
     "fork_and_continue",
-    "fork_one_that_ends",
     "other_writer",
     "prepare_and_die",
     "run_processes",
@@ -114,18 +112,6 @@ def fork_and_continue(url: str, folder: Path) -> None:
         raise
     if not child:
         os._exit(0)
-
-
-def fork_one_that_ends(url: str) -> None:
-    """Use an experiment, fork a process that ends as programs do, and go on."""
-    experiment = begin(url)
-    experiment.tell(experiment.ask(3).ids[0], 1.0)
-    child = os.fork()
-    if not child:
-        atexit._run_exitfuncs()
-        os._exit(0)
-    os.waitpid(child, 0)
-    assert experiment.tell(1, 1.0).recorded
 
 
 def create_with_others(url: str, name: str, start: Barrier) -> None:

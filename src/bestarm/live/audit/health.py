@@ -18,8 +18,17 @@ from bestarm.live.audit.evidence import (
     ScaleTest,
 )
 from bestarm.live.draws import first_members
-from bestarm.live.store.contract import ROW, Head, Ids, PlanRecord, Rows, Snapshot
-from bestarm.live.store.records import check_arms, check_size, damaged
+from bestarm.live.store.contract import (
+    ROW,
+    Head,
+    Ids,
+    PlanRecord,
+    Rows,
+    Snapshot,
+    check_arms,
+    check_size,
+    damaged,
+)
 from bestarm.live.values import Check, in_time, plural, savings
 from bestarm.numerics.geometry import Array
 from bestarm.policies.policy import Traits

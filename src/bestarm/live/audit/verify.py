@@ -16,8 +16,17 @@ from bestarm.errors import DamagedStoreError, InvalidInputError
 from bestarm.live import events
 from bestarm.live.draws import PlanDraws
 from bestarm.live.export import Progress
-from bestarm.live.store.contract import Event, Ids, PlanRecord, Rows, Snapshot, SummaryRecord
-from bestarm.live.store.records import TimeLimits, answers_of, as_data
+from bestarm.live.store.contract import (
+    Event,
+    Ids,
+    PlanRecord,
+    Rows,
+    Snapshot,
+    SummaryRecord,
+    TimeLimits,
+    answers_of,
+    as_data,
+)
 from bestarm.live.summaries import RunningTotals
 from bestarm.live.values import plural
 from bestarm.records import Plan, Summary

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from threading import RLock
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +24,11 @@ from bestarm.live.store.contract import (
     Rows,
     SummaryRecord,
     Transaction,
+    damaged,
 )
-from bestarm.live.store.records import damaged
 from bestarm.numerics.geometry import Array
+
+T = TypeVar("T")
 
 _PIECE = 4096  # rows searched at a time
 # With the number of the summary that covers a deferral, −1 for none; −2 if it is not a deferral.
@@ -164,6 +166,10 @@ class MemoryLedger(Transaction):
             self._requests[request.name] = request
             self._undo.append(lambda: self._requests.pop(request.name))
 
+    def _append(self, known: list[T], new: T) -> None:
+        known.append(new)
+        self._undo.append(known.pop)
+
     def _set(self, ids: Ids, **columns: Any) -> None:
         before = self._rows[ids]
         for name, values in columns.items():
@@ -183,17 +189,14 @@ class MemoryLedger(Transaction):
     ) -> None:
         for number, each in enumerate(zip(ids, rewards, late, strict=True), len(self._reports)):
             report = Report(number, each[0], each[1], at, each[2])
-            for known in (self._reports, self._reports_of.setdefault(report.assignment, [])):
-                known.append(report)
-                self._undo.append(known.pop)
+            self._append(self._reports, report)
+            self._append(self._reports_of.setdefault(report.assignment, []), report)
 
     def add_losses(self, ids: Sequence[int], *, reason: str, at: float) -> None:  # noqa: ARG002
         """Add losses, in this order. Nobody asks for the reasons of an experiment in memory."""
         self._set(np.asarray(ids, dtype=np.int64), lost=at)
         for number in ids:
-            known = self._losses.setdefault(int(self._rows["phase"][number]), [])
-            known.append(number)
-            self._undo.append(known.pop)
+            self._append(self._losses.setdefault(int(self._rows["phase"][number]), []), number)
 
     def add_refusals(self, ids: Ids, rewards: Array, *, at: float) -> int:  # noqa: ARG002
         new = ids[~self._rows["refused"][ids]]
@@ -207,16 +210,13 @@ class MemoryLedger(Transaction):
         self._set(ids, summary=summary)
 
     def add_summary(self, record: SummaryRecord) -> None:
-        self._summaries.append(record)
-        self._undo.append(self._summaries.pop)
+        self._append(self._summaries, record)
 
     def add_plan(self, record: PlanRecord) -> None:
-        self._plans.append(record)
-        self._undo.append(self._plans.pop)
+        self._append(self._plans, record)
 
     def add_event(self, event: Event) -> None:
-        self._events.append(event)
-        self._undo.append(self._events.pop)
+        self._append(self._events, event)
 
 
 def _settled(rows: Rows) -> NDArray[np.bool_]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from enum import Enum
 from pathlib import Path
-from threading import Lock, RLock
+from threading import RLock
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
@@ -44,8 +44,7 @@ _VERSION_NUMBER: sa.Select[tuple[str]] = sa.select(sa.column("version_num")).sel
 )
 _TABLES_LOCK = 0x62657374  # what PostgreSQL's processes lock while the tables are made
 _POSTGRESQL = "postgresql+psycopg"
-_SQLITE = "sqlite"
-_DRIVERS = dict.fromkeys((_SQLITE, "sqlite+pysqlite"), _SQLITE)
+_DRIVERS = {"sqlite": "sqlite", "sqlite+pysqlite": "sqlite"}
 _DRIVERS |= dict.fromkeys(("postgres", "postgresql", _POSTGRESQL), _POSTGRESQL)
 
 
@@ -70,7 +69,7 @@ def check_url(url: object) -> URL:
             else "For example sqlite:///store.db, or postgresql://user@host/name.",
         ) from None
     in_memory = read.database in {None, "", ":memory:"} or "memory" in read.query.get("mode", "")
-    if read.drivername == _SQLITE and in_memory:
+    if read.drivername == "sqlite" and in_memory:
         raise InvalidInputError(
             "`url` names a database in memory, which would be lost.",
             field="url",
@@ -84,31 +83,16 @@ def check_url(url: object) -> URL:
     return read
 
 
-def make_engine(url: URL) -> sa.Engine:
-    """An engine with SQLAlchemy's pool, whose connections begin no transaction by themselves."""
-    if url.get_backend_name() == "sqlite":
-        arguments: dict[str, Any]
-        arguments = {"timeout": BUSY_TIMEOUT, "check_same_thread": False, "isolation_level": None}
-        engine = sa.create_engine(url, connect_args=arguments, pool_timeout=BUSY_TIMEOUT)
-        sa.event.listen(engine, "connect", _set_up_file)
-        return engine
-    arguments = {
-        "autocommit": True,
-        "client_encoding": "UTF8",  # whatever the database or the environment says
-        "connect_timeout": 10,
-        "keepalives_idle": 30,
-        "keepalives_interval": 10,
-        "keepalives_count": 3,
-        "prepare_threshold": None,  # a pooler may give every transaction another session
-    }
-    return sa.create_engine(
-        url, connect_args=arguments, pool_timeout=BUSY_TIMEOUT, pool_pre_ping=True
-    )
-
-
-def _set_up_file(connection: sqlite3.Connection, _: object) -> None:
-    for pragma in ("synchronous=FULL", "foreign_keys=ON"):
-        connection.execute(f"PRAGMA {pragma}")
+_CONNECT_SQLITE = {"timeout": BUSY_TIMEOUT, "check_same_thread": False, "isolation_level": None}
+_CONNECT_POSTGRESQL = {
+    "autocommit": True,
+    "client_encoding": "UTF8",  # whatever the database or the environment says
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "prepare_threshold": None,  # a pooler may give every transaction another session
+}
 
 
 # --- Whether a SQLite file is still the one that was opened -------------------------------------
@@ -140,51 +124,42 @@ class WatchedFile:
             name = unquote(name.removeprefix("file:").partition("?")[0])
         self.path = self._real = os.path.abspath(name)
         self._opened: Identity | None = None
-        self.forget_connections()
-
-    def forget_connections(self) -> None:
-        """Note that this process has no connections yet, as at first and when it was forked."""
-        self._lock = RLock()  # a handler of a signal may fork while its thread holds it
-        self._logs: dict[int, Logs | None] = {}  # by connection; None until it has used one
+        self.logs: dict[int, Logs] = {}  # by connection, from when it uses one until it is closed
 
     def identity(self) -> Identity | None:
         """The file that connections have open, or the one that the next would open."""
         return self._opened or _identity(self.path)
 
-    def on_connect(self, connection: object) -> None:
-        """Note a new connection, and which file it is that connections have open."""
-        with self._lock:
-            self._logs[id(connection)] = None
-            if self._opened is None:
-                self._opened = _identity(self.path)
-                self._real = os.path.realpath(self.path)  # SQLite keeps logs where a link leads
+    def on_connect(self, connection: sqlite3.Connection, _: object) -> None:
+        """Set up a new connection, and note which file it is that connections have open."""
+        for pragma in ("synchronous=FULL", "foreign_keys=ON"):
+            connection.execute(f"PRAGMA {pragma}")
+        if self._opened is None:
+            self._opened = _identity(self.path)
+            self._real = os.path.realpath(self.path)  # SQLite keeps logs where a link leads
 
     def note_log(self, connection: object, *, written: bool = False) -> None:
         """Note which log a connection reads or has written to: it stays until that is closed.
 
         Before the first that writes there may be none.
         """
-        if self._logs.get(id(connection), ()) is None:
+        if id(connection) not in self.logs:
             logs = self._find_logs()
             if written or None not in logs:
-                with self._lock:
-                    self._logs[id(connection)] = logs
+                self.logs[id(connection)] = logs
 
-    def on_close(self, connection: object) -> None:
+    def on_close(self, connection: object, _: object) -> None:
         """Note that a connection is closed."""
-        with self._lock:
-            self._logs.pop(id(connection), None)
+        self.logs.pop(id(connection), None)
 
     def forget(self) -> None:
         """Note that no connection is used any more: the next opens what is there then."""
-        with self._lock:
-            self._logs.clear()
-            self._opened = None
+        self.logs.clear()
+        self._opened = None
 
     def change(self) -> FileChange | None:
         """What happened to the file since it was opened, or None."""
-        with self._lock:
-            opened, held = self._opened, {each for each in self._logs.values() if each}
+        opened, held = self._opened, set(self.logs.copy().values())
         if opened is None:
             return None
         found = _identity(self.path)
@@ -261,11 +236,15 @@ class Store:
         _stores.add(self)
 
     def _open(self) -> None:
-        self._reopening = Lock()
-        self._engine, file = make_engine(self.url), self.file
-        if file is not None:
-            sa.event.listen(self._engine, "connect", lambda opened, _: file.on_connect(opened))
-            sa.event.listen(self._engine, "close", lambda closed, _: file.on_close(closed))
+        self._engine = sa.create_engine(
+            self.url,
+            connect_args=_CONNECT_SQLITE if self.sqlite else _CONNECT_POSTGRESQL,
+            pool_timeout=BUSY_TIMEOUT,
+            pool_pre_ping=not self.sqlite,
+        )
+        if self.file is not None:
+            sa.event.listen(self._engine, "connect", self.file.on_connect)
+            sa.event.listen(self._engine, "close", self.file.on_close)
         weakref.finalize(self, self._engine.dispose).atexit = False
 
     @property
@@ -291,7 +270,7 @@ class Store:
         if change in _REFUSED:
             raise self._failure(StoreUnavailableError, change.value, _REFUSED[change])
         if self.file is not None and change is not None:
-            with self._reopening:
+            with _pools_lock:
                 if self.file.change() is change:  # no other thread has reopened it
                     self.generation, self._change = self.generation + 1, change
                     self.close()
@@ -307,36 +286,30 @@ class Store:
 
     def snapshot(self, generation: int | None = None) -> AbstractContextManager[Session]:
         """A transaction that only reads; `generation` is that of an experiment's opening."""
-        return self._transaction(generation, writing=False)
+        return self.transaction(generation, writing=False)
 
-    def transaction(self, generation: int | None = None) -> AbstractContextManager[Session]:
+    @contextmanager
+    def transaction(
+        self, generation: int | None = None, *, writing: bool = True
+    ) -> Iterator[Session]:
         """A transaction that is committed as a whole or rolled back; SQLite has one at a time.
 
         Raises:
             DuplicateKeyError: see `Session.insert`.
         """
-        return self._transaction(generation, writing=True)
-
-    @contextmanager
-    def _transaction(self, generation: int | None, *, writing: bool) -> Iterator[Session]:
-        generation = self.check_file(generation)
-        connected = False
+        generation, connected = self.check_file(generation), False
         try:
             with self._checkout() as checkout:
                 connection = checkout.connection = self._engine.raw_connection()
                 connected = True
-                session = _session(connection, writing=writing)
-                try:
-                    session.begin(writing=writing)
-                    if self.file is not None:
-                        self.file.note_log(session.raw)
-                    yield session
-                    self._check_not_inherited(checkout)
-                    session.commit()
-                except BaseException:
-                    if checkout in _checkouts:
-                        self._roll_back(session, connection)
-                    raise
+                kind = SqliteSession if self.sqlite else PostgresSession
+                session = kind(self._engine, connection)
+                session.begin(writing=writing)
+                if self.file is not None:
+                    self.file.note_log(session.raw)
+                yield session
+                self._check_not_inherited(checkout)
+                session.commit()
                 if writing and self.file is not None:
                     self.file.note_log(session.raw, written=True)
         except self._failures as error:
@@ -351,27 +324,31 @@ class Store:
 
     @contextmanager
     def _checkout(self) -> Iterator[_Checkout]:
-        """Note that a connection is in use, or about to be made: see `_before_fork`."""
+        """Note that a connection is in use, or about to be made: see `_before_fork`.
+
+        Afterwards the pool has it back, which rolls back what was not committed, or it is closed:
+        after a failure, or if the store was closed meanwhile.
+        """
         self._check_not_inherited()
         checkout = _Checkout(self)
         try:
             with _pools_lock:
                 _checkouts.add(checkout)
             yield checkout
+        except self._failures:
+            checkout.pool = None
+            raise
         finally:
             if checkout in _checkouts:  # or this is a forked process, which leaves it to its parent
                 with _pools_lock:
                     try:
-                        self._release(checkout)
+                        used = checkout.connection
+                        if used is not None and used.is_valid:
+                            if checkout.pool is not self._engine.pool:
+                                used.invalidate()
+                            used.close()
                     finally:
                         _checkouts.discard(checkout)
-
-    def _release(self, checkout: _Checkout) -> None:
-        used = checkout.connection
-        if used is not None and used.dbapi_connection is not None:
-            if checkout.pool is not self._engine.pool:  # it was closed meanwhile
-                used.invalidate()
-            used.close()
 
     def _check_not_inherited(self, checkout: _Checkout | None = None) -> None:
         inherited = _inherited and self.file is not None and self.file.identity() in _inherited
@@ -381,15 +358,6 @@ class Store:
                 "This process was forked while its parent used the database",
                 "Start processes by another method (spawn or forkserver), or at another time.",
             )
-
-    def _roll_back(self, session: Session, connection: sa.PoolProxiedConnection) -> None:
-        try:
-            session.rollback()
-        except self._driver.Error:
-            connection.invalidate()
-        else:
-            if session.broken:
-                connection.invalidate()
 
     @contextmanager
     def try_lock(self, name: str) -> Iterator[bool]:
@@ -416,7 +384,7 @@ class Store:
             with suppress(StoreError):  # the lock ended with its connection
                 transaction.__exit__(None, None, None)
 
-    def _error(self, error: Exception, *, connected: bool = True) -> StoreError:
+    def _error(self, error: Exception, *, connected: bool) -> StoreError:
         cause = error.orig if isinstance(error, exc.DBAPIError) else error
         code = getattr(cause, "sqlite_errorcode", None)
         state = getattr(cause, "sqlstate", None) if code is None else code & 0xFF
@@ -499,29 +467,10 @@ class Store:
 
     @contextmanager
     def _changing_schema(self) -> Iterator[sa.Connection]:
-        self.check_file()
-        try:
-            with self._checkout() as checkout, self._engine.connect() as connection:
-                checkout.connection = connection.connection
-                _session(connection.connection, writing=True).begin(writing=True)
-                if not self.sqlite:
-                    connection.execute(sa.select(sa.text(f"pg_advisory_xact_lock({_TABLES_LOCK})")))
-                yield connection
-                connection.connection.commit()
-        except self._failures as error:
-            raise self._error(error) from error
-        self.check_file()
-
-
-def _session(connection: sa.PoolProxiedConnection, *, writing: bool) -> Session:
-    raw: Any = connection.driver_connection
-    if not isinstance(raw, sqlite3.Connection):
-        return PostgresSession(raw)
-    session = SqliteSession(raw)
-    if writing and not connection.info.get("bestarm_wal"):
-        session.set_up_writing()
-        connection.info["bestarm_wal"] = True
-    return session
+        with self.transaction() as session:
+            if not self.sqlite:
+                session.raw.execute("SELECT pg_advisory_xact_lock(%s)", (_TABLES_LOCK,))
+            yield session.core
 
 
 # --- Forks --------------------------------------------------------------------------------------
@@ -536,7 +485,8 @@ class _Checkout:
     """A connection in use, or about to be made."""
 
     def __init__(self, store: Store) -> None:
-        self.store, self.pool = store, store._engine.pool
+        self.store = store
+        self.pool: sa.Pool | None = store._engine.pool  # that keeps it, unless it is closed
         self.connection: sa.PoolProxiedConnection | None = None
 
 
@@ -567,7 +517,7 @@ def _after_fork_in_child() -> None:
     for store in list(_stores):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(store._engine))
         if store.file is not None:
-            store.file.forget_connections()
+            store.file.logs.clear()
         store._open()
     _pools_lock.release()
 

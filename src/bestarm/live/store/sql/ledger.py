@@ -29,6 +29,7 @@ from bestarm.errors import (
 )
 from bestarm.live.store.contract import (
     ROW,
+    UNREADABLE,
     Event,
     Head,
     Ids,
@@ -39,9 +40,11 @@ from bestarm.live.store.contract import (
     Snapshot,
     SummaryRecord,
     Transaction,
+    as_data,
+    canonical,
+    damaged,
     id_ranges,
 )
-from bestarm.live.store.records import UNREADABLE, as_data, canonical, damaged
 from bestarm.live.store.sql import schema as s
 from bestarm.live.store.sql.database import SERVER_TIME, Store
 from bestarm.live.store.sql.session import DuplicateKeyError, PostgresSession, Row, Session

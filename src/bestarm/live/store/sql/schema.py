@@ -12,8 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from bestarm.live.store.contract import Head
-from bestarm.live.store.records import damaged
+from bestarm.live.store.contract import Head, damaged
 
 VERSION_TABLE = "bestarm_version"
 
@@ -60,13 +59,10 @@ def _columns(table: str, **kinds: Any) -> list[sa.Column[Any]]:
 
 def _counters() -> Iterator[sa.Column[Any]]:
     for field in dataclasses.fields(Head):
-        (column,) = _columns("experiments", **{field.name: _COUNTERS[_kind(field)]})
-        column.nullable = "None" in str(field.type)
+        kind, _, none = str(field.type).partition(" | ")
+        (column,) = _columns("experiments", **{field.name: _COUNTERS[kind]})
+        column.nullable = bool(none)
         yield column
-
-
-def _kind(field: dataclasses.Field[Any]) -> str:
-    return str(field.type).partition(" | ")[0]
 
 
 def _table(name: str, *, key: str = "number", rowid: bool = False, **kinds: Any) -> sa.Table:

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.dialects.postgresql import psycopg
 
-from bestarm.live.store.records import damaged
+from bestarm.live.store.contract import damaged
 from bestarm.live.store.sql.schema import Checked
 
 T = TypeVar("T")
@@ -44,20 +44,25 @@ class _Compiled(NamedTuple):
 
 
 class Session(ABC):
-    """A connection on which one transaction runs at a time; `raw` is the driver's."""
+    """One transaction on a connection; `raw` is the driver's.
+
+    If it is not committed, the pool rolls it back as the connection is returned.
+    """
 
     dialect: ClassVar[sa.Dialect]
 
-    def __init__(self, raw: Any) -> None:
-        self.raw = raw
+    def __init__(self, engine: sa.Engine, connection: sa.PoolProxiedConnection) -> None:
+        self._engine, self._connection = engine, connection
+        self.raw: Any = connection.driver_connection
+
+    @property
+    def core(self) -> sa.Connection:
+        """The same transaction for SQLAlchemy to execute statements in, which takes longer."""
+        return sa.Connection(self._engine, self._connection)
 
     @abstractmethod
     def begin(self, *, writing: bool) -> None:
         """Begin a transaction that sees one state; SQLite has one writer at a time."""
-
-    @abstractmethod
-    def rollback(self) -> None:
-        """End the transaction, if there is one, without keeping anything of it."""
 
     def commit(self) -> None:
         """Keep all of the transaction; when this returns it is on disk."""
@@ -134,14 +139,9 @@ class Session(ABC):
             raise DuplicateKeyError(table.name) from error
         return int(cursor.rowcount)
 
-    @abstractmethod
     def has_table(self, name: str) -> bool:
         """Whether there is a table of this name."""
-
-    @property
-    def broken(self) -> bool:
-        """Whether the connection is of no more use."""
-        return False
+        return sa.inspect(self.core).has_table(name)
 
 
 class SqliteSession(Session):
@@ -151,6 +151,9 @@ class SqliteSession(Session):
 
     def begin(self, *, writing: bool) -> None:
         if writing:
+            if not self._connection.info.get("bestarm_wal"):
+                self.set_up_writing()
+                self._connection.info["bestarm_wal"] = True
             # IMMEDIATE waits for the write lock now: later in the transaction it could not wait.
             retry_on_busy(lambda: self.raw.execute("BEGIN IMMEDIATE"))
         else:
@@ -166,14 +169,6 @@ class SqliteSession(Session):
         ((mode,),) = retry_on_busy(lambda: self.raw.execute("PRAGMA journal_mode=WAL").fetchall())
         if mode == "wal":
             self.raw.execute("PRAGMA busy_timeout=0")
-
-    def rollback(self) -> None:
-        if self.raw.in_transaction:
-            self.raw.execute("ROLLBACK")
-
-    def has_table(self, name: str) -> bool:
-        found = self.raw.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,))
-        return found.fetchone() is not None
 
 
 class PostgresSession(Session):
@@ -195,18 +190,6 @@ class PostgresSession(Session):
         if self.raw.execute("COMMIT").statusmessage != "COMMIT":
             # This is the answer where a statement before it had failed.
             raise self.raw.OperationalError("the transaction was rolled back")
-
-    def rollback(self) -> None:
-        if self.raw.pgconn.transaction_status != 0:  # IDLE
-            self.raw.execute("ROLLBACK")
-
-    def has_table(self, name: str) -> bool:
-        (found,) = self.raw.execute("SELECT to_regclass(%s)", (name,)).fetchone()
-        return found is not None
-
-    @property
-    def broken(self) -> bool:
-        return bool(self.raw.closed)
 
 
 _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"

@@ -10,5 +10,4 @@ context.configure(
     version_table=VERSION_TABLE,
     transactional_ddl=True,
 )
-with context.begin_transaction():
-    context.run_migrations()
+context.run_migrations()
