@@ -65,43 +65,29 @@ class Gate:
         return [first, *others]
 
 
-def test_calls_that_come_in_meanwhile_are_carried_out_together() -> None:
+@pytest.mark.parametrize(
+    ("calls", "results", "alone"),
+    [
+        (["a", "b", "c", "d"], ["A", "B", "C", "D"], False),
+        (["a", "wrong", "c"], ["A", KeyError, "C"], False),
+        (["a", "fail", "c"], ["A", ArithmeticError, "C"], True),
+        # Not tried again for each call: each might wait until the timeout.
+        (["a", "unavailable", "c"], ["A", StoreUnavailableError, StoreUnavailableError], False),
+    ],
+)
+def test_calls_that_come_in_meanwhile_are_carried_out_together(
+    calls: list[str], results: list[object], alone: bool
+) -> None:
+    """What one is refused is raised to it alone, and where a commit fails each is tried alone."""
     gate = Gate()
     with ThreadPoolExecutor(4) as pool:
-        answers = [each.result() for each in gate.submit_together(pool, "a", "b", "c", "d")]
-    assert answers == ["A", "B", "C", "D"]
-    assert [sorted(group) for group in gate.groups] == [["a"], ["b", "c", "d"]]
-
-
-def test_an_error_is_raised_to_its_caller_alone() -> None:
-    gate = Gate()
-    with ThreadPoolExecutor(4) as pool:
-        first, wrong, right = gate.submit_together(pool, "a", "wrong", "c")
-        assert (first.result(), right.result()) == ("A", "C")
-        with pytest.raises(KeyError):
-            wrong.result()
-
-
-def test_a_commit_that_fails_is_tried_for_each_call_alone() -> None:
-    gate = Gate()
-    with ThreadPoolExecutor(4) as pool:
-        first, failed, right = gate.submit_together(pool, "a", "fail", "c")
-        assert (first.result(), right.result()) == ("A", "C")
-        with pytest.raises(ArithmeticError):
-            failed.result()
-    assert gate.groups[2:] == [[each] for each in gate.groups[1]]
-    assert gate.calls("next") == "NEXT"
-
-
-def test_a_store_that_fails_fails_for_the_group_and_no_other() -> None:
-    """It is not tried again for each call: each might wait until the timeout."""
-    gate = Gate()
-    with ThreadPoolExecutor(4) as pool:
-        first, *group = gate.submit_together(pool, "a", "unavailable", "c")
-        assert first.result() == "A"
-        for each in group:
-            with pytest.raises(StoreUnavailableError):
-                each.result()
+        futures = gate.submit_together(pool, *calls)
+        errors = [each.exception() for each in futures]
+    found = [type(e) if e else each.result() for e, each in zip(errors, futures, strict=True)]
+    assert found == results
+    first, together, *others = gate.groups
+    assert (first, sorted(together)) == (calls[:1], sorted(calls[1:]))
+    assert others == ([[each] for each in together] if alone else [])
     assert gate.calls("next") == "NEXT"
 
 

@@ -225,7 +225,9 @@ def test_outcomes_are_told_once_all_or_none(api: httpx.Client, experiment: str) 
     assert tell({0: 1, 1: 0}).json() == {"recorded": 2, "repeated": 0, "late": 0, "held": 0}
     assert tell({0: 1, 2: 0}).json() == {"recorded": 1, "repeated": 1, "late": 0, "held": 0}
     wrong(tell({3: 1, 0: 0}), 409, "conflicting_outcome")
-    wrong(tell({3: 1, 4: 0}), 404, "unknown_assignment")
+    for unknown in (4, 10**18):
+        wrong(tell({3: 1, unknown: 0}), 404, "unknown_assignment")
+    wrong(api.post(f"{experiment}/fail", json={"ids": [5]}), 404, "unknown_assignment")
     wrong(tell({3: 1.5}), 422, "invalid_input")
     assert api.get(experiment).json()["answered"] == 3
     assert tell({}).json() == {"recorded": 0, "repeated": 0, "late": 0, "held": 0}

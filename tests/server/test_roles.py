@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
@@ -18,6 +18,7 @@ from bestarm.server.api.requests import COOKIE, role_needed
 from bestarm.server.pages.routes import PUBLIC
 from bestarm.server.tokens import Role, create_view_session
 
+Call = Callable[..., httpx.Response]
 # Bodies that the API takes; a route with another needs its own here.
 BODIES: dict[str, dict[str, Any]] = {
     "/api/v1/experiments": {"name": "another", **ARMS},
@@ -73,24 +74,22 @@ def served(url: str, request: pytest.FixtureRequest) -> Iterator[Served]:
         yield running
 
 
-@pytest.fixture(scope="module", autouse=True)
-def client() -> Iterator[None]:
-    with httpx.Client(timeout=HANG_TIMEOUT) as made:
-        call.client = made  # type: ignore[attr-defined]
-        yield
+@pytest.fixture(scope="module")
+def call(served: Served) -> Iterator[Call]:
+    with httpx.Client(base_url=served.base, timeout=HANG_TIMEOUT) as client:
 
+        def send(method: str, path: str, **options: Any) -> httpx.Response:
+            client.cookies.clear()
+            body = BODIES.get(path) if method == "POST" else None
+            address = path.replace("{name}", "offer")
+            if not path.endswith("/stream"):
+                return client.request(method, address, json=body, **options)
+            with client.stream(method, address, **options) as stream:
+                if stream.status_code != 200:
+                    stream.read()
+                return stream
 
-def call(served: Served, method: str, path: str, **options: Any) -> httpx.Response:
-    client: httpx.Client = call.client  # type: ignore[attr-defined]
-    client.cookies.clear()
-    address = served.base + path.replace("{name}", "offer")
-    body = BODIES.get(path) if method == "POST" else None
-    if path.endswith("/stream"):
-        with client.stream(method, address, **options) as stream:
-            if stream.status_code != 200:
-                stream.read()
-            return stream
-    return client.request(method, address, json=body, **options)
+        yield send
 
 
 def test_the_table_of_roles(routes: list[tuple[str, str, Role]]) -> None:
@@ -112,12 +111,12 @@ def test_the_table_of_roles(routes: list[tuple[str, str, Role]]) -> None:
 
 
 def test_each_role_can_do_its_part_and_no_more(
-    served: Served, routes: list[tuple[str, str, Role]]
+    served: Served, call: Call, routes: list[tuple[str, str, Role]]
 ) -> None:
     for method, path, role in routes:
         for mine in Role:
             headers = {"Authorization": f"Bearer {served.token(mine)}"}
-            response = call(served, method, path, headers=headers)
+            response = call(method, path, headers=headers)
             if mine >= role:
                 assert response.status_code not in {401, 403}, (method, path, mine)
                 assert response.status_code < 500, (method, path, mine)
@@ -126,7 +125,10 @@ def test_each_role_can_do_its_part_and_no_more(
 
 
 def test_without_a_valid_token_one_may_look_from_here_and_do_nothing_from_elsewhere(
-    served: Served, routes: list[tuple[str, str, Role]], request: pytest.FixtureRequest
+    served: Served,
+    call: Call,
+    routes: list[tuple[str, str, Role]],
+    request: pytest.FixtureRequest,
 ) -> None:
     local = "local" in request.node.name
     number, secret = served.token(Role.MANAGE).split("-", 2)[1:]
@@ -142,7 +144,7 @@ def test_without_a_valid_token_one_may_look_from_here_and_do_nothing_from_elsewh
     ]
     for method, path, role in routes:
         looking = local and role is Role.VIEW
-        bare = call(served, method, path)
+        bare = call(method, path)
         if looking:
             assert bare.status_code not in {401, 403}, path
         elif path.startswith("/api/"):
@@ -154,38 +156,36 @@ def test_without_a_valid_token_one_may_look_from_here_and_do_nothing_from_elsewh
         # A token that is wrong is not the same as none, even where none is needed.
         if path.startswith("/api/"):
             for text in wrong[:2] if path != "/api/v1/experiments" else wrong:
-                refused = call(served, method, path, headers={"Authorization": text})
+                refused = call(method, path, headers={"Authorization": text})
                 assert refused.status_code == 401, (path, text)
                 assert refused.json()["error"]["kind"] == "unauthorized"
 
 
 def test_a_session_in_the_cookie_or_a_token_in_the_address_changes_nothing(
-    served: Served, routes: list[tuple[str, str, Role]]
+    served: Served, call: Call, routes: list[tuple[str, str, Role]]
 ) -> None:
     token, store = served.token(Role.MANAGE), Store(served.url)
     made = create_view_session(store, token)
     store.close()
     for method, path, role in routes:
-        kept = call(served, method, path, headers={"Cookie": f"{COOKIE}={made}"})
+        kept = call(method, path, headers={"Cookie": f"{COOKIE}={made}"})
         if role is Role.VIEW:
             assert kept.status_code not in {401, 403}, path
         else:
             assert kept.status_code == 403, path
-            asked = call(served, method, path, params={"token": token, "access_token": token})
+            asked = call(method, path, params={"token": token, "access_token": token})
             assert asked.status_code in {401, 403}, path
 
 
-def test_a_proxy_on_this_machine_does_not_let_the_world_look(
-    served: Served, routes: list[tuple[str, str, Role]]
-) -> None:
+def test_a_proxy_on_this_machine_does_not_let_the_world_look(call: Call) -> None:
     for header in ("X-Forwarded-For", "Forwarded", "X-Real-IP", "Via"):
-        response = call(served, "GET", "/api/v1/experiments", headers={header: "203.0.113.7"})
+        response = call("GET", "/api/v1/experiments", headers={header: "203.0.113.7"})
         assert response.status_code == 401, header
 
 
 def test_nothing_is_said_about_experiments_to_those_who_may_not_look(url: str) -> None:
     with in_thread(url, local=False) as served:
-        known = call(served, "GET", "/api/v1/experiments/{name}")
+        known = get(f"{served.base}/api/v1/experiments/offer")
         unknown = get(f"{served.base}/api/v1/experiments/nobody")
         assert known.content == unknown.content
         body = b"\xff" * 100_000  # not read: the answer is the same as to a good body

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import json
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from typing import Any
@@ -19,11 +19,7 @@ from recorded import told
 from served import HANG_TIMEOUT, Served, create, in_thread, outcomes, wrong
 
 from bestarm import AnytimeBAI, Problem
-from bestarm.errors import (
-    ConflictingOutcomeError,
-    UnknownAssignmentError,
-    UnknownExperimentError,
-)
+from bestarm.errors import ConflictingOutcomeError, UnknownAssignmentError, UnknownExperimentError
 from bestarm.live import Experiment
 from bestarm.live.core import Answer, Tell
 from bestarm.live.store.sql import Store
@@ -55,6 +51,11 @@ class Gate:
 
 
 @pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
     return Gate(monkeypatch)
 
@@ -68,20 +69,13 @@ def experiments(sqlite_url: str) -> Iterator[OpenExperiments]:
     opened.close()
 
 
-def run(
-    experiments: OpenExperiments, do: Callable[[Telling], Coroutine[Any, Any, None]]
-) -> dict[int, float]:
-    """Do something that tells, in an event loop; the outcomes on record afterwards."""
+@pytest.fixture
+def tell(experiments: OpenExperiments) -> Telling:
+    def start(rewards: dict[int, float]) -> asyncio.Task[Any]:
+        call = Tell((list(rewards), list(rewards.values())), None)
+        return asyncio.create_task(experiments.tell("offer", call))
 
-    async def main() -> None:
-        def tell(outcomes: dict[int, float], name: str = "offer") -> asyncio.Task[Any]:
-            call = Tell((list(outcomes), list(outcomes.values())), None)
-            return asyncio.create_task(experiments.tell(name, call))
-
-        await do(tell)
-
-    asyncio.run(asyncio.wait_for(main(), HANG_TIMEOUT))
-    return told(experiments.open("offer"))
+    return start
 
 
 async def happened(event: Event) -> None:
@@ -92,77 +86,73 @@ async def let_through(gate: Gate, tell: Telling, *each: dict[int, float]) -> lis
     """The answers to calls, all but the first of which come while the first is at work."""
     first = tell(each[0])
     await happened(gate.begun)
-    others = [tell(outcomes) for outcomes in each[1:]]
+    others = [tell(rewards) for rewards in each[1:]]
     await asyncio.sleep(0)
     gate.let.set()
     return await asyncio.gather(first, *others, return_exceptions=True)
 
 
-def test_what_comes_in_during_a_transaction_is_recorded_in_the_next_in_order(
-    experiments: OpenExperiments, gate: Gate
+@pytest.mark.anyio
+async def test_what_comes_in_during_a_transaction_is_recorded_in_the_next_in_order(
+    experiments: OpenExperiments, tell: Telling, gate: Gate
 ) -> None:
-    async def do(tell: Telling) -> None:
-        receipts = await let_through(gate, tell, *({number: 1.0} for number in (5, 3, 9, 1)))
-        assert [receipt.recorded for receipt in receipts] == [1] * 4
-
-    assert run(experiments, do) == dict.fromkeys((1, 3, 5, 9), 1.0)
+    receipts = await let_through(gate, tell, *({number: 1.0} for number in (5, 3, 9, 1)))
+    assert [receipt.recorded for receipt in receipts] == [1] * 4
+    assert told(experiments.open("offer")) == dict.fromkeys((1, 3, 5, 9), 1.0)
     assert gate.groups == [[5], [3, 9, 1]]
 
 
-def test_an_error_is_for_its_caller_alone(experiments: OpenExperiments, gate: Gate) -> None:
-    async def do(tell: Telling) -> None:
-        found = await let_through(gate, tell, {0: 1.0}, {0: 0.0}, {99: 1.0}, {1: 1.0}, {0: 1.0})
-        assert [type(each) for each in found[1:3]] == [
-            ConflictingOutcomeError,
-            UnknownAssignmentError,
-        ]
-        assert (found[0].recorded, found[3].recorded, found[4].repeated) == (1, 1, 1)
-
-    assert run(experiments, do) == {0: 1.0, 1: 1.0}
+@pytest.mark.anyio
+async def test_an_error_is_for_its_caller_alone(
+    experiments: OpenExperiments, tell: Telling, gate: Gate
+) -> None:
+    found = await let_through(gate, tell, {0: 1.0}, {0: 0.0}, {99: 1.0}, {1: 1.0}, {0: 1.0})
+    assert isinstance(found[1], ConflictingOutcomeError)
+    assert isinstance(found[2], UnknownAssignmentError)
+    assert (found[0].recorded, found[3].recorded, found[4].repeated) == (1, 1, 1)
+    assert told(experiments.open("offer")) == {0: 1.0, 1: 1.0}
     assert len(gate.groups) == 2
 
 
-def test_a_transaction_that_fails_fails_for_its_group_and_no_other(
-    experiments: OpenExperiments, gate: Gate
+@pytest.mark.anyio
+async def test_a_transaction_that_fails_fails_for_its_group_and_no_other(
+    experiments: OpenExperiments, tell: Telling, gate: Gate
 ) -> None:
-    async def do(tell: Telling) -> None:
-        gate.error = ArithmeticError()
-        found = await let_through(gate, tell, {0: 1.0}, {1: 1.0}, {2: 1.0})
-        assert found[0].recorded == 1
-        assert [type(each) for each in found[1:]] == [ArithmeticError] * 2
-        assert (await tell({1: 0.5})).recorded == 1
-
-    assert run(experiments, do) == {0: 1.0, 1: 0.5}
+    gate.error = ArithmeticError()
+    found = await let_through(gate, tell, {0: 1.0}, {1: 1.0}, {2: 1.0})
+    assert found[0].recorded == 1
+    assert [type(each) for each in found[1:]] == [ArithmeticError] * 2
+    assert (await tell({1: 0.5})).recorded == 1
+    assert told(experiments.open("offer")) == {0: 1.0, 1: 0.5}
 
 
-def test_one_who_has_gone_while_waiting_is_left_out(
-    experiments: OpenExperiments, gate: Gate
+@pytest.mark.anyio
+async def test_one_who_has_gone_while_waiting_is_left_out(
+    experiments: OpenExperiments, tell: Telling, gate: Gate
 ) -> None:
-    async def do(tell: Telling) -> None:
-        first = tell({0: 1.0})
-        await happened(gate.begun)
-        gone, other = tell({1: 1.0}), tell({2: 1.0})
-        await asyncio.sleep(0)
-        gone.cancel()
-        await asyncio.sleep(0)
-        gate.let.set()
-        await first
-        await other
-
-    assert run(experiments, do) == {0: 1.0, 2: 1.0}
+    first = tell({0: 1.0})
+    await happened(gate.begun)
+    gone, other = tell({1: 1.0}), tell({2: 1.0})
+    await asyncio.sleep(0)
+    gone.cancel()
+    await asyncio.sleep(0)
+    gate.let.set()
+    await asyncio.gather(first, other)
+    assert told(experiments.open("offer")) == {0: 1.0, 2: 1.0}
     assert gate.groups == [[0], [2]]
 
 
 def test_an_unknown_experiment_is_an_error_and_leaves_nothing_behind(
     experiments: OpenExperiments,
 ) -> None:
-    async def do(_: Telling) -> None:
-        with pytest.raises(UnknownExperimentError):
-            await experiments.tell("nothing", Tell(([0], [1.0]), None))
+    with pytest.raises(UnknownExperimentError):
+        asyncio.run(experiments.tell("nothing", Tell(([0], [1.0]), None)))
 
-    assert run(experiments, do) == {}
-    gc.collect()  # the error's traceback has it
-    assert not experiments._writers
+    def is_empty() -> bool:
+        gc.collect()  # the error's traceback has it, and for a moment the thread that raised it
+        return not experiments._writers
+
+    wait_until(is_empty)
 
 
 class SlowSteps:
@@ -186,13 +176,13 @@ class SlowSteps:
         patch.setattr(AnytimeBAI, "amend", amended)
 
 
-def test_tells_are_answered_while_a_step_is_taken(
-    experiments: OpenExperiments, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.anyio
+async def test_tells_are_answered_while_a_step_is_taken(
+    experiments: OpenExperiments, tell: Telling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one that left it pending waits for it, and not for those that others leave pending."""
     slow = SlowSteps(monkeypatch)
-
-    async def do(tell: Telling) -> None:
+    try:
         closing = tell(dict.fromkeys(range(35), 0.5))
         await happened(slow.closing)
         for number in range(35, 40):
@@ -202,46 +192,39 @@ def test_tells_are_answered_while_a_step_is_taken(
         await happened(slow.amending)
         assert (await tell({0: 0.5})).repeated == 1
         assert (await closing).recorded == 35
-        slow.amend.set()
-
-    try:
-        assert run(experiments, do) == dict.fromkeys(range(40), 0.5)
     finally:
         slow.close.set()
         slow.amend.set()
-    experiments.writing.pool.shutdown()
+    await asyncio.to_thread(experiments.writing.pool.shutdown)
     experiment = experiments.open("offer")
+    assert told(experiment) == dict.fromkeys(range(40), 0.5)
     with experiment.read() as snapshot:
         assert not snapshot.head.has_pending_step
     assert experiment.verify().sound
 
 
-def test_one_who_tells_alone_is_answered_when_no_step_is_pending(
-    experiments: OpenExperiments,
+@pytest.mark.anyio
+async def test_one_who_tells_alone_is_answered_when_no_step_is_pending(
+    experiments: OpenExperiments, tell: Telling
 ) -> None:
-    async def do(tell: Telling) -> None:
-        for number in range(40):
-            await tell({number: 0.5})
-            with experiments.open("offer").read() as snapshot:
-                assert not snapshot.head.has_pending_step
-
-    run(experiments, do)
+    for number in range(40):
+        await tell({number: 0.5})
+        with experiments.open("offer").read() as snapshot:
+            assert not snapshot.head.has_pending_step
     assert experiments.open("offer").phase > 1
 
 
-def test_a_step_that_fails_is_an_error_of_the_tell_that_waits_for_it(
-    experiments: OpenExperiments, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.anyio
+async def test_a_step_that_fails_is_an_error_of_the_tell_that_waits_for_it(
+    experiments: OpenExperiments, tell: Telling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
         raise ArithmeticError
 
     monkeypatch.setattr(AnytimeBAI, "update", fail)
-
-    async def do(tell: Telling) -> None:
-        with pytest.raises(ArithmeticError):
-            await tell(dict.fromkeys(range(40), 0.5))
-
-    assert run(experiments, do) == dict.fromkeys(range(40), 0.5)
+    with pytest.raises(ArithmeticError):
+        await tell(dict.fromkeys(range(40), 0.5))
+    assert told(experiments.open("offer")) == dict.fromkeys(range(40), 0.5)
 
 
 def test_a_server_that_stops_answers_those_who_wait(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -41,6 +41,7 @@ __all__ = [
 
 _FIRST_CHUNK, _LONGEST_CHUNK = 2**10, 2**14  # rounds computed at a time: few for short runs
 _CACHED = 2**22  # rounds of a deterministic baseline kept in a process: 32 MiB
+_UNUSED = np.random.default_rng(0)  # what a baseline is given that does not draw
 
 
 class Baseline(ABC):
@@ -58,6 +59,8 @@ class Baseline(ABC):
 
 class Moving(Baseline):
     """A baseline that may be random but does not react to the pulls."""
+
+    is_random: ClassVar[bool] = True  # whether `chunks` draws; else no run makes a generator for it
 
     @abstractmethod
     def chunks(self, rng: np.random.Generator) -> Iterator[Array]:
@@ -107,6 +110,8 @@ class Adversary(Baseline):
 
 class _Computed(Moving):
     """A path that is the same in every run; its first rounds are computed once per process."""
+
+    is_random: ClassVar[bool] = False
 
     @cached_property
     def _cache(self) -> dict[int, Array]:
@@ -209,6 +214,8 @@ class Function(_Computed):
 @dataclass(frozen=True, eq=False)
 class Recorded(Moving):
     """ν_1, ν_2, … from an array."""
+
+    is_random: ClassVar[bool] = False
 
     values: Array
 
@@ -422,7 +429,7 @@ class MovingStream(BlockStream):
         self, means: Array, baseline: Moving, *, noise: float, rng: np.random.Generator
     ) -> None:
         super().__init__(means, noise=noise, rng=rng)
-        self._path = baseline.chunks(self._baseline_rng)
+        self._path = baseline.chunks(self._baseline_rng if baseline.is_random else _UNUSED)
         self._horizon = baseline.horizon
         self._values = np.empty(0)  # drawn, for the rounds to come
 

@@ -36,7 +36,6 @@ class Encoder:
 
     def __init__(self) -> None:
         self._columns: dict[tuple[str, str | bool | None], int] = {}
-        self._values: dict[str, int] = {}
 
     def encode(self, covariates: Covariates) -> Array:
         """The vector of one draw's covariates. If they are refused, nothing is changed."""
@@ -56,11 +55,10 @@ class Encoder:
         """The column of a number (None) or of a value of a category, if there is room for it."""
         key = (name, value)
         if key not in self._columns:
-            if len(self._columns) == WIDTH - 1 or self._values.get(name, 0) == _VALUES:
+            values = sum(known == name and each is not None for known, each in self._columns)
+            if len(self._columns) == WIDTH - 1 or values == _VALUES:
                 return None
             self._columns[key] = len(self._columns)
-            if value is not None:
-                self._values[name] = self._values.get(name, 0) + 1
         return self._columns[key]
 
 

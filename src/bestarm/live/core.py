@@ -20,7 +20,7 @@ from bestarm.errors import BestArmError, StoreError, StoreUnavailableError
 from bestarm.forecasting import Forecaster
 from bestarm.live import inputs, transitions
 from bestarm.live.draws import MOST, Assigner, ForecastMaker
-from bestarm.live.forecasts import kind_of, make_forecasts
+from bestarm.live.forecasts import make_forecasts
 from bestarm.live.replay import PolicyReplayer
 from bestarm.live.spec import Spec
 from bestarm.live.store.contract import Ledger, Snapshot, Transaction
@@ -178,11 +178,7 @@ class ExperimentCore:
         self.problem, self.traits, self.seed = made_of.problem, made_of.traits, seed
         self._ledger, self._clock = ledger, clock
         self.spec = made_of if isinstance(made_of, Spec) else None
-        if isinstance(made_of, Spec):
-            kind, interval = made_of.forecaster, made_of.interval
-        else:
-            kind, interval = kind_of(forecaster), None
-        self._forecasts = make_forecasts(kind, forecaster, self.problem.source, interval)
+        self._forecasts = make_forecasts(forecaster, self.problem, self.spec)
         make = made_of.make if isinstance(made_of, Spec) else made_of
         self._replayer = PolicyReplayer(make)  # its policy computes the steps
         self._recorded = PolicyReplayer(make)  # its policy is told nothing that is not on record

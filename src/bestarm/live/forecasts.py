@@ -19,8 +19,10 @@ from bestarm.forecasting import Encoder, Forecaster
 from bestarm.forecasting.forecaster import find_forecaster
 from bestarm.live.draws import ForecastColumns, ForecastMaker
 from bestarm.live.inputs import EARLIEST
+from bestarm.live.spec import Spec
 from bestarm.live.store.contract import UNREADABLE, Ids, Rows, Snapshot, canonical, damaged
 from bestarm.numerics.geometry import Array
+from bestarm.problem import Problem
 from bestarm.records import Plan
 
 _Row = Mapping[str, Any]
@@ -68,13 +70,13 @@ def _rows(covariates: Any) -> Any:
 
 def _items(several: Any, field: str, what: str, count: int | None) -> list[Any]:
     """The items of a list or an array, and of nothing that only looks like one."""
-    scalar = isinstance(several, np.ndarray) and several.ndim == 0
-    if isinstance(several, (str, bytes, Mapping)) or not hasattr(several, "__iter__") or scalar:
-        got = several
-    elif len(items := list(several)) == count or count is None:
+    try:
+        items = None if isinstance(several, (str, bytes, Mapping)) else list(several)
+    except TypeError:  # a single number, also as an array without dimensions
+        items = None
+    if items is not None and count in {None, len(items)}:
         return items
-    else:
-        got = len(items)
+    got = several if items is None else len(items)
     wanted = "" if count is None else f", {count} in all"
     message = f"`{field}` must hold one {what} per assignment asked for{wanted}; got {got!r}."
     remedy = "Give as many as are asked for."
@@ -127,22 +129,22 @@ def kind_of(forecaster: object) -> str | None:
     return None if find_forecaster(forecaster) is None else "default"
 
 
-def make_forecasts(
-    kind: str | None, forecaster: object, features: Array, interval: Interval
-) -> Forecasts | None:
-    """The forecasts of an experiment that was created with a kind of forecaster, or None.
+def make_forecasts(forecaster: object, problem: Problem, spec: Spec | None) -> Forecasts | None:
+    """The forecasts of an experiment, which was created with a spec, or is in memory; or None.
 
     Raises:
-        InvalidInputError: it was created with another kind than that of `forecaster`.
+        InvalidInputError: it was created with another kind of forecaster.
     """
-    if forecaster is not None and kind_of(forecaster) != kind:
+    given = kind_of(forecaster)
+    kind, interval = (given, None) if spec is None else (spec.forecaster, spec.interval)
+    if forecaster is not None and given != kind:
         message = f"The experiment was created with forecaster={kind!r}; got {forecaster!r}."
         remedy = "What is subtracted from outcomes is settled at creation: create another."
         raise InvalidInputError(message, field="forecaster", value=forecaster, remedy=remedy)
     if kind is None:
         return None
     own = forecaster if isinstance(forecaster, Forecaster) else None
-    return Forecasts(own if kind == "own" else find_forecaster(kind), features, interval)
+    return Forecasts(own if kind == "own" else find_forecaster(kind), problem.source, interval)
 
 
 class Forecasts:
@@ -159,7 +161,7 @@ class Forecasts:
         self._forecaster, self._features, self._interval = forecaster, features, interval
         self._encoder = Encoder()
         self._lock = Lock()
-        self._begun = False
+        self._is_ready = False
         # Assignments with ids below this have their forecast here, as far as is needed.
         self._end = 0
         self._seen = 0  # outcomes told in time that were learned here, or passed over
@@ -185,15 +187,15 @@ class Forecasts:
                 remedy="Give `ask` the `forecasts`, or open the experiment with your forecaster: "
                 "`Experiment.open(…, forecaster=…)`.",
             )
-        if self._forecaster is not None and not self._begun:
+        if self._forecaster is not None and not self._is_ready:
             # Once: learn what is on record, and compile, before anybody has to wait for it.
             with reading() as snapshot, self._lock:
-                if not self._begun:
+                if not self._is_ready:
                     spare = deepcopy(self._forecaster)
                     spare.forecast(0, EARLIEST, None)
                     spare.learn(0, self._features[0], 0.0)
                     self._catch_up(snapshot)
-                    self._begun = True
+                    self._is_ready = True
         return partial(self._make, rows, forecasts)
 
     def _make(
@@ -260,7 +262,7 @@ class Forecasts:
             first = max(self._end, head.assigned - _LATEST)
             for rows in snapshot.rows(first, head.assigned):
                 self._seen += self._follow(rows, snapshot)
-            if not self._begun:
+            if not self._is_ready:
                 self._seen = head.outcomes
         self._end = head.assigned
         behind = abs(head.outcomes - self._seen)

@@ -238,9 +238,8 @@ def record_outcomes(
     if new:
         _add_outcomes(tx, new, now, late=late, lost=lost)
     if late:
-        numbers = sorted(late)
-        rewards_late = np.array([new[each] for each in numbers])
-        log(tx, "late", now, **events.late_data(np.array(numbers), rewards_late))
+        data = events.late_data(np.array([*late]), np.array([new[each] for each in late]))
+        log(tx, "late", now, **data)
     return receipt
 
 

@@ -102,12 +102,11 @@ class _Writer:
     def _commit(self, calls: Sequence[Tell]) -> Sequence[Answer | Exception]:
         return self._experiments.open(self._name).commit_tells(calls)
 
-    def _take_steps(self) -> bool:
-        return self._experiments.open(self._name).advance()
-
     async def _advance(self, step: StepIdentity) -> None:
         """Have all pending steps taken; it returns when this one was, and others tell meanwhile."""
-        steps = asyncio.create_task(self._experiments.writing.run(self._name, self._take_steps))
+        experiments, name = self._experiments, self._name
+        taking = experiments.writing.run(name, lambda: experiments.open(name).advance())
+        steps = asyncio.create_task(taking)
         taken: Future[None] = asyncio.get_running_loop().create_future()
         self._steps[taken] = step
         await asyncio.wait((steps, taken), return_when=FIRST_COMPLETED)

@@ -146,11 +146,19 @@ class Guard:
     def _check(self, scope: Scope, headers: dict[bytes, bytes], token: str) -> None:
         """Refuse a request that must not pass; `token` is the digest of the one that it brings."""
         _check_head(scope, headers)
-        if not self._host_fits(headers.get(b"host", b"").decode("latin-1")):
+        found = _HOST.fullmatch(headers.get(b"host", b"").decode("latin-1").lower())
+        host = "" if found is None else found[1]
+        if not (self._any_host or host in self._hosts or _is_loopback(host)):
             message = "This server does not answer for that host."
             remedy = "Name it with `bestarm serve --allow-host`."
             raise ApiError(421, "misdirected", message, field="Host", remedy=remedy)
-        if wait := self._rate_limiter.acquire(self._caller(scope, token)):
+        # Only a token that was valid before names a caller: others could be invented without end.
+        if token in self._known:
+            self._known.move_to_end(token)
+            caller = token
+        else:
+            caller = (scope.get("client") or ("",))[0]
+        if wait := self._rate_limiter.acquire(caller):
             raise ApiError(
                 429,
                 "too_many_requests",
@@ -166,14 +174,6 @@ class Guard:
                 remedy = "Make it from a page of this server, or from a program."
                 raise ApiError(403, "cross_site", message, field="Sec-Fetch-Site", remedy=remedy)
             self._check_body(scope["path"], headers)
-
-    def _caller(self, scope: Scope, token: str) -> str:
-        # Only a token that was valid before names a caller: others could be invented without end.
-        if token in self._known:
-            self._known.move_to_end(token)
-            return token
-        client = scope.get("client")
-        return client[0] if client else ""
 
     @staticmethod
     def _check_body(path: str, headers: dict[bytes, bytes]) -> None:
@@ -215,11 +215,6 @@ class Guard:
             return message
 
         return limited
-
-    def _host_fits(self, host: str) -> bool:
-        found = _HOST.fullmatch(host.lower())
-        name = "" if found is None else found[1]
-        return self._any_host or name in self._hosts or _is_loopback(name)
 
 
 @lru_cache(100)

@@ -113,7 +113,6 @@ class Leaderboard(Study[Standing]):
             Section(
                 goal,
                 f"{GOALS[goal]}: all instances",
-                "",
                 (summary_table(found, goal),),
                 caption=f"{GOALS[goal]}: all instances. {below}",
             )
@@ -128,7 +127,6 @@ class Leaderboard(Study[Standing]):
                 Section(
                     name,
                     f"{name}: {instance.description}",
-                    "",
                     tuple(table for table in tables if table.lines),
                     caption=f"{name}: {instance.description}. {below}",
                     draw=partial(standings_pictures, instance, here),
@@ -138,7 +136,6 @@ class Leaderboard(Study[Standing]):
             title="Leaderboard: best-arm identification under drift",
             lead=_lead(found, self.delta),
             facts=facts,
-            summary=(),
             sections=tuple(sections),
             template="leaderboard.html",
             context={"delta": self.delta},

@@ -98,7 +98,7 @@ class Replication(Study[Cell]):
             title=f"Replication report: {self.paper.title}",
             lead=f"{verdicts_in_words(results.cells)}.",
             facts=tuple(facts),
-            summary=(self._summary(results.cells),),
+            summary=self._summary(results.cells),
             sections=tuple(sections),
             template="replication.html",
             context={
@@ -177,10 +177,10 @@ class Replication(Study[Cell]):
         return Section(
             "differences",
             "Differences the paper draws",
+            (TextTable(columns, tuple(lines)),),
             "The paper’s conclusions rest on differences between methods. Each is judged twice: "
             "could 100 runs of two equal methods have shown the printed one, and what do our runs, "
             "taken in pairs, show?",
-            (TextTable(columns, tuple(lines)),),
         )
 
     def _published_runs(self) -> str:

@@ -181,9 +181,8 @@ def markdown(report: Report) -> str:
     """The report as Markdown: its tables, without pictures."""
     parts = [f"# {report.title}", report.lead]
     parts.append("\n".join(f"- {name}: {value}" for name, value in report.facts))
-    for table in report.summary:
-        parts += [f"## {table.title}"] if table.title else []
-        parts.append(table.to_markdown())
+    if report.summary is not None:
+        parts.append(report.summary.to_markdown())
     for section in report.sections:
         parts += [f"## {section.title}", section.text, section.warning]
         for table in section.tables:

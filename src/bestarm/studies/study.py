@@ -95,8 +95,8 @@ class Section:
     Attributes:
         key: its anchor on the page, and the name of its LaTeX file.
         title: its heading.
-        text: what to know before reading its tables.
         tables: its tables; collapsed ones are only on the page.
+        text: what to know before reading them.
         warning: what to know before relying on them.
         caption: of its LaTeX file; without a caption there is none.
         legend: what the marks in that file mean, as LaTeX.
@@ -106,8 +106,8 @@ class Section:
 
     key: str
     title: str
-    text: str
     tables: tuple[TextTable, ...]
+    text: str = ""
     warning: str = ""
     caption: str = ""
     legend: str = ""
@@ -123,21 +123,21 @@ class Report:
         title: its title.
         lead: its result, in a sentence.
         facts: names and values: runs, seed, and the like.
-        summary: its first tables, over all sections.
         sections: its parts.
         template: the name of the page's template.
         context: what that template needs besides.
         cells: the lines of `cells.csv`, the header first.
+        summary: a table over all sections.
     """
 
     title: str
     lead: str
     facts: tuple[tuple[str, str], ...]
-    summary: tuple[TextTable, ...]
     sections: tuple[Section, ...]
     template: str
     context: Mapping[str, object]
     cells: tuple[Sequence[object], ...]
+    summary: TextTable | None = None
 
 
 Judged = TypeVar("Judged")
