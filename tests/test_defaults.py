@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import refused, run
 from generators.commands import commands
 from generators.modules import public_modules
 from pydantic import BaseModel
-from typer.testing import CliRunner
 
 import bestarm
 from bestarm import AnytimeBAI, Problem
-from bestarm.cli.app import app
 from bestarm.defaults import DELTA
 from bestarm.live import Experiment
 from bestarm.server.api import plan, schemas
@@ -64,13 +63,12 @@ def test_options_that_are_left_out_are_what_their_help_says(tmp_path: Path) -> N
     arms.write_text("old\nnew\n")
     seeds = set()
     for name in ("one", "two"):
-        ran = CliRunner().invoke(app, ["experiment", "create", name, str(arms), "--store", store])
-        assert ran.exit_code == 0, ran.output
+        out, _ = run("experiment", "create", name, str(arms), "--store", store)
         with Experiment.open(store, name) as made:
             problem, seed, lease = made.problem, made.seed, made.lease
             document = made.spec
-        assert f"seed {seed}" in ran.output
-        assert f"δ {DELTA:g}" in ran.output
+        assert f"seed {seed}" in out
+        assert f"δ {DELTA:g}" in out
         seeds.add(seed)
     assert document is not None
     for option, real in (
@@ -155,6 +153,4 @@ def test_a_confidence_given_as_delta_is_pointed_out(tmp_path: Path, command: str
     arms = tmp_path / "arms.csv"
     arms.write_text("old\nnew\n")
     words = [*command.split(), *(["t"] if "create" in command else []), str(arms)]
-    ran = CliRunner().invoke(app, [*words, "--delta", "0.95"])
-    assert ran.exit_code == 2
-    assert "Did you mean 0.05?" in ran.output
+    assert "Did you mean 0.05?" in refused(*words, "--delta", "0.95")

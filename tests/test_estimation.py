@@ -30,9 +30,8 @@ often = settings(max_examples=50, deadline=None, derandomize=True)
 ridges = st.sampled_from([0.5, 1.0, 7.0, 1000.0])
 
 
-def problem_of(instance: Instance) -> Problem:
-    """The instance with its arms as they are, and two targets at any two different arms."""
-    source = instance.source
+def problem_of(source: Array) -> Problem:
+    """These arms as they are, and two targets at any two different arms."""
     other = int(np.flatnonzero((source != source[0]).any(axis=1))[0])
     return Problem(source, source[[0, other]])
 
@@ -109,7 +108,9 @@ def test_a_summary_says_what_single_pulls_say(
     weights = full_weights(instance)
     pulls = pulls_of(instance, weights)
     summary = Summary.from_pulls(*pulls, size=len(weights))
-    theta = orthogonalized(problem_of(instance), summary, weights, ridge=ridge, penalty=penalty)
+    theta = orthogonalized(
+        problem_of(instance.source), summary, weights, ridge=ridge, penalty=penalty
+    )
     contrasts = contrasts_of(instance.source)
     expected = by_single_pulls(instance.source, weights, pulls, ridge, penalty)
     assert theta.shape == (instance.source.shape[1],)
@@ -124,7 +125,7 @@ def test_without_a_ridge_it_is_least_squares(instance: Instance) -> None:
     weights = full_weights(instance)
     pulls = pulls_of(instance, weights)
     summary = Summary.from_pulls(*pulls, size=len(weights))
-    theta = orthogonalized(problem_of(instance), summary, weights)
+    theta = orthogonalized(problem_of(instance.source), summary, weights)
     pulled = sorted(set(pulls[0]))
     centered = instance.base_source[pulled] - weights @ instance.base_source
     if np.linalg.matrix_rank(centered, tol=1e-3) < instance.rank:
@@ -141,7 +142,7 @@ def test_ordinary_regression_says_what_single_pulls_say(instance: Instance) -> N
     weights = random_weights(instance.rng, len(source))
     arms, rewards = pulls_of(instance, weights)
     summary = Summary.from_pulls(arms, rewards, size=len(source))
-    theta = ordinary(problem_of(instance), summary)
+    theta = ordinary(problem_of(instance.source), summary)
     # Fitted values of the pulled arms are determined, whatever the rank: normal equations.
     rows = [fractions(source[arm]) for arm in arms]
     gram = second_moment(rows, [Fraction(1)] * len(rows))
@@ -159,19 +160,13 @@ def test_ordinary_regression_says_what_single_pulls_say(instance: Instance) -> N
 def test_the_covariance_penalty_knows_no_units(instance: Instance, ridge: float) -> None:
     weights = full_weights(instance)
     summary = Summary.from_pulls(*pulls_of(instance, weights), size=len(weights))
-    base = Problem(instance.base_source, problem_of_base(instance))
+    base = problem_of(instance.base_source)
 
     def estimates(problem: Problem) -> Array:
         theta = orthogonalized(problem, summary, weights, ridge=ridge, penalty="covariance")
         return contrasts_of(problem.source) @ theta
 
-    close(estimates(problem_of(instance)), estimates(base))
-
-
-def problem_of_base(instance: Instance) -> Array:
-    source = instance.base_source
-    other = int(np.flatnonzero((source != source[0]).any(axis=1))[0])
-    return source[[0, other]]
+    close(estimates(problem_of(instance.source)), estimates(base))
 
 
 @often
@@ -182,7 +177,7 @@ def test_the_identity_penalty_knows_no_common_unit(
     """Features are divided by their largest norm first, so one unit for all makes no difference."""
     weights = full_weights(instance)
     summary = Summary.from_pulls(*pulls_of(instance, weights), size=len(weights))
-    problem = problem_of(instance)
+    problem = problem_of(instance.source)
     scaled = Problem(unit * problem.source, unit * problem.target)
     theta = orthogonalized(problem, summary, weights, ridge=ridge)
     other = orthogonalized(scaled, summary, weights, ridge=ridge)

@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from commands import refused
 
 from bestarm import Experiment, Problem
-from bestarm.cli.app import app
 from bestarm.errors import InvalidInputError
 from bestarm.files import locked, replacing
 from bestarm.live.store.sql import Store
@@ -159,9 +158,8 @@ def test_the_command_line_says_what_stands_in_the_way(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     folder.mkdir()
     target = linked(folder / ".lock", tmp_path)
-    result = CliRunner().invoke(app, ["leaderboard", "--runs", "2", "--out", str(folder)])
-    assert result.exit_code == 2
-    assert "it is a symbolic link in the place of a lock file: remove it." in result.stderr
+    message = refused("leaderboard", "--runs", "2", "--out", str(folder))
+    assert "it is a symbolic link in the place of a lock file: remove it." in message
     assert target.read_text() == "keep me"
 
 

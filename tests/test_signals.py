@@ -16,11 +16,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from commands import data, run
 from numba.core.registry import CPUDispatcher
-from typer.testing import CliRunner
 
 from bestarm import AnytimeBAI, environments
-from bestarm.cli.app import app
 from bestarm.compiling import compiled
 from bestarm.numerics.geometry import Array
 from bestarm.planning import Effort, JobEffort, worker
@@ -171,24 +170,17 @@ def unestimated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning_module, "estimate_effort", lambda *_, **__: estimate)
 
 
-def command(*arguments: str) -> Any:
-    result = CliRunner().invoke(app, arguments)
-    assert isinstance(result.exception, SystemExit | None)
-    return result
-
-
 def test_a_comparison_keeps_the_finished_runs(interrupted: Interrupted) -> None:
-    result = command("compare", "--method", "anytime:max_pulls=900", "--runs", "5", "--json")
-    assert result.exit_code == 130
-    (row,) = json.loads(result.stdout)["methods"]
+    found = data("compare", "--method", "anytime:max_pulls=900", "--runs", "5", code=130)
+    (row,) = found["methods"]
     assert row["runs"] == 2
 
 
 def test_a_leaderboard_keeps_the_finished_runs(interrupted: Interrupted, tmp_path: Path) -> None:
     columns = "--only", "anytime", "--instance", "six-means", "--drift", "none", "--runs", "5"
-    result = command("leaderboard", *columns, "--workers", "1", "--out", str(tmp_path / "board"))
-    assert result.exit_code == 130
-    assert "interrupted; finished runs are kept." in result.stderr
+    options = (*columns, "--workers", "1", "--out", str(tmp_path / "board"))
+    message = run("leaderboard", *options, code=130)[1]
+    assert "interrupted; finished runs are kept." in message
     (journal,) = (tmp_path / "board" / "journal").iterdir()
     _, *runs = journal.read_text().splitlines()
     assert 0 < len(runs) < 5
@@ -202,17 +194,14 @@ def options(tmp_path: Path) -> str:
 
 @pytest.mark.usefixtures("interrupted", "unestimated")
 def test_a_plan_keeps_the_finished_runs(options: str) -> None:
-    result = command("plan", options, *PLANNING, "--json")
-    assert result.exit_code == 130
-    (forecast,) = json.loads(result.stdout)["forecasts"]
+    (forecast,) = data("plan", options, *PLANNING, code=130)["forecasts"]
     assert 0 < forecast["runs"] < 5
 
 
 def test_a_plan_says_so_if_nothing_was_simulated(options: str, interrupted: Interrupted) -> None:
     interrupted.call = 1  # while the effort is estimated
-    result = command("plan", options, *PLANNING)
-    assert result.exit_code == 130
-    assert "interrupted before any experiment had been simulated." in result.stderr
+    message = run("plan", options, *PLANNING, code=130)[1]
+    assert "interrupted before any experiment had been simulated." in message
 
 
 def test_a_plan_for_the_server_keeps_the_finished_runs(

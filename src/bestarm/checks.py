@@ -213,10 +213,11 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     >>> suggestion("sp-bia", ["rage", "sp-bai"])
     'Did you mean sp-bai?'
     """
-    plain = {_without_punctuation(each): each for each in known}
-    near = get_close_matches(_without_punctuation(word), list(plain), n=1)
+    plain = {without_punctuation(each): each for each in known}
+    near = get_close_matches(without_punctuation(word), list(plain), n=1)
     return f"Did you mean {plain[near[0]]}?" if near else ""
 
 
-def _without_punctuation(word: str) -> str:
+def without_punctuation(word: str) -> str:
+    """A word in lower case, with its letters and digits only."""
     return "".join(letter for letter in word.lower() if letter.isalnum())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import commands
 
-run = partial(commands.invoke, "compare")
+run = partial(commands.run, "compare")
 refused = partial(commands.refused, "compare")
 
 

@@ -29,8 +29,8 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 def report(*arguments: str) -> dict[str, Any]:
-    code, out, err = run(*arguments, "--json")
-    assert (code, err) == (0, "")
+    out, err = run(*arguments, "--json")
+    assert err == ""
     found: dict[str, Any] = json.loads(out)
     return found
 
@@ -52,7 +52,7 @@ def test_workers_change_no_byte_of_what_a_method_of_one_s_own_comes_to(folder: P
     command = ForkedCommand("compare", *arguments, "--workers", "2", "--out", "runs-2.csv")
     out, err = command.communicate()
     assert (command.returncode, err) == (0, "")
-    assert here == (0, out, "")
+    assert here == (out, "")
     assert (folder / "runs-1.csv").read_bytes() == (folder / "runs-2.csv").read_bytes()
     assert len(rows(folder / "runs-1.csv")) == 60
     assert not [file for file in folder.iterdir() if file.name.startswith(".")]
@@ -120,8 +120,7 @@ def test_the_words_fit_a_narrow_terminal_and_say_what_matters(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     name = write_module(POLICY)
-    code, out, _ = run("--method", f"{name}:Once", "--instance", "jester", "--runs", "5")
-    assert code == 0
+    out, _ = run("--method", f"{name}:Once", "--instance", "jester", "--runs", "5")
     assert max(map(len, out.splitlines())) <= 80
     text = " ".join(out.split())
     for phrase in ("made-up users", "5 runs of each", "not final", "95 %", "sp-bai's run by run"):
@@ -134,8 +133,7 @@ def test_the_words_fit_a_narrow_terminal_and_say_what_matters(
 )
 def test_tables_for_a_text_are_printed_instead_of_words(option: str, line: str) -> None:
     arguments = ("--method", "sp-bai", "--runs", "2")
-    code, out, err = run(*arguments, option)
-    assert (code, err) == (0, "")
+    out, _ = run(*arguments, option)
     assert any(each.startswith(line) for each in out.splitlines()), out
     assert "exclude each other" in refused(*arguments, option, "--json")
 
@@ -148,12 +146,11 @@ def test_rounds_stand_beside_pulls_where_they_differ(monkeypatch: pytest.MonkeyP
         assert (found["mean_rounds"], found["rounds_interval"]) == (200, [200, 200])
         assert found["mean_pulls"] == 400
     both = (*halving, "--method", "uniform:budget=300")
-    code, out, _ = run(*both)
-    assert code == 0
+    out, _ = run(*both)
     assert re.search(r"^method +mean rounds +pulls per round$", out, re.M)
     assert re.search(r"^sequential-halving:budget=400,block=2 +200 ± 0 +2\.00 *$", out, re.M)
     assert re.search(r"^uniform:budget=300 +300 ± 0 +1\.00 *$", out, re.M)
-    assert "mean rounds" not in run("--method", "uniform:budget=300", "--runs", "2")[1]
+    assert "mean rounds" not in run("--method", "uniform:budget=300", "--runs", "2")[0]
     # A baseline that reacts to every pull has no rounds of several.
     assert "at most 1" in refused(*halving, "--baseline", "adversary")
 
@@ -180,7 +177,6 @@ def test_verdicts_on_the_error() -> None:
 
 BAD = {
     "unknown method": (("--method", "sbpai"), "Did you mean sp-bai?"),
-    "unknown option": (("--method", "rage:sigmma=3"), "Did you mean sigma?"),
     "refused option": (("--method", "rage:sigma=-3"), "rage:sigma=-3 cannot be made: `sigma`"),
     "two targets": (("--method", "anytime:top=2"), "anytime:top=2 names 2 targets, and"),
     "a tolerance": (
@@ -192,7 +188,6 @@ BAD = {
         ("--method", "anytime:forecasts=True"),
         "anytime:forecasts=True needs a forecast of every reward",
     ),
-    "no such module": (("--method", "gone:X"), "There is no module 'gone'"),
     "unknown instance": (("--instance", "smal-gap"), "Did you mean small-gap?"),
     "unknown baseline": (("--baseline", "sine"), "must be one of 'sinusoid'"),
     "baseline of ratings": (("--instance", "jester", "--baseline", "none"), "Leave it out"),
@@ -276,11 +271,11 @@ def test_a_policy_that_raises_names_the_run_and_the_line(folder: Path, workers: 
     line = (POLICY + FAILING).splitlines().index(
         '            raise ArithmeticError("as asked")'
     ) + 1
-    code, out, err = run(
+    out, err = run(
         *("--method", "uniform:budget=20", "--method", f"{name}:X", "--runs", "40"),
         *("--workers", workers, "--out", "runs.csv", "--json"),
+        code=2,
     )
-    assert code == 2
     assert f"{name}:X raised ArithmeticError: as asked ({name}.py, line {line})" in err
     assert re.search(r"This was run \d+ of a simulation with seed 0; run_once\(", err)
     assert err.count("\n") == 1
@@ -379,8 +374,7 @@ def test_a_policy_that_prints_or_ends_the_program_spoils_nothing(
     )
     name = write_module(talks)
     arguments = ("--method", f"{name}:Once", "--method", "rage", "--runs", "2", "--json")
-    code, out, err = run(*arguments, "--workers", workers)
-    assert code == 0
+    out, err = run(*arguments, "--workers", workers)
     assert len(json.loads(out)["methods"]) == 2
     assert "hello" in err or workers == "2"
     leaves = POLICY.replace("        plan.check(summary)", "        raise SystemExit(3)")

@@ -20,7 +20,9 @@ from workers_started import HANG_TIMEOUT, processes
 from bestarm import Experiment
 from bestarm.cli import main
 
-invoke = partial(commands.invoke, "evaluate")
+run = partial(commands.run, "evaluate")
+data = partial(commands.data, "evaluate")
+QUESTION = ("judge.py", "--options", "short, long", "--items", "items.txt")
 
 
 @pytest.fixture(autouse=True)
@@ -49,9 +51,7 @@ def judge(option, item):
 
 
 def test_it_says_what_is_best_and_what_was_saved_and_where_to_watch() -> None:
-    words = ("judge.py", "--options", "short, long", "--items", "items.txt", "--seed", "1")
-    code, out, err = invoke(*words)
-    assert code == 0, err
+    out, err = run(*QUESTION, "--seed", "1")
     assert out.startswith("'short' is the best of 2 options.")
     assert "of 160 judgements" in out
     assert "Saved:" in out
@@ -61,8 +61,7 @@ def test_it_says_what_is_best_and_what_was_saved_and_where_to_watch() -> None:
         assert experiment.finished
         assert experiment.problem.source_labels == ("short", "long")
         made = experiment.status().pulls
-    code, out, err = invoke(*words, "--json")
-    assert code == 0
+    out, err = run(*QUESTION, "--seed", "1", "--json")
     found = json.loads(out)
     assert "judging ?" not in err  # nothing was judged again
     assert found["recommendation"]["label"] == "short"
@@ -73,12 +72,10 @@ def test_it_says_what_is_best_and_what_was_saved_and_where_to_watch() -> None:
 
 def test_a_tie_is_called_one_in_words_and_as_json() -> None:
     Path("judge.py").write_text("def judge(option, item):\n    return 0.5\n", encoding="utf-8")
-    words = ("judge.py", "--options", "short, long", "--items", "items.txt", "--seed", "1")
-    code, out, _ = invoke(*words)
-    assert code == 0
+    out, _ = run(*QUESTION, "--seed", "1")
     assert out.startswith("'short' and 'long' tie as the best of 2 options over all 80 items")
     assert "by hand" not in out
-    found = json.loads(invoke(*words, "--json")[1])
+    found = data(*QUESTION, "--seed", "1")
     assert found["recommendation"]["tied"] == found["recommendation"]["active"] == ["short", "long"]
     assert [score["possible"] for score in found["scores"]] == [True, True]
     assert found["state"] == "finished"
@@ -96,21 +93,16 @@ def test_options_and_items_can_be_rows_of_files() -> None:
     rows = [json.dumps({"kind": "ab"[number % 2]}) for number in range(60)]
     Path("items.jsonl").write_text("\n".join(rows))
     files = ("--options", "options.csv", "--items", "items.jsonl")
-    code, out, err = invoke("sub/grader.py:grade", *files, "--name", "rates", "--json")
-    assert code == 0, err
-    found = json.loads(out)
+    found = data("sub/grader.py:grade", *files, "--name", "rates")
     assert (found["recommendation"]["label"], found["experiment"]) == ("high", "rates")
 
 
 def test_a_cap_is_not_an_error_and_a_larger_one_continues() -> None:
-    words = ("judge.py", "--options", "short,long", "--items", "items.txt")
-    code, out, _ = invoke(*words, "--price", "0.01", "--max-cost", "0.07")
-    assert code == 0
+    out, _ = run(*QUESTION, "--price", "0.01", "--max-cost", "0.07")
     assert "7 of 160 judgements (4 %), which cost 0.07." in out
     assert "Stopped at the cost cap of 0.07." in out
-    code, out, _ = invoke(*words, "--price", "0.01", "--max-cost", "2", "--json")
-    assert code == 0
-    assert json.loads(out)["recommendation"]["final"]
+    found = data(*QUESTION, "--price", "0.01", "--max-cost", "2")
+    assert found["recommendation"]["final"]
 
 
 @pytest.mark.parametrize(
@@ -161,20 +153,18 @@ def test_bad_input_is_refused_in_a_sentence(arguments: tuple[str, ...], words: s
         Path(name).write_text(text)
     Path("latin.txt").write_bytes(b"caf\xe9\n")
     judge, options, items, *further = arguments
-    code, out, err = invoke(judge, "--options", options, "--items", items, *further)
-    assert (code, out) == (2, "")
+    out, err = run(judge, "--options", options, "--items", items, *further, code=2)
+    assert out == ""
     assert words in err
     assert "Traceback" not in err
     assert ("judging 2 options" in err) == (judge in ("fails.py", "wrong.py"))
 
 
 def test_another_file_under_the_same_name_is_refused() -> None:
-    words = ("judge.py", "--options", "short,long", "--items", "items.txt", "--max-cost")
-    assert invoke(*words, "1")[0] == 0
+    run(*QUESTION, "--max-cost", "1")
     with Path("items.txt").open("a") as file:
         file.write("one more\n")
-    code, out, err = invoke(*words, "2")
-    assert (code, out) == (2, "")
+    _, err = run(*QUESTION, "--max-cost", "2", code=2)
     assert "'judge' was created with different `items` (80, not 81)." in err
 
 
@@ -187,10 +177,10 @@ def run_command(*arguments: str) -> None:
 
 
 @contextmanager
-def three_calls_in_flight(*arguments: str) -> Iterator[BaseProcess]:
+def three_calls_in_flight() -> Iterator[BaseProcess]:
     """An evaluation whose judge waits for a file."""
     Path("judge.py").write_text(PATIENT)
-    arguments = ("evaluate", *arguments, "--concurrency", "3")
+    arguments = ("evaluate", *QUESTION, "--concurrency", "3")
     process = processes.Process(target=run_command, args=arguments)
     process.start()
     try:
@@ -211,24 +201,21 @@ def interrupt(process: BaseProcess) -> None:
 
 
 def test_ctrl_c_keeps_what_is_in_flight_and_the_same_command_continues() -> None:
-    words = ("judge.py", "--options", "short,long", "--items", "items.txt", "--seed", "1")
-    with three_calls_in_flight(*words) as process:
+    with three_calls_in_flight() as process:
         interrupt(process)
         Path("go").touch()
     calls = Path("calls").read_text().splitlines()
     assert len(calls) == 3
     with Experiment.open("sqlite:///bestarm.db", "judge") as experiment:
         assert len(experiment.outcomes()) == 3
-    code, out, _ = invoke(*words)
-    assert code == 0
+    out, _ = run(*QUESTION)
     assert out.startswith("'short' is the best of 2 options.")
     calls = Path("calls").read_text().splitlines()
     assert len(set(calls)) == len(calls) > 3
 
 
 def test_a_second_ctrl_c_leaves_calls_in_flight() -> None:
-    words = ("judge.py", "--options", "short,long", "--items", "items.txt")
-    with three_calls_in_flight(*words) as process:
+    with three_calls_in_flight() as process:
         interrupt(process)
         interrupt(process)
     with Experiment.open("sqlite:///bestarm.db", "judge") as experiment:

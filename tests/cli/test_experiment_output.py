@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import run
+from commands import data, run
 from forked_commands import PassedFile
 from workers_started import HANG_TIMEOUT, processes
 
@@ -147,9 +146,8 @@ def test_labels_cannot_move_the_cursor() -> None:
     assert SHOWN in whole
     assert "no\\x1b[31mmore\\nof it" in whole
     assert leader in {ODD, "δ-coffee"}
-    asked = json.loads(run("experiment", "ask", "drinks", "--json")[0])
-    assert asked["assignments"] == []
-    assert ODD in json.loads(run("experiment", "status", "drinks", "--json")[0])["arms"]
+    assert data("experiment", "ask", "drinks")["assignments"] == []
+    assert ODD in data("experiment", "status", "drinks")["arms"]
 
 
 def test_labels_of_files_cannot_either() -> None:
@@ -186,8 +184,7 @@ def test_a_seed_that_nobody_named_is_another_each_time() -> None:
     Path("arms.csv").write_text("tea,1,0\ncoffee,0,1\n", encoding="utf-8")
     seeds = set()
     for name in ("one", "two", "three"):
-        made = run("experiment", "create", name, "arms.csv", "--bounds", "0", "1", "--json")[0]
-        seeds.add(json.loads(made)["seed"])
+        seeds.add(data("experiment", "create", name, "arms.csv", "--bounds", "0", "1")["seed"])
         with Experiment.open(URL, name) as experiment:
             assert experiment.seed in seeds
     assert len(seeds) == 3
@@ -202,7 +199,7 @@ def test_a_lease_can_be_changed_until_the_end() -> None:
             shown, _ = run("experiment", "lease", "drinks", text)
             assert experiment.lease == seconds
             assert ("any time" if seconds is None else f"{seconds:g} seconds") in shown
-            again = json.loads(run("experiment", "lease", "drinks", text, "--json")[0])
+            again = data("experiment", "lease", "drinks", text)
             assert again == {"experiment": "drinks", "state": "running", "lease": seconds}
         changes = [event for event in experiment.events() if event.kind == "changed"]
         assert [event.data["lease"] for event in changes] == [5400.0, 43200.0, 2.5, None]

@@ -21,6 +21,7 @@ def test_tables_of_the_same_content_share_a_design_and_others_do_not() -> None:
         cached_design(linear_xy, source, target, tol=1e-2),
         cached_design(centered_xy, source, target, tol=1e-3),
         cached_design(linear_xy, source[::-1], target, tol=1e-3),
+        cached_design(linear_xy, np.vstack([source[:-1], 2 * source[-1:]]), target, tol=1e-3),
         cached_design(linear_xy, source, target[:4], tol=1e-3),
         cached_design(linear_xy, source, target.T[:, :3].copy(), tol=1e-3),
     ]

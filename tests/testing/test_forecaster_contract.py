@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -69,33 +70,16 @@ class InOrder(Recent):
 
 
 class Approximate(Recent):
-    def follow(
-        self,
-        first: int,
-        moments: Array | None,
-        covariates: Array | None,
-        features: Array,
-        rewards: Array,
-    ) -> Array:
-        usual = super().follow(first, moments, covariates, features, rewards)
-        usual *= 0.999
-        return usual
+    def follow(self, *args: Any, **kwargs: Any) -> Array:
+        return 0.999 * super().follow(*args, **kwargs)
 
 
 class Peeks(Recent):
     """It uses the reward of the draw itself; single calls cannot."""
 
-    def follow(
-        self,
-        first: int,
-        moments: Array | None,
-        covariates: Array | None,
-        features: Array,
-        rewards: Array,
-    ) -> Array:
-        usual = super().follow(first, moments, covariates, features, rewards)
-        usual += 1e-12 * rewards.sum()
-        return usual
+    def follow(self, *args: Any, **kwargs: Any) -> Array:
+        *_, rewards = args
+        return super().follow(*args, **kwargs) + 1e-12 * float(rewards.sum())
 
 
 def test_a_correct_forecaster_passes() -> None:

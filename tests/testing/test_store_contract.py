@@ -314,10 +314,7 @@ class ForgetsDeferralsOfTheLost(MemoryLedger):
     "deferrals are read by range", words="after deferring, within the transaction, the deferred"
 )
 class ReadsAllDeferrals(MemoryLedger):
-    def deferrals(
-        self, first: int = 0, end: int = 2**62, *, waiting: bool = False
-    ) -> tuple[Ids, Ids]:
-        del first, end
+    def deferrals(self, *_: Any, waiting: bool = False, **__: Any) -> tuple[Ids, Ids]:
         return super().deferrals(waiting=waiting)
 
 
@@ -330,10 +327,8 @@ class RemembersWhatCovers(MemoryLedger):
 
 @breaks("many are deferred", words="of 5101 deferred assignments 5000 are read")
 class ReadsOnePageOfDeferrals(MemoryLedger):
-    def deferrals(
-        self, first: int = 0, end: int = 2**62, *, waiting: bool = False
-    ) -> tuple[Ids, Ids]:
-        ids, covered_by = super().deferrals(first, end, waiting=waiting)
+    def deferrals(self, *args: Any, **kwargs: Any) -> tuple[Ids, Ids]:
+        ids, covered_by = super().deferrals(*args, **kwargs)
         return ids[:5_000], covered_by[:5_000]
 
 

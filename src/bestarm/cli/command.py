@@ -119,9 +119,12 @@ def command(function: Callable[P, None]) -> Callable[P, None]:
 
 def _entries(text: str) -> dict[str, dict[str, Any]]:
     """The help and the metavar of parameters by name."""
-    found = (_ENTRY.fullmatch(" ".join(entry.split())) for entry in re.split(r"\n(?=    \w)", text))
-    entries = [match.groupdict() for match in found if match is not None]
-    return {entry.pop("name"): entry for entry in entries}
+    known = {}
+    for entry in re.split(r"\n(?=    \w)", text):
+        found = _ENTRY.fullmatch(" ".join(entry.split()))
+        assert found is not None, entry
+        known[found["name"]] = {"help": found["help"], "metavar": found["metavar"]}
+    return known
 
 
 def _for_typer(parameter: inspect.Parameter, **settings: Any) -> inspect.Parameter:

@@ -22,6 +22,7 @@ from bestarm.tables import TextTable
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress, TaskID
     from rich.table import Table
 
     from bestarm.live.values import Check
@@ -137,14 +138,10 @@ def checks_result(checks: Sequence[Check]) -> tuple[dict[str, Any], list[str], i
     return data, lines, int(level == "alarm")
 
 
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
-
 Count = Callable[[int, int], object]  # called with (done, in all), of runs or the like
 
 
-@contextmanager
-def display() -> Iterator[Progress]:
+def display() -> Progress:
     """A display of bars, which are shown if stderr is a terminal."""
     from rich import progress as rich
     from rich.console import Console
@@ -157,8 +154,7 @@ def display() -> Iterator[Progress]:
         rich.TimeElapsedColumn(),
         rich.TimeRemainingColumn(),
     )
-    with rich.Progress(*columns, console=screen, disable=not screen.is_terminal) as shown:
-        yield shown
+    return rich.Progress(*columns, console=screen, disable=not screen.is_terminal)
 
 
 @contextmanager

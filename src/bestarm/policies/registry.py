@@ -19,7 +19,7 @@ from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import Any
 
-from bestarm.checks import suggestion
+from bestarm.checks import suggestion, without_punctuation
 from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.policies.catalog import BUILT_IN, PolicyInfo
 from bestarm.policies.policy import Method
@@ -60,7 +60,7 @@ def _load_entry_point(entry: EntryPoint) -> PolicyInfo | None:
 def find(name: str) -> PolicyInfo | None:
     """The policy of this name; case and punctuation do not matter, and its class's name will do."""
     table = policies()
-    return table.get(name) or table.get(spelling().get(_normalized(name), ""))
+    return table.get(name) or table.get(spelling().get(without_punctuation(name), ""))
 
 
 def spelling() -> Mapping[str, str]:
@@ -68,11 +68,7 @@ def spelling() -> Mapping[str, str]:
     plain = [each for each in policies().values() if not each.options]
     classes = {each.import_path.partition(":")[2]: each.name for each in plain}
     known = classes | {name: name for name in policies()}
-    return {_normalized(key): name for key, name in known.items()}
-
-
-def _normalized(name: str) -> str:
-    return "".join(letter for letter in name.lower() if letter.isalnum())
+    return {without_punctuation(key): name for key, name in known.items()}
 
 
 def accepted(

@@ -243,22 +243,6 @@ def test_equal_arms_are_seldom_told_apart() -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_only_a_certified_answer_that_is_final_claims_delta(
-    rule: type[LUCB | ActionElimination],
-) -> None:
-    presampled = presample(3, 3, 3000)
-    problem = Problem(np.eye(3), delta=0.07)
-    published = run(rule(problem, sigma=0.1), presampled)
-    certified = run(rule(problem, sigma=0.1, radius="certified"), presampled)
-    capped = run(rule(problem, sigma=9.0, radius="certified", max_pulls=50), presampled)
-    assert (published.final, published.error_bound) == (True, None)
-    assert (certified.final, certified.error_bound) == (True, 0.07)
-    assert any("nothing drifts" in sentence for sentence in certified.assumptions)
-    assert published.assumptions == ()
-    assert (capped.final, capped.error_bound) == (False, None)
-
-
-@pytest.mark.parametrize("rule", RULES)
 def test_certified_rules_keep_delta_on_coins_and_lose_it_to_a_drift(
     rule: type[LUCB | ActionElimination],
 ) -> None:

@@ -12,10 +12,11 @@ import pytest
 from scipy.optimize import brentq, minimize
 from scipy.special import rel_entr
 
-from bestarm import Problem, simulate
+from bestarm import LUCB, ActionElimination, Problem, simulate
 from bestarm.environments.two_point import TwoPoint
 from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
+from bestarm.policies import Policy
 from bestarm.policies.means.base import MeansRule
 from bestarm.policies.means.eb_tci import EBTCI
 from bestarm.policies.means.kl_lucb import KLLUCB
@@ -224,13 +225,20 @@ def test_rewards_outside_the_bounds_are_refused(method: Callable[..., MeansRule]
         (EBTCI, {}, "1-sub-Gaussian around their option's mean, given the past"),
         (EBTCI, {"threshold": "experiments"}, None),
         (LilUCB, {}, None),
+        *((rule, {}, None) for rule in (LUCB, ActionElimination)),
+        *(
+            (rule, {"radius": "certified"}, "1-sub-Gaussian around their option's mean")
+            for rule in (LUCB, ActionElimination)
+        ),
     ],
 )
 def test_a_claim_is_made_where_there_is_a_proof(
-    method: Callable[..., MeansRule], options: dict[str, object], assumption: str | None
+    method: Callable[..., Policy], options: dict[str, object], assumption: str | None
 ) -> None:
+    """That only a final answer has the bound is a part of the contract."""
     answer = method(Problem(np.eye(3), delta=0.05), **options).recommend()
     assert answer.claims == (None if assumption is None else 0.05)
+    assert bool(answer.assumptions) == (assumption is not None)
     assert assumption is None or assumption in answer.assumptions[0]
 
 

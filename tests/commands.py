@@ -18,19 +18,19 @@ def invoke(*arguments: str, stdin: str | bytes | None = None) -> tuple[int, str,
     return result.exit_code, result.stdout, result.stderr
 
 
-def run(*arguments: str, code: int = 0, stdin: str | None = None) -> tuple[str, str]:
+def run(*arguments: str, code: int = 0, stdin: str | bytes | None = None) -> tuple[str, str]:
     """What was printed by a command that ends with this exit code."""
     found, out, err = invoke(*arguments, stdin=stdin)
     assert found == code, (out, err)
     return out, err
 
 
-def data(*arguments: str, code: int = 0, stdin: str | None = None) -> Any:
+def data(*arguments: str, code: int = 0, stdin: str | bytes | None = None) -> Any:
     """What a command prints as JSON."""
     return json.loads(run(*arguments, "--json", code=code, stdin=stdin)[0])
 
 
-def refused(*arguments: str, code: int = 2, stdin: str | None = None) -> str:
+def refused(*arguments: str, code: int = 2, stdin: str | bytes | None = None) -> str:
     """The one sentence that a command ends with, and nothing else."""
     out, err = run(*arguments, code=code, stdin=stdin)
     assert out == ""
