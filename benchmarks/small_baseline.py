@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -36,7 +37,11 @@ def _sine(bound: float) -> object:
     return baselines.custom(lambda t: bound * np.sin(2 * t), bound=bound)
 
 
-LEVELS = {"sine": _sine, "+R": lambda bound: bound, "-R": lambda bound: -bound}
+LEVELS: dict[str, Callable[[float], object]] = {
+    "sine": _sine,
+    "+R": lambda bound: bound,
+    "-R": lambda bound: -bound,
+}
 
 
 def _told(results: Results) -> str:

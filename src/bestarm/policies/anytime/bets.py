@@ -44,6 +44,7 @@ LOG_PRIOR: Array = np.log(_SHARES / _SHARES.sum()) - 1e-13  # they add up to 1 a
 
 _EXPECTED: Array = np.array([2**-0.5, 1.0, 2**0.5])  # stakes for an expected gap, relative to it
 
+_WORTH = 0.8  # of the pulls that a sum of weights of 0 takes: what another must save
 MAX_LOSS = 0.9  # λC: the share of its wealth that a stake may lose in one pull
 TAIL_RATE = 2e-3  # over √pulls: Φ(−k), how often noise exceeds what C allows for (Lemma 3)
 EPSILON = float(np.finfo(float).eps)
@@ -304,9 +305,11 @@ def apply_readout(contrasts: Array, readout: Array) -> Array:
 
 @tiered
 def best_tilt(curve: Parts, gap: float, level: float, bound: float) -> float:
-    """s that minimises (m s² + 2 b s + c) / (gap + s level − |s| bound)² over all s.
+    """s that minimises (m s² + 2 b s + c) / (gap + s level − |s| bound)²; or 0.
 
-    A ratio of a norm to a linear function on either side of 0: each has one stationary point.
+    A ratio of a norm to a linear function on either side of 0: each has one stationary point. The
+    level is estimated: of sums that save little, those would be taken whose signal looks best. So
+    it is 0 unless it saves a fifth.
 
     Args:
         curve: m, b and c.
@@ -315,7 +318,7 @@ def best_tilt(curve: Parts, gap: float, level: float, bound: float) -> float:
         bound: R.
     """
     m, b, c = curve
-    best, least = 0.0, c / (gap * gap)
+    best, least = 0.0, _WORTH * c / (gap * gap)
     for side in (-1.0, 1.0):
         slope = level - side * bound
         below = m * gap - b * slope
@@ -357,17 +360,17 @@ def tilts(w: Array, row: Array, varied: Array, gaps: Array, level: float, bound:
 
 
 @tiered
-def believed_gaps(contrasts: Array, margin: float, belief: Parts) -> Array:
-    """y·θ̂ of each contrast; no nearer to 0 than the standard error that it has at a known level.
+def believed_gaps(contrasts: Array, margin: float, belief: Parts) -> tuple[Array, Array]:
+    """y·θ̂ of each contrast, not nearer to 0 than its error; and that error.
 
-    What is not known yet counts as worth a bet with a sum other than 0. The error is that of the
-    best-known combination of y·θ and ν: with that of y·θ itself, which the level keeps large, sums
-    would be taken for gaps that are not there.
+    So designs explore what is not known yet. The error is the standard error of y·θ̂ at a known
+    level, which is that of the best-known combination of y·θ and ν: its own error, which the level
+    keeps large, says nothing of these.
     """
     slope, _, _, upper = belief
-    gaps = np.zeros(len(contrasts))
+    gaps, errors = np.zeros(len(contrasts)), np.zeros(len(contrasts))
     if upper.shape[0] == 0:
-        return gaps
+        return gaps, errors
     whitened = forward_solve(upper, contrasts)
     for y in range(len(contrasts)):
         error = 0.0
@@ -376,7 +379,8 @@ def believed_gaps(contrasts: Array, margin: float, belief: Parts) -> Array:
         error = math.sqrt(error)
         gap = dot(contrasts[y], slope) + margin
         gaps[y] = max(gap, error) if gap >= 0 else min(gap, -error)
-    return gaps
+        errors[y] = error
+    return gaps, errors
 
 
 @tiered
@@ -407,7 +411,14 @@ def tilted_weights(
     w, charges = apply_readout(contrasts, readout), np.zeros(len(contrasts))
     if bound == math.inf:
         return w, charges
-    gaps, row = believed_gaps(contrasts, margin, belief), readout[len(slope)]
+    (gaps, errors), row = believed_gaps(contrasts, margin, belief), readout[len(slope)]
+    sums = tilts(w, row, varied, gaps, level, bound)
+    for y in range(len(contrasts)):
+        # Charges for gaps that are not there lose wealth for good: the larger, the more caution.
+        size = abs(gaps[y])
+        if size > 0:
+            less = min(2 * abs(sums[y]) * bound / size, 1.0) * errors[y]
+            gaps[y] *= max(size - less, 0.0) / size
     sums = tilts(w, row, varied, gaps, level, bound)
     for y in range(len(contrasts)):
         charges[y] = abs(sums[y]) * bound

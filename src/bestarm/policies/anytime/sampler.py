@@ -315,7 +315,7 @@ def pose_design(
     varied = np.empty(len(drawn))
     for i in range(len(drawn)):
         varied[i] = shares[i] * spread[drawn[i]]
-    gaps = believed_gaps(rows, margin, beliefs(state, known))
+    gaps, _ = believed_gaps(rows, margin, beliefs(state, known))
     sums = tilts(apply_readout(rows, readout), readout[rank], varied, gaps, level, bound)
     belief[0] = level
     for j in range(rank):
@@ -466,7 +466,7 @@ class IndependentSampler:
         # Copies: for arrays that cannot be changed it would be compiled once more.
         explored = g_design(config.problem).copy()
         assert self.stage is not None  # that of the batches that were learned from
-        design = self.stage.sampling.probabilities.copy()
+        design: Array = self.stage.sampling.probabilities.copy()
         contrasts = *evidence.open_contrasts(), config.margin
         known, state = estimates.known, tuple(estimates.state)
         for _ in range(1 if config.bound == math.inf else TILT_STEPS):
