@@ -29,7 +29,7 @@ def frame(seed: int, bound: float, scale: Scale) -> Frame:
     """A frame with beliefs that a run might have."""
     rng = np.random.default_rng(seed)
     weights, spread = rng.dirichlet(np.full(4, 2.0)), rng.uniform(0.5, 1.5, 4)
-    upper = np.eye(2) * rng.uniform(20, 200)
+    upper = np.eye(2) * rng.uniform(2_000, 20_000)
     cholesky(upper)
     return Frame(
         Sampling(ARMS, weights, spread),
