@@ -24,8 +24,8 @@ from bestarm.policies.anytime import (
 
 NEEDED: tuple[Any, ...] = (
     assumptions.contradiction, bets.batch_totals, bets.settle_bets, bets.least_variance_readout,
-    bets.apply_readout, bets.arm_terms, evidence.update_e_values, evidence.put_leaders_first,
-    evidence.opponent_contrasts, evidence.leader_contrasts, sampler.design_problem,
+    bets.tilted_weights, bets.arm_terms, evidence.update_e_values, evidence.put_leaders_first,
+    evidence.opponent_contrasts, evidence.leader_contrasts, sampler.pose_design,
     sampler.solve_design, sampler.mix_designs, sampler.keeps_design, estimates.learn_batch,
     estimates.correct_batch, estimates.predict_rewards, estimates.batch_size, design.interior_point,
     block_bets.block_residuals, block_bets.settle_block_bets, blocks._add_rounds,

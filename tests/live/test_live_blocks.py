@@ -210,7 +210,7 @@ def test_losses_that_depend_on_the_option_are_noticed(sqlite_url: str) -> None:
             sqlite_url, name, problem, options={"bounds": [0, 1], "block": 2}, seed=3
         )
         rng = np.random.default_rng(6)
-        for _ in range(16):
+        for _ in range(24):
             batch = experiment.ask(40)
             chance = np.where(batch.arms == 2, fails, 0.2)
             lost = rng.random(len(batch)) < chance

@@ -64,7 +64,7 @@ def plain(seen: Overview) -> dict[str, Any]:
 
 
 def test_every_number_is_the_librarys(experiment: Experiment) -> None:
-    drive(experiment, 600, lose=0.05)
+    drive(experiment, 400, lose=0.05)
     seen, recommendation, status = (
         overview(experiment),
         experiment.recommendation(),
@@ -357,7 +357,7 @@ def test_many_options_are_all_on_the_board(sqlite_url: str) -> None:
 def test_a_glance_does_not_wait_for_a_policy(
     experiment: Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drive(experiment, 800)
+    drive(experiment, 400)
     watch = Watch(experiment)
     expected = watch.headline()
     thinking, enough = Event(), Event()

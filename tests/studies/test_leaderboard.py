@@ -240,4 +240,4 @@ def test_the_same_method_under_another_name_is_recognised() -> None:
 def test_unknown_conditions_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="sein"):
         conditions(["soare"], ["sein"])
-    assert len(conditions()) == 25
+    assert len(conditions()) == 35

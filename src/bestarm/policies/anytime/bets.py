@@ -386,7 +386,8 @@ def believed_gaps(contrasts: Array, margin: float, belief: Parts) -> tuple[Array
 @tiered
 def level_weights(readout: Array, bound: float) -> tuple[Array, Array]:
     """w(a) that read ν and −ν off a pull, and the charges R against |ν| ≤ R (Lemma 5)."""
-    w, charges = np.empty((2, readout.shape[1])), np.full(2, bound)
+    w, charges = np.empty((2, readout.shape[1])), np.empty(2)
+    charges[0] = charges[1] = bound
     for a in range(readout.shape[1]):
         w[0, a] = readout[len(readout) - 1, a]
         w[1, a] = -w[0, a]
