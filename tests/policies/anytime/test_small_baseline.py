@@ -296,3 +296,17 @@ def test_features_far_from_zero_express_a_level(offset: float) -> None:
     problem = Problem(source, baseline=0.1)
     assert problem.expresses_level
     assert AnytimeBAI(problem, mean_bound=1.0).plan() is not None
+
+
+def test_a_bound_that_is_used_needs_the_model_of_means() -> None:
+    """Three arms in the plane: with any baseline, means may move each on its own; not with this."""
+    source = [[1, 0], [0, 1], [0.9, 0.4]]
+    for problem, options, own in (
+        (Problem(source), {"bounds": (0, 1)}, True),
+        (Problem(source, baseline=0.05), {"bounds": (0, 1), "level": 0.2}, False),
+        (Problem(source, baseline=0.05), {"mean_bound": 1.0}, False),
+    ):
+        policy = AnytimeBAI(problem, **options)  # type: ignore[arg-type]
+        sentences = " ".join(policy.recommend().assumptions)
+        assert ("each on its own" in sentences) is own
+        assert ("its x·θ plus a baseline common to all options" in sentences) is not own

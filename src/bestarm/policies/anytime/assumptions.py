@@ -264,11 +264,13 @@ class Assumptions:
         blocks: bool = False,
         items: int | None = None,
         level: float | None = None,
+        tilted: bool = False,
     ) -> Assumptions:
         """From bounds on every reward, or else from the scales of the problem.
 
         With blocks the baseline plays no part. Items of a finite population have bounds. The
-        baseline lies around 0, or with bounds around a `level`, or anywhere.
+        baseline lies around 0, or with bounds around a `level`, or anywhere. If a bound on it is
+        used (`tilted`), rewards have to be x·θ and that baseline.
         """
         if bounds is not None and mean_bound is not None:
             raise InvalidInputError(
@@ -277,7 +279,7 @@ class Assumptions:
                 value=mean_bound,
                 remedy="Give `bounds` or `mean_bound`, not both.",
             )
-        own, closing = has_unrestricted_means(problem), tuple[str, ...]()
+        own, closing = has_unrestricted_means(problem) and not tilted, tuple[str, ...]()
         if items is not None:
             world = _ITEMS.format(items=items)
         elif own:

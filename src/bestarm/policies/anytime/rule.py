@@ -176,6 +176,9 @@ class AnytimeBAI(Policy):
             max_pulls=max_pulls,
             level=level,
         )
+        # A bound on the baseline helps where its level is known and does not cancel anyway.
+        known_level = (bounds is None or level is not None) and self._block == 1 and not forecasts
+        self._tilted = known_level and problem.drifts and not problem.expresses_level
         self._assumptions = Assumptions.make(
             problem,
             self._bounds,
@@ -184,14 +187,12 @@ class AnytimeBAI(Policy):
             blocks=self._block > 1,
             items=self._items,
             level=level,
+            tilted=self._tilted,
         )
         self._scale = self._assumptions.scale
         # Of a finite population, no item may be left out.
         self._worst_case = missing == "worst-case" or self._items is not None
         self._missing = 0
-        # A bound on the baseline helps where its level is known and does not cancel anyway.
-        known_level = (bounds is None or level is not None) and self._block == 1 and not forecasts
-        self._tilted = known_level and problem.drifts and not problem.expresses_level
         self._arms, features, self._targets = coordinates(problem, self._tilted)
         self._grid = StakeGrid.make(expected_gap)
         self._effects, index = None, None
