@@ -306,7 +306,7 @@ def test_a_bound_that_is_used_needs_the_model_of_means() -> None:
         (Problem(source, baseline=0.05), {"bounds": (0, 1), "level": 0.2}, False),
         (Problem(source, baseline=0.05), {"mean_bound": 1.0}, False),
     ):
-        policy = AnytimeBAI(problem, **options)  # type: ignore[arg-type]
+        policy = AnytimeBAI(problem, **options)
         sentences = " ".join(policy.recommend().assumptions)
         assert ("each on its own" in sentences) is own
         assert ("its x·θ plus a baseline common to all options" in sentences) is not own
