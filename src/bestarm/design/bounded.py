@@ -20,7 +20,7 @@ from scipy.optimize import linprog
 from bestarm.design.solver import Design, ListedContrasts, check_gap, minimise, second_moment
 from bestarm.numerics.geometry import Array, lift, ranked
 
-_ROUNDS = 200
+_ROUNDS = 200  # few are needed; more than this cannot be certified
 _BINDING = 1e-9  # the share of a mixture from which on an alternative is kept
 
 
