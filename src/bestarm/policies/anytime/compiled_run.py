@@ -37,7 +37,13 @@ from bestarm.policies.anytime.bets import (
     settle_bets,
     tilted_weights,
 )
-from bestarm.policies.anytime.estimates import batch_size, beliefs, learn_batch, predict_rewards
+from bestarm.policies.anytime.estimates import (
+    BOUND,
+    batch_size,
+    beliefs,
+    learn_batch,
+    predict_rewards,
+)
 from bestarm.policies.anytime.evidence import (
     LEAST_NEED,
     BestTargetEvidence,
@@ -186,7 +192,7 @@ def _design(
 ) -> tuple[bool, Array]:  # fmt: skip
     """Whether the design for the open contrasts could be certified, and that design."""
     certified, design = True, start
-    for _ in range(1 if known[5] == math.inf else TILT_STEPS):
+    for _ in range(1 if known[BOUND] == math.inf else TILT_STEPS):
         scaled, posed = pose_design(arms, features, design, state, known, contrasts)
         solved, weights = solve_design(scaled, posed)
         certified = certified and solved

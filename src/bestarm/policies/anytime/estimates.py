@@ -54,7 +54,7 @@ class Scalars(NamedTuple):
     level: int = 13
 
 
-_BOUND = 5  # where R stands in `Estimates.known`
+BOUND = 5  # where R stands in `Estimates.known`
 SCALARS = Scalars()
 _PULLS, _REWARD, _MISSES, _MOVED, _WEIGHED, _BATCHES, _WHENS, _MEANS, _SPREAD, LEVEL = SCALARS
 
@@ -191,7 +191,7 @@ def _fit(state: Parts, known: Parts) -> None:
 def lifted_information(state: Parts, known: Parts) -> Array:
     """What is known of (ν, θ): of the batches' regression, the mean of all, and the bound R."""
     scalars, slope, information, _, _, total_arm, _, _, _, _, _ = state
-    bound, rank, pulls = known[_BOUND], len(slope), scalars[_PULLS]
+    bound, rank, pulls = known[BOUND], len(slope), scalars[_PULLS]
     lifted = np.empty((rank + 1, rank + 1))
     lifted[0, 0] = pulls + scalars[_SPREAD] / max(bound * bound, 1e-200 * scalars[_SPREAD])
     for i in range(rank):
@@ -205,14 +205,14 @@ def lifted_information(state: Parts, known: Parts) -> Array:
 def beliefs(state: Parts, known: Parts) -> Parts:
     """θ̂, ν̂, R, and U with UᵀU the information on θ for a known level, per variance of a reward."""
     upper, total_arm = np.empty((0, 0)), state[5]
-    if known[_BOUND] < math.inf and state[0][_PULLS] > 0:
+    if known[BOUND] < math.inf and state[0][_PULLS] > 0:
         upper = state[2].copy()
         for i in range(len(upper)):
             for j in range(len(upper)):
                 upper[i, j] += total_arm[i] * total_arm[j] / state[0][_PULLS]
                 upper[i, j] /= state[0][_SPREAD]
         cholesky(upper)
-    return state[1].copy(), state[0][LEVEL], known[_BOUND], upper
+    return state[1].copy(), state[0][LEVEL], known[BOUND], upper
 
 
 @tiered

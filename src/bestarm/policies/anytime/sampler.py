@@ -34,6 +34,7 @@ from bestarm.policies.anytime.bets import (
     total,
 )
 from bestarm.policies.anytime.estimates import (
+    BOUND,
     LEVEL,
     Estimates,
     batch_size,
@@ -305,7 +306,7 @@ def pose_design(
         contrasts: the open contrasts, how much evidence each wants, and the margin.
     """
     rows, needs, margin = contrasts
-    slope, information, spread, bound = state[1], state[2], state[9], known[5]
+    slope, information, spread, bound = state[1], state[2], state[9], known[BOUND]
     if bound == math.inf:
         learned = information, slope, margin, LEAST_GAP_ERRORS, bound
         return design_problem(features, spread, rows, needs, learned)
