@@ -6,7 +6,7 @@ from alembic import op
 
 from bestarm.live.store.sql.schema import metadata
 
-revision = "3"
+revision = "4"
 down_revision = None
 
 
