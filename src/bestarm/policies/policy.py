@@ -45,6 +45,8 @@ class Traits:
         max_pulls: the number of pulls at which it stops in any case, or None.
         budgeted: whether it stops when its pulls are spent, and not when it is sure.
         follows: whether `follow` makes rounds.
+        changes: whether options may be added and retired while it runs. Such a policy takes a
+            summary of fewer pulls than its plan asked for.
     """
 
     version: int | None = None
@@ -58,6 +60,7 @@ class Traits:
     max_pulls: int | None = None
     budgeted: bool = False
     follows: bool = False
+    changes: bool = False
 
     @property
     def names_the_best(self) -> bool:
@@ -111,8 +114,8 @@ class Policy(Protocol):
     """What an engine, a store or a route may ask of a method; none of them knows which it is.
 
     Derive a policy from this class. `problem`, `plan`, `adopt`, `update` and `recommend` are its
-    own; `traits`, `amend`, `look`, `rates` and `follow` have defaults for policies without these
-    abilities.
+    own; `traits`, `amend`, `add`, `retire`, `look`, `rates` and `follow` have defaults for policies
+    without these abilities.
     """
 
     problem: Problem  # that the policy was made for
@@ -165,6 +168,24 @@ class Policy(Protocol):
             remedy="Tell a policy that makes closed plans the whole plan at once.",
         )
 
+    def add(self, problem: Problem) -> None:  # noqa: ARG002
+        """Go on with a problem that has one more option: the last of its arms and targets.
+
+        Called when no plan is open. All options stay numbered as they are.
+
+        Raises ProtocolError, and changes nothing, unless `traits.changes`.
+        """
+        raise _cannot_change(self)
+
+    def retire(self, target: int) -> None:  # noqa: ARG002
+        """Go on without an option, for good: it has no probability in later plans.
+
+        Called when no plan is open. All options stay numbered as they are.
+
+        Raises ProtocolError, and changes nothing, unless `traits.changes`.
+        """
+        raise _cannot_change(self)
+
     def look(self) -> Look | None:
         """What the policy knows about every target now; None if it says so per phase only."""
         return None
@@ -211,6 +232,14 @@ def has_stopped() -> ProtocolError:
         "The policy has stopped and takes no more outcomes.",
         field="summary",
         remedy="Read `recommend()`.",
+    )
+
+
+def _cannot_change(policy: Policy) -> ProtocolError:
+    return ProtocolError(
+        f"{type(policy).__name__} was not made for options that are added or retired.",
+        field="changes",
+        remedy="Use a policy whose `traits.changes` is true, as AnytimeBAI(…, changes=True).",
     )
 
 
