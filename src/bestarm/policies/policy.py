@@ -47,6 +47,7 @@ class Traits:
         follows: whether `follow` makes rounds.
         changes: whether options may be added and retired while it runs. Such a policy takes a
             summary of fewer pulls than its plan asked for.
+        control: the target that effects are measured against, or None.
     """
 
     version: int | None = None
@@ -61,6 +62,7 @@ class Traits:
     budgeted: bool = False
     follows: bool = False
     changes: bool = False
+    control: int | None = None
 
     @property
     def names_the_best(self) -> bool:

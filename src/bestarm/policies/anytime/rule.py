@@ -305,6 +305,7 @@ class AnytimeBAI(Policy):
             max_pulls=self._max_pulls,
             follows=self._compiled is not None,
             changes=self._shares is not None,
+            control=None if self._effects is None else self._effects.control,
         )
 
     def has_stopped(self) -> bool:
