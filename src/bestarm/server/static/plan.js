@@ -258,7 +258,9 @@
         const [low, high] = each.interval.map((end) => (100 * end).toFixed(1));
         made("td", `${percent(each.probability)} (${low} – ${high})`, row, "figure");
       }
-      words.append(all.frame);
+      const details = made("details", "", words, "more");
+      made("summary", `All ${noun}s that were simulated`, details);
+      details.append(all.frame);
     }
     made("p", (found.base === null ? "" : `A lift in percent is of the base rate, ${mean(found.base)}: that of ` +
       "all other options. ") + `Found: named as the winner within ${many}, with error probability ` +
