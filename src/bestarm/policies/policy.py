@@ -45,6 +45,8 @@ class Traits:
         max_pulls: the number of pulls at which it stops in any case, or None.
         budgeted: whether it stops when its pulls are spent, and not when it is sure.
         follows: whether `follow` makes rounds.
+        changes: whether targets may be added and retired.
+        control: the target that effects are measured against, or None.
     """
 
     version: int | None = None
@@ -58,6 +60,8 @@ class Traits:
     max_pulls: int | None = None
     budgeted: bool = False
     follows: bool = False
+    changes: bool = False
+    control: int | None = None
 
     @property
     def names_the_best(self) -> bool:
@@ -111,8 +115,8 @@ class Policy(Protocol):
     """What an engine, a store or a route may ask of a method; none of them knows which it is.
 
     Derive a policy from this class. `problem`, `plan`, `adopt`, `update` and `recommend` are its
-    own; `traits`, `amend`, `look`, `rates` and `follow` have defaults for policies without these
-    abilities.
+    own; `traits`, `amend`, `retire`, `add`, `look`, `rates` and `follow` have defaults for policies
+    without these abilities.
     """
 
     problem: Problem  # that the policy was made for
@@ -165,6 +169,25 @@ class Policy(Protocol):
             remedy="Tell a policy that makes closed plans the whole plan at once.",
         )
 
+    def retire(self, target: int) -> None:  # noqa: ARG002
+        """Take a target out for good: it is never named again, and later plans do not pull it.
+
+        Only policies whose traits say `changes` are asked to, when no plan is out: after `update`
+        and before the next `plan`, even if that summary decided it. The summary may be of fewer
+        pulls than its plan asked for, or of none; outcomes of earlier pulls may follow as
+        amendments of any earlier phase. Plans and recommendations keep one index per target ever
+        known.
+        """
+        raise _never_changes(self)
+
+    def add(self, problem: Problem) -> None:  # noqa: ARG002
+        """Go on with one more arm, which is a target too: the last one of this problem.
+
+        All others are as they were, but for a feature of 0 where the new one has a dimension of its
+        own. It is called when `retire` is.
+        """
+        raise _never_changes(self)
+
     def look(self) -> Look | None:
         """What the policy knows about every target now; None if it says so per phase only."""
         return None
@@ -203,6 +226,14 @@ class Method(Protocol):
     def __call__(self, problem: Problem, *, seed: int) -> Policy:
         """Make a policy."""
         ...
+
+
+def _never_changes(policy: Policy) -> ProtocolError:
+    return ProtocolError(
+        f"{type(policy).__name__} goes on with the targets that it was made for.",
+        field="policy",
+        remedy="Use a policy whose traits say `changes`.",
+    )
 
 
 def has_stopped() -> ProtocolError:
