@@ -159,7 +159,8 @@ class Plan:
     def check(self, summary: Summary, *, beyond: bool = False) -> None:
         """Raise unless the summary can be the outcome of exactly this plan.
 
-        With `beyond`, it is of further pulls under an open plan, of any number.
+        With `beyond`, it is of further pulls under an open plan, or of one that was closed early:
+        of any number.
         """
         if not isinstance(summary, Summary):
             raise InvalidInputError(

@@ -45,7 +45,8 @@ class Traits:
         max_pulls: the number of pulls at which it stops in any case, or None.
         budgeted: whether it stops when its pulls are spent, and not when it is sure.
         follows: whether `follow` makes rounds.
-        changes: whether targets may be added and retired.
+        changes: whether options may be added and retired while it runs. Such a policy takes a
+            summary of fewer pulls than its plan asked for.
         control: the target that effects are measured against, or None.
     """
 
@@ -115,7 +116,7 @@ class Policy(Protocol):
     """What an engine, a store or a route may ask of a method; none of them knows which it is.
 
     Derive a policy from this class. `problem`, `plan`, `adopt`, `update` and `recommend` are its
-    own; `traits`, `amend`, `retire`, `add`, `look`, `rates` and `follow` have defaults for policies
+    own; `traits`, `amend`, `add`, `retire`, `look`, `rates` and `follow` have defaults for policies
     without these abilities.
     """
 
@@ -158,7 +159,8 @@ class Policy(Protocol):
 
         Only policies that make open plans are asked to. If that plan was provisional, the outcomes
         are of pulls that its summary had as `pending`; if not, of pulls beyond those in its
-        summary, and the phase is the previous one. The current plan may be out, and stays as it is.
+        summary, and the phase is the previous one, or one before it if options were added or
+        retired since. The current plan may be out, and stays as it is.
 
         Raises ProtocolError, and changes nothing, if no outcome of that phase is awaited.
         """
@@ -169,24 +171,24 @@ class Policy(Protocol):
             remedy="Tell a policy that makes closed plans the whole plan at once.",
         )
 
-    def retire(self, target: int) -> None:  # noqa: ARG002
-        """Take a target out for good: it is never named again, and later plans do not pull it.
-
-        Only policies whose traits say `changes` are asked to, when no plan is out: after `update`
-        and before the next `plan`, even if that summary decided it. The summary may be of fewer
-        pulls than its plan asked for, or of none; outcomes of earlier pulls may follow as
-        amendments of any earlier phase. Plans and recommendations keep one index per target ever
-        known.
-        """
-        raise _never_changes(self)
-
     def add(self, problem: Problem) -> None:  # noqa: ARG002
-        """Go on with one more arm, which is a target too: the last one of this problem.
+        """Go on with a problem that has one more option: the last of its arms and targets.
 
-        All others are as they were, but for a feature of 0 where the new one has a dimension of its
-        own. It is called when `retire` is.
+        Called when no plan is open. All options stay numbered as they are.
+
+        Raises ProtocolError, and changes nothing, unless `traits.changes`.
         """
-        raise _never_changes(self)
+        raise _cannot_change(self)
+
+    def retire(self, target: int) -> None:  # noqa: ARG002
+        """Go on without an option, for good: it has no probability in later plans.
+
+        Called when no plan is open, even if the last summary named it. All options stay numbered as
+        they are. Outcomes of its earlier pulls may follow.
+
+        Raises ProtocolError, and changes nothing, unless `traits.changes`.
+        """
+        raise _cannot_change(self)
 
     def look(self) -> Look | None:
         """What the policy knows about every target now; None if it says so per phase only."""
@@ -228,20 +230,20 @@ class Method(Protocol):
         ...
 
 
-def _never_changes(policy: Policy) -> ProtocolError:
-    return ProtocolError(
-        f"{type(policy).__name__} goes on with the targets that it was made for.",
-        field="policy",
-        remedy="Use a policy whose traits say `changes`.",
-    )
-
-
 def has_stopped() -> ProtocolError:
     """What a policy raises when it is told an outcome after its last plan."""
     return ProtocolError(
         "The policy has stopped and takes no more outcomes.",
         field="summary",
         remedy="Read `recommend()`.",
+    )
+
+
+def _cannot_change(policy: Policy) -> ProtocolError:
+    return ProtocolError(
+        f"{type(policy).__name__} was not made for options that are added or retired.",
+        field="changes",
+        remedy="Use a policy whose `traits.changes` is true, as AnytimeBAI(…, changes=True).",
     )
 
 

@@ -271,6 +271,7 @@ class AnytimeBAI(Policy):
             precision=self._precision,
             max_pulls=self._max_pulls,
             follows=self._compiled is not None,
+            control=None if self._effects is None else self._effects.control,
         )
 
     def has_stopped(self) -> bool:
