@@ -54,8 +54,11 @@ class Even(Policy):
     def traits(self) -> Traits:
         return Traits(bounds=(0.0, 8.0), changes=self._changes, control=self._control)
 
+    def has_stopped(self) -> bool:
+        return len(self._plans) == len(self._sizes) or len(self._left) < self._fewest
+
     def plan(self) -> Plan | None:
-        if len(self._plans) == len(self._sizes) or len(self._left) < self._fewest:
+        if self.has_stopped():
             return None
         if self._open is None:
             weights = np.zeros(self.problem.arms)
@@ -69,7 +72,7 @@ class Even(Policy):
         return self._open
 
     def adopt(self, plan: Plan) -> None:
-        phase = None if self.plan() is None else len(self._plans) + 1
+        phase = None if self.has_stopped() else len(self._plans) + 1
         self._open = check_adoptable(plan, self.problem, phase=phase, kind="randomised")
 
     def update(self, summary: Summary) -> None:
@@ -108,7 +111,7 @@ class Even(Policy):
     def recommend(self) -> Recommendation:
         means = self._sums / np.maximum(self._counts, 1)
         target = max(self._left, key=lambda each: means[each])
-        done = self.plan() is None
+        done = self.has_stopped()
         return Recommendation(
             target=target,
             label=self.problem.target_labels[target],

@@ -51,7 +51,9 @@ class PolicySnapshot:
 
 def _known(values: T, targets: int, *names: str, value: float = math.nan) -> T:
     """What a policy knows, with a value for targets that it does not know of yet."""
-    parts: dict[str, Any] = {name: _widened(getattr(values, name), targets, value) for name in names}
+    parts: dict[str, Any] = {
+        name: _widened(getattr(values, name), targets, value) for name in names
+    }
     return replace(values, **parts)
 
 
