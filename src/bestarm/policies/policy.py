@@ -178,7 +178,7 @@ class Policy(Protocol):
 
         Raises ProtocolError, and changes nothing, unless `traits.changes`.
         """
-        raise _cannot_change(self)
+        raise cannot_change(self)
 
     def retire(self, target: int) -> None:  # noqa: ARG002
         """Go on without an option, for good: it has no probability in later plans.
@@ -188,7 +188,7 @@ class Policy(Protocol):
 
         Raises ProtocolError, and changes nothing, unless `traits.changes`.
         """
-        raise _cannot_change(self)
+        raise cannot_change(self)
 
     def look(self) -> Look | None:
         """What the policy knows about every target now; None if it says so per phase only."""
@@ -239,7 +239,8 @@ def has_stopped() -> ProtocolError:
     )
 
 
-def _cannot_change(policy: Policy) -> ProtocolError:
+def cannot_change(policy: Policy) -> ProtocolError:
+    """What a policy raises whose options are not added or retired."""
     return ProtocolError(
         f"{type(policy).__name__} was not made for options that are added or retired.",
         field="changes",
