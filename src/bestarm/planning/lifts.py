@@ -86,7 +86,6 @@ class LiftCurve:
         scenario: the scenario's name.
         policy: the policy's name.
         world: the assumed world with the lift that is found with 80 %, or the largest one tried.
-        largest: the largest lift for which all means stay within the bounds, or None.
         lifts: the smallest lift per probability, from `points`.
         points: how often lifts were found, from the smallest to the largest.
     """
@@ -94,7 +93,6 @@ class LiftCurve:
     scenario: str
     policy: str
     world: AssumedWorld
-    largest: float | None
     lifts: tuple[DetectableLift, ...]
     points: tuple[LiftPoint, ...]
 
@@ -369,7 +367,7 @@ class _Search:
         lifts = tuple(detectable_lift(ordered, power) for power in POWERS)
         shown = next(each.lift for each in lifts if each.power == 0.8) or ordered[-1].lift
         world = self.world(shown).make()[1]
-        return LiftCurve(world.scenario, self.policy, world, self.largest, lifts, ordered)
+        return LiftCurve(world.scenario, self.policy, world, lifts, ordered)
 
 
 def detectable_lift(points: Sequence[LiftPoint], power: float) -> DetectableLift:
