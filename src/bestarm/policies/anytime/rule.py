@@ -246,7 +246,10 @@ class AnytimeBAI(Policy):
         self._outcomes = self._pending = self._missing = 0
         self._learned = self._learned_pulls = 0  # the first batches, that estimates rest on
         self._open: OpenPlan | None = None
-        self._before: OpenPlan | None = None  # the plan before: pulls under it may still come in
+        self._before: OpenPlan | None = None  # the plan before
+        # Plans under which pulls may still come in, without `bounds`: the plan before, and those
+        # before it where a plan closed with nothing because options changed.
+        self._extended: dict[int, OpenPlan] = {}
         self._outstanding: dict[int, OpenPlan] = {}  # plans with pulls that are pending
         self._contradicted = self._followed = self._measuring = False
         self._binary = not forecasts and self._bounds == (0.0, 1.0)
@@ -351,6 +354,9 @@ class AnytimeBAI(Policy):
         self._plans += 1
         self._sampler.keep(drawn.stage)
         self._before, self._open = drawn, None
+        if summary.rounds:
+            self._extended.clear()  # whoever tells of this one has told of all before it
+        self._extended[drawn.plan.phase] = drawn
         if summary.pending_pulls:
             self._outstanding[drawn.plan.phase] = drawn
         self._decide()
@@ -368,8 +374,8 @@ class AnytimeBAI(Policy):
         """
         if self.plan() is None:
             raise has_stopped()
-        drawn = self._before if self._bounds is None else self._outstanding.get(phase)
-        if drawn is None or drawn.plan.phase != phase:
+        drawn = (self._extended if self._bounds is None else self._outstanding).get(phase)
+        if drawn is None:
             raise ProtocolError(
                 f"No outcome of phase {phase} is awaited.",
                 field="phase",
@@ -415,6 +421,7 @@ class AnytimeBAI(Policy):
             self._rounds += done.pulls
             self._outcomes += done.pulls
             self._open = self._before = None
+            self._extended.clear()
             self._followed, self._binary = True, False
             self._decide()
         return done.pulls, done.plans
