@@ -24,6 +24,7 @@ from bestarm.live.forecasts import make_forecasts
 from bestarm.live.replay import PolicyReplayer
 from bestarm.live.spec import Spec
 from bestarm.live.store.contract import Ledger, Snapshot, Transaction
+from bestarm.live.units import AskedRounds
 from bestarm.live.values import Batch, Receipt
 from bestarm.policies.policy import Policy
 
@@ -116,6 +117,7 @@ class Ask(NamedTuple):
     name: str | None
     make_forecasts: ForecastMaker | None
     precondition: Precondition | None
+    asked: AskedRounds | None = None  # what is known of the rounds
     after_steps: bool = True  # whether all pending steps come first, or those that must
 
 
@@ -212,6 +214,11 @@ class ExperimentCore:
         before = None if call.name is None else tx.request(call.name)
         if before is not None:
             return self._assigner.repeat(tx, before, call.rounds)
+        asked, places = call.asked, range(call.rounds)
+        found = [] if asked is None else asked.find(tx)
+        new = [place for place, each in enumerate(found) if each is None] if found else places
+        if not new:
+            return self._assigner.repeat_units(tx, found)
         transitions.expire(tx, now)
         head = tx.head
         if head.has_pending_step and (
@@ -219,10 +226,12 @@ class ExperimentCore:
         ):
             raise StepPendingError
         whole(call.rounds, "count", least=1, below=MOST // head.size + 1)
-        batch = self._assigner.assign(tx, call.rounds, call.name, now, call.make_forecasts)
+        batch = self._assigner.assign(tx, new, call.name, now, call.make_forecasts, asked)
         if self._forecasts is not None:
             self._forecasts.drawn(batch.ids, batch.arms)
-        return batch
+        if asked is None or len(new) == call.rounds:
+            return batch
+        return self._assigner.repeat_units(tx, asked.find(tx), waiting=batch.waiting)
 
     def commit_tells(self, calls: Sequence[Tell]) -> Sequence[Answer | Exception]:
         """Record the outcomes of several calls in one transaction, for programs that gather them.
