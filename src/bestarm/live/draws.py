@@ -159,10 +159,10 @@ class PlanDraws:
 
 
 class Assigner:
-    """Makes an experiment's next assignments; the labels name its source arms."""
+    """Makes an experiment's next assignments."""
 
-    def __init__(self, labels: tuple[str, ...], seed: int) -> None:
-        self._labels, self._seed = labels, seed
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
         self._draws: PlanDraws | None = None  # of the open plan
 
     def assign(
@@ -171,13 +171,15 @@ class Assigner:
         places: Sequence[int],
         name: str | None,
         now: float,
+        labels: tuple[str, ...],
         make_forecasts: ForecastMaker | None = None,
         asked: AskedRounds | None = None,
     ) -> Batch:
         """Make up to one round of the open phase per place, for a named request if there is one.
 
-        `places` are those of new rounds among all that are `asked` for. `make_forecasts` is called
-        first: what is known of a round is fixed before its arms are drawn.
+        `places` are those of new rounds among all that are `asked` for; the `labels` name the
+        source arms. `make_forecasts` is called first: what is known of a round is fixed before its
+        arms are drawn.
         """
         head, count, known = tx.head, len(places), None
         start, size, first = head.assigned, head.available(count * head.size), head.rounds
@@ -202,10 +204,13 @@ class Assigner:
             head.oldest = min(head.oldest, now)
         fewer = size < count * head.size and head.state == "running"
         parts = arms, probabilities, first + np.arange(size) // head.size
-        batch = self._batch(head, head.phase, start, parts, head.outstanding if fewer else 0)
+        waiting = head.outstanding if fewer else 0
+        batch = _batch(head, head.phase, start, parts, labels, waiting)
         return batch if known is None else replace(batch, known=_known(known))
 
-    def repeat(self, snapshot: Snapshot, request: Request, count: int) -> Batch:
+    def repeat(
+        self, snapshot: Snapshot, request: Request, count: int, labels: tuple[str, ...]
+    ) -> Batch:
         """The assignments that a request was given before.
 
         Raises:
@@ -222,13 +227,18 @@ class Assigner:
         if short and head.planned and head.state == "running" and not head.available(head.size):
             waiting = head.outstanding  # as it is now, whatever it was then
         parts = rows["arm"].copy(), rows["probability"].copy(), rows["round"].copy()
-        batch = self._batch(head, request.phase, request.first, parts, waiting)
+        batch = _batch(head, request.phase, request.first, parts, labels, waiting)
         first, end = (int(rows["round"][place]) for place in (0, -1))
         known = list(snapshot.units(first, end + 1)) if head.units_hash else []
         return replace(batch, known=_known(known)) if known else batch
 
     def repeat_units(
-        self, snapshot: Snapshot, found: Sequence[UnitRecord | None], *, waiting: int = 0
+        self,
+        snapshot: Snapshot,
+        found: Sequence[UnitRecord | None],
+        labels: tuple[str, ...],
+        *,
+        waiting: int = 0,
     ) -> Batch:
         """The assignments of rounds that units have, in this order; some may have none."""
         records = [each for each in found if each is not None]
@@ -236,19 +246,25 @@ class Assigner:
         rows = snapshot.rows_of(np.array(ids))
         rows = rows[np.searchsorted(rows["id"], ids)]
         parts = rows["arm"].copy(), rows["probability"].copy(), rows["round"].copy()
-        batch = self._batch(snapshot.head, snapshot.head.phase, 0, parts, waiting)
+        batch = _batch(snapshot.head, snapshot.head.phase, 0, parts, labels, waiting)
         phases = rows["phase"].tolist()
         return replace(batch, ids=ids, phases=phases, known=_known(records))
-
-    def _batch(
-        self, head: Head, phase: int, start: int, parts: tuple[Ids, Array, Ids], waiting: int
-    ) -> Batch:
-        for part in parts:
-            part.flags.writeable = False
-        ids = range(start, start + len(parts[0]))
-        return Batch(ids, *parts, self._labels, phase, waiting, head.state)
 
 
 def _known(records: Sequence[UnitRecord]) -> list[Known]:
     """What is known of each assignment of rounds."""
     return [known for record in records for known in [known_of(record)] * record.size]
+
+
+def _batch(
+    head: Head,
+    phase: int,
+    start: int,
+    parts: tuple[Ids, Array, Ids],
+    labels: tuple[str, ...],
+    waiting: int,
+) -> Batch:
+    for part in parts:
+        part.flags.writeable = False
+    ids = range(start, start + len(parts[0]))
+    return Batch(ids, *parts, labels, phase, waiting, head.state)

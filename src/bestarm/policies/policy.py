@@ -45,6 +45,9 @@ class Traits:
         max_pulls: the number of pulls at which it stops in any case, or None.
         budgeted: whether it stops when its pulls are spent, and not when it is sure.
         follows: whether `follow` makes rounds.
+        changes: whether options may be added and retired while it runs. Such a policy takes a
+            summary of fewer pulls than its plan asked for.
+        control: the target that effects are measured against, or None.
     """
 
     version: int | None = None
@@ -58,6 +61,8 @@ class Traits:
     max_pulls: int | None = None
     budgeted: bool = False
     follows: bool = False
+    changes: bool = False
+    control: int | None = None
 
     @property
     def names_the_best(self) -> bool:
@@ -111,8 +116,8 @@ class Policy(Protocol):
     """What an engine, a store or a route may ask of a method; none of them knows which it is.
 
     Derive a policy from this class. `problem`, `plan`, `adopt`, `update` and `recommend` are its
-    own; `traits`, `amend`, `look`, `rates` and `follow` have defaults for policies without these
-    abilities.
+    own; `traits`, `amend`, `add`, `retire`, `look`, `rates` and `follow` have defaults for policies
+    without these abilities.
     """
 
     problem: Problem  # that the policy was made for
@@ -154,7 +159,8 @@ class Policy(Protocol):
 
         Only policies that make open plans are asked to. If that plan was provisional, the outcomes
         are of pulls that its summary had as `pending`; if not, of pulls beyond those in its
-        summary, and the phase is the previous one. The current plan may be out, and stays as it is.
+        summary, and the phase is the previous one, or one before it if options were added or
+        retired since. The current plan may be out, and stays as it is.
 
         Raises ProtocolError, and changes nothing, if no outcome of that phase is awaited.
         """
@@ -164,6 +170,25 @@ class Policy(Protocol):
             value=phase,
             remedy="Tell a policy that makes closed plans the whole plan at once.",
         )
+
+    def add(self, problem: Problem) -> None:  # noqa: ARG002
+        """Go on with a problem that has one more option: the last of its arms and targets.
+
+        Called when no plan is open. All options stay numbered as they are.
+
+        Raises ProtocolError, and changes nothing, unless `traits.changes`.
+        """
+        raise cannot_change(self)
+
+    def retire(self, target: int) -> None:  # noqa: ARG002
+        """Go on without an option, for good: it has no probability in later plans.
+
+        Called when no plan is open, even if the last summary named it. All options stay numbered as
+        they are. Outcomes of its earlier pulls may follow.
+
+        Raises ProtocolError, and changes nothing, unless `traits.changes`.
+        """
+        raise cannot_change(self)
 
     def look(self) -> Look | None:
         """What the policy knows about every target now; None if it says so per phase only."""
@@ -211,6 +236,15 @@ def has_stopped() -> ProtocolError:
         "The policy has stopped and takes no more outcomes.",
         field="summary",
         remedy="Read `recommend()`.",
+    )
+
+
+def cannot_change(policy: Policy) -> ProtocolError:
+    """What a policy raises whose options are not added or retired."""
+    return ProtocolError(
+        f"{type(policy).__name__} was not made for options that are added or retired.",
+        field="changes",
+        remedy="Use a policy whose `traits.changes` is true, as AnytimeBAI(…, changes=True).",
     )
 
 

@@ -47,7 +47,7 @@ class Checked(sa.TypeDecorator[Any]):
 
 
 _WHOLE, _REAL, _HASH = sa.BigInteger(), sa.Float(53), sa.String(64)
-_OPTIONAL = {"forecast", "plain", "salt", "unit", "decision_point", "covariates"}
+_OPTIONAL = {"forecast", "plain", "features", "salt", "unit", "decision_point", "covariates"}
 _COUNTERS: dict[str, Any] = {"bool": sa.Boolean(), "int": _WHOLE, "float": _REAL, "str": _HASH}
 
 
@@ -140,6 +140,16 @@ summaries = _table(
     summary=sa.Text(),
     digest=_HASH,
     plain=sa.Text(),
+)
+changes = _table(
+    "changes",
+    phase=_WHOLE,
+    kind=sa.String(40),
+    label=sa.Text(),
+    reason=sa.Text(),
+    features=sa.Text(),
+    made_by=sa.Text(),
+    at=_REAL,
 )
 events = _table("events", rowid=True, at=_REAL, kind=sa.String(40), data=sa.Text(), hash=_HASH)
 
