@@ -204,6 +204,23 @@ def test_the_last_option_left_is_named_and_more_can_be_added_before_that_is_reco
     assert policy.recommend().label == "d"
 
 
+def test_a_refused_change_changes_nothing() -> None:
+    policy, rng = make(control="b"), np.random.default_rng(7)
+    play(policy, [0.5, 0.5, 0.5], rng, plans=1)
+    policy.retire(0)
+    policy.retire(2)
+    for target in (0, 1):  # retired already; the last one, and the control
+        with pytest.raises(ProtocolError):
+            policy.retire(target)
+        assert policy.recommend().final
+        assert policy.plan() is None
+    policy = make(control="b")
+    plan = policy.plan()
+    with pytest.raises(ProtocolError, match="the control"):
+        policy.retire(1)
+    assert policy.plan() is plan
+
+
 def test_a_verdict_that_was_not_recorded_is_taken_back() -> None:
     policy, rng = make(control="a", precision=0.01), np.random.default_rng(8)
     play(policy, [0.2, 0.3, 0.8], rng, plans=20)

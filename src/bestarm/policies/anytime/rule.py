@@ -614,7 +614,8 @@ class AnytimeBAI(Policy):
 
     def add(self, problem: Problem) -> None:
         """Go on with one more option. Evidence against the others goes on ("Changes")."""
-        shares = self._check_change()
+        shares = self._change_shares
+        self._take_back()
         self.problem = problem
         self._begin_era(np.append(self._targets.present, problem.targets - 1))
         added = int(self._targets.additions[-1])
@@ -628,16 +629,17 @@ class AnytimeBAI(Policy):
 
     def retire(self, target: int) -> None:
         """Go on without an option. From then on pairs of those that stay decide ("Changes")."""
-        shares = self._check_change()
-        left = self._targets.present
+        shares, left = self._change_shares, self._targets.present
         whole(target, "target", least=0, below=self.problem.targets)
-        if target not in left or len(left) == 1:
+        control = None if self._effects is None else self._effects.control
+        if target not in left or target == control or len(left) == 1:
             raise ProtocolError(
-                f"Option {target} is retired already, or the last one.",
+                f"Option {target} is retired already, the control, or the last one.",
                 field="target",
                 value=target,
-                remedy="Retire one of several that are left.",
+                remedy="Retire one of several that are left, and not the control.",
             )
+        self._take_back()
         self._begin_era(left[left != target])
         if isinstance(self._evidence, TopTargetsEvidence):
             self._evidence.retire()
@@ -655,14 +657,18 @@ class AnytimeBAI(Policy):
             )
         self._decide()
 
-    def _check_change(self) -> ChangeShares:
-        """Make ready for a change: a verdict that was not yet acted on is taken back."""
+    @property
+    def _change_shares(self) -> ChangeShares:
+        """What of δ is spent on what, if options may change."""
         if self._shares is None or self._followed:  # the batches that it followed are not kept
             raise cannot_change(self)
+        return self._shares
+
+    def _take_back(self) -> None:
+        """Take back a plan, or a verdict, that was not yet acted on."""
         if isinstance(self._evidence, EffectMeasurement):
             self._evidence, self._measuring = self._evidence.before, False
         self._stopped, self._open = None, None
-        return self._shares
 
     def _begin_era(self, options: Counts) -> None:
         """Draw among these options from now on."""
