@@ -232,6 +232,66 @@ def test_a_verdict_that_was_not_recorded_is_taken_back() -> None:
     assert effect is None or math.isfinite(effect.estimate)
 
 
+def settle_late(policy: AnytimeBAI, phase: int) -> None:
+    """Tell what is outstanding of a phase."""
+    summary = policy._past[phase - 1].summary
+    late = Summary(summary.pending, *np.zeros((2, len(summary.counts))), center=summary.center)
+    assert policy.plan() is not None
+    policy.amend(late, phase=phase)
+
+
+def test_batches_that_measure_an_effect_bet_nothing_and_keep_their_place() -> None:
+    policy, rng, placed = make(control="a", precision=0.01), np.random.default_rng(8), []
+
+    def go_on(means: list[float], plans: int) -> None:
+        for _ in range(plans):
+            play(policy, means, rng, plans=1, pending=3)
+            assert policy._before is not None
+            placed.append(policy._before.bets)
+
+    go_on([0.2, 0.3, 0.8], 10)
+    assert policy.recommend().reason == "measuring"
+    assert placed[-2:] == [None, None]
+    settle_late(policy, 10)
+    settle_late(policy, 1)
+    policy.add(larger(policy.problem, "d"))
+    go_on([0.2, 0.3, 0.8, 0.75], 3)
+    for phase in (11, 9, 2):
+        settle_late(policy, phase)
+    evidence, shares = policy._evidence, change_shares(0.9 * DELTA)
+    assert isinstance(evidence, BestTargetEvidence)
+    wealth, best = np.zeros((4, len(policy._grid))), np.full(4, -np.inf)
+    wealth[3] = math.log(shares.addition(1) / shares.unchanged)
+    for place, (bets, batch) in enumerate(zip(placed, policy._past, strict=True), start=1):
+        if bets is not None:
+            wealth[bets.targets] += bets.bets.log_growth(batch)
+        if place >= 2:  # the third batch is the first that lacks an outcome
+            best = np.maximum(best, policy._grid.log_value(wealth))
+    np.testing.assert_array_equal(evidence.active, [2, 3])
+    np.testing.assert_allclose(evidence.log_evidence()[2:], best[2:], atol=1e-9)
+
+
+def test_without_bounds_late_pulls_of_a_measurement_count_nothing_as_well() -> None:
+    problem = Problem(np.eye(3), delta=DELTA, noise=0.3)
+    policy = AnytimeBAI(problem, changes=True, control="0", precision=1e-4)
+    rng = np.random.default_rng(9)
+
+    def pulls(count: int) -> Summary:
+        arms = rng.choice(3, size=count)
+        return Summary.from_pulls(arms, rng.normal(0.5 * arms, 0.3), size=3)
+
+    while policy.recommend().reason != "measuring":
+        policy.plan()
+        policy.update(pulls(100))
+    policy.plan()
+    policy.update(pulls(100))
+    policy.add(policy.problem.with_option("3"))
+    before = policy.evidence()
+    policy.plan()
+    policy.amend(pulls(5), phase=policy._plans)
+    np.testing.assert_allclose(policy.evidence(), before, rtol=1e-9)
+
+
 def test_without_bounds_late_pulls_of_the_plan_before_count() -> None:
     problem = Problem(np.eye(3), delta=DELTA, noise=0.5)
     policy, rng = AnytimeBAI(problem, changes=True), np.random.default_rng(9)
