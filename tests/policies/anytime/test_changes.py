@@ -235,7 +235,8 @@ def test_a_verdict_that_was_not_recorded_is_taken_back() -> None:
 def settle_late(policy: AnytimeBAI, phase: int) -> None:
     """Tell what is outstanding of a phase."""
     summary = policy._past[phase - 1].summary
-    late = Summary(summary.pending, *np.zeros((2, len(summary.counts))), center=summary.center)
+    nothing = np.zeros(len(summary.counts))
+    late = Summary(summary.pending, nothing, nothing, center=summary.center)
     assert policy.plan() is not None
     policy.amend(late, phase=phase)
 
@@ -324,6 +325,45 @@ def test_features_within_the_span(features: list[float]) -> None:
     np.testing.assert_allclose(after[1:4] - after[0], before[1:] - before[0], atol=1e-8)
     play(policy, [0.5, 0.4, 0.45, 0.3, 0.4], rng)
     assert np.isfinite(policy.intervals().low).all()
+
+
+@pytest.mark.parametrize("bounds", [None, (-3.0, 3.0)])
+def test_a_small_baseline_where_fewer_options_express_a_level(bounds: Any) -> None:
+    """Of two options features always express one, so that a bound on the baseline is of no use."""
+    source = [[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]
+    problem = Problem(source, delta=DELTA, noise=0.3, baseline=0.1)
+    level = {"mean_bound": 1.0} if bounds is None else {"bounds": bounds, "level": 0.0}
+    policy, rng = AnytimeBAI(problem, changes=True, **level), np.random.default_rng(10)
+    means = np.array([0.6, 0.5, 0.76, 0.4])
+
+    def go_on(plans: int) -> None:
+        for _ in range(plans):
+            plan = policy.plan()
+            if plan is not None:
+                arms = rng.choice(plan.arms, size=200, p=plan.weights)
+                rewards = means[arms] + 0.1 + rng.uniform(-0.3, 0.3, size=200)
+                policy.update(Summary.from_pulls(arms, rewards, size=plan.arms, center=plan.center))
+
+    go_on(2)
+    before = policy._targets.now @ policy._estimates.slope
+    policy.retire(2)
+    after = policy._targets.now @ policy._estimates.slope
+    assert after[1] - after[0] == pytest.approx(before[1] - before[0], abs=1e-6)
+    go_on(2)
+    before = policy._targets.now @ policy._estimates.slope
+    policy.add(policy.problem.with_option("d", [0.4, 0.32]))
+    after = policy._targets.now @ policy._estimates.slope
+    assert after[1] - after[0] == pytest.approx(before[1] - before[0], abs=1e-6)
+    go_on(40)
+    found = policy.intervals()
+    left = [0, 1, 3]
+    truth = means[found.leader] - means[left]
+    assert (found.low[left] <= truth).all()
+    assert (truth <= found.high[left]).all()
+    assert np.isfinite(found.low[left]).all()
+    assert policy.recommend().label == "0"
+    assert policy.recommend().final
+    assert not policy.recommend().contradicted
 
 
 def test_refused() -> None:

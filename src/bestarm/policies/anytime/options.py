@@ -87,12 +87,14 @@ class Era:
         problem: that of these alone.
         sampler: draws among them.
         targets: all targets in its coordinates.
+        tilted: whether a bound on the baseline is used.
     """
 
     options: Indices | None
     problem: Problem
     sampler: Any
     targets: Array
+    tilted: bool
 
     def widen(self, plan: Plan) -> Plan:
         """A plan over all options, from one over those that are left."""

@@ -258,7 +258,7 @@ class AnytimeBAI(Policy):
         self._tied: tuple[int, ...] = ()
 
     def _begin_first_era(self, features: Array, control: int | None) -> None:
-        config = self._config(self.problem, features)
+        config = self._config(self.problem, features, self._tilted)
         self._sampler: Sampler = (
             IndependentSampler(config, forecasts=self._forecasts, floors=self._floors)
             if self._block == 1
@@ -270,7 +270,7 @@ class AnytimeBAI(Policy):
                 items=self._items,
             )
         )
-        self._era = Era(None, self.problem, self._sampler, self._targets.now)
+        self._era = Era(None, self.problem, self._sampler, self._targets.now, self._tilted)
         self._eras = 0  # changes so far
         self._compiled = None
         if self._effects is None and not self._forecasts and not self._floors:
@@ -278,13 +278,13 @@ class AnytimeBAI(Policy):
                 config, self._evidence, self._sampler, self._level_evidence
             )
 
-    def _config(self, problem: Problem, features: Array) -> Config:
+    def _config(self, problem: Problem, features: Array, tilted: bool) -> Config:
         return Config(
             problem,
             self._assumptions,
             *(self._arms, features, self._targets.now, self._grid, self._tolerance),
             self._worst_case,
-            problem.baseline if self._tilted else math.inf,
+            problem.baseline if tilted else math.inf,
         )
 
     @property
@@ -394,7 +394,7 @@ class AnytimeBAI(Policy):
             if not after.pending:
                 del self._outstanding[phase]
             self._evidence.amend(place, before, after)
-            self._check_level(before, after)
+            self._check_level(drawn.era, before, after)
             drawn.era.sampler.record(before, after)
             if place < self._learned:
                 drawn.era.sampler.relearn(place, before, after, summary)
@@ -439,7 +439,7 @@ class AnytimeBAI(Policy):
         batch = drawn.era.sampler.outcome(drawn.frame, summary)
         self._targets.record(drawn.era.targets)
         self._evidence.settle(drawn.bets, batch)
-        self._check_level(None, batch)
+        self._check_level(drawn.era, None, batch)
         self._past.append(batch)
         self._pulls += summary.pulls + summary.missing_pulls + summary.pending_pulls
         self._rounds += summary.rounds
@@ -447,9 +447,9 @@ class AnytimeBAI(Policy):
         self._learn()
         self._count(summary, 1)
 
-    def _check_level(self, before: Any | None, after: Any) -> None:
+    def _check_level(self, era: Era, before: Any | None, after: Any) -> None:
         """Withdraw the claim if a batch, or what it is now, contradicts the declared baseline."""
-        if not self._tilted:
+        if not era.tilted:
             return
         bets = after.frame.level_bets()
         growth = bets.log_growth(after)
@@ -599,7 +599,7 @@ class AnytimeBAI(Policy):
             self._era.problem,
             past,
             arms=self._arms,
-            targets=target_coordinates(self._era.problem, self._tilted),
+            targets=target_coordinates(self._era.problem, self._era.tilted),
             slope=self._estimates.slope,
             scale=self._scale,
             delta=delta,
@@ -681,18 +681,19 @@ class AnytimeBAI(Policy):
             self._targets.change(table, len(self._past))
             return
         problem = self.problem if every else remaining(self.problem, options)
-        self._arms, features, targets = coordinates(problem, self._tilted)
+        tilted = self._tilted and not problem.expresses_level  # fewer options may express one
+        self._arms, features, targets = coordinates(problem, tilted)
         table = np.full((self.problem.targets, targets.shape[1]), np.nan)
         table[options] = targets
         self._targets.change(table, len(self._past))
         floors = {name: p for name, p in self._floors.items() if name in problem.source_labels}
-        config = self._config(problem, features)
+        config = self._config(problem, features, tilted)
         sampler = IndependentSampler(config, forecasts=self._forecasts, floors=floors)
         if len(options) > 2 or not added:  # else there is no contrast in common
-            spans = span_of(before.problem, self._tilted), span_of(problem, self._tilted)
+            spans = span_of(before.problem, before.tilted), span_of(problem, tilted)
             carry_over(self._estimates, sampler.estimates, *spans, added=added)
         self._sampler, self._estimates = sampler, sampler.estimates
-        self._era = Era(None if every else options, problem, sampler, table)
+        self._era = Era(None if every else options, problem, sampler, table, tilted)
         self._learned, self._learned_pulls, self._compiled = len(self._past), self._pulls, None
         self._assumptions = self._assume(self.problem)
         if self._effects is not None:
