@@ -204,6 +204,37 @@ def test_the_last_option_left_is_named_and_more_can_be_added_before_that_is_reco
     assert policy.recommend().label == "d"
 
 
+def test_who_leads_is_not_said_before_an_outcome_of_the_options_left_was_learned_from() -> None:
+    policy, rng = make(), np.random.default_rng(13)
+    play(policy, [0.5, 0.5, 0.5], rng, plans=2, pending=90)
+    assert not policy.recommend().leads  # too many are outstanding
+    policy.retire(1)
+    assert not policy.recommend().leads
+    play(policy, [0.5, 0.5, 0.5], rng, plans=1)
+    assert policy.recommend().leads
+    policy.add(larger(policy.problem, "d"))
+    assert policy.recommend().leads  # a or c
+    policy.retire(0)
+    policy.retire(3)
+    policy.add(larger(policy.problem, "e"))
+    assert not policy.recommend().leads  # nothing is known of c and e
+
+
+def test_an_effect_agrees_with_the_verdict_after_a_retirement_too() -> None:
+    policy, rng = make(control="a"), np.random.default_rng(14)
+    policy.retire(2)
+    policy.add(larger(policy.problem, "d"))  # its effect has a smaller share of δ than its pairs
+    lower = []
+    while not policy.recommend().final:
+        play(policy, [0.3, 0.3, 0.5, 0.6], rng, plans=1)
+        effect = policy.recommend().effect
+        assert effect is not None
+        lower.append(effect.lower)
+    assert policy.recommend().label == "d"
+    assert lower[-2] < 0
+    assert lower[-1] == 0 < effect.estimate < effect.upper
+
+
 def test_a_refused_change_changes_nothing() -> None:
     policy, rng = make(control="b"), np.random.default_rng(7)
     play(policy, [0.5, 0.5, 0.5], rng, plans=1)

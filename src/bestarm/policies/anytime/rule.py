@@ -245,6 +245,7 @@ class AnytimeBAI(Policy):
         self._plans = self._pulls = self._rounds = 0  # drawn
         self._outcomes = self._pending = self._missing = 0
         self._learned = self._learned_pulls = 0  # the first batches, that estimates rest on
+        self._carried = False  # whether they rest on batches before the last change as well
         self._open: OpenPlan | None = None
         self._before: OpenPlan | None = None  # the plan before
         # Plans under which pulls may still come in, without `bounds`: the plan before, and those
@@ -674,6 +675,8 @@ class AnytimeBAI(Policy):
         """Draw among these options from now on."""
         before, added = self._era, len(options) > len(self._targets.present)
         every = len(options) == self.problem.targets
+        # Of one option and one that was added there is no contrast in common.
+        self._carried = self._has_estimates and not (added and len(options) == 2)
         self._eras += 1
         if len(options) == 1:  # there is nothing left to draw for
             table = np.full_like(self._targets.now, np.nan)
@@ -689,7 +692,7 @@ class AnytimeBAI(Policy):
         floors = {name: p for name, p in self._floors.items() if name in problem.source_labels}
         config = self._config(problem, features, tilted)
         sampler = IndependentSampler(config, forecasts=self._forecasts, floors=floors)
-        if len(options) > 2 or not added:  # else there is no contrast in common
+        if self._carried:
             spans = span_of(before.problem, before.tilted), span_of(problem, tilted)
             carry_over(self._estimates, sampler.estimates, *spans, added=added)
         self._sampler, self._estimates = sampler, sampler.estimates
@@ -738,7 +741,12 @@ class AnytimeBAI(Policy):
     @property
     def _has_estimates(self) -> bool:
         """Whether estimates rest on an outcome."""
-        return self._followed or any(batch.summary.pulls for batch in self._past[: self._learned])
+        learned = enumerate(self._past[: self._learned])
+        return (
+            self._followed
+            or self._carried
+            or any(batch.summary.pulls for i, batch in learned if self._targets.are_now(i))
+        )
 
     def _effect(self, target: int, final: bool) -> Effect | None:
         if self._effects is None or not self._has_estimates or self._contradicted:
