@@ -65,6 +65,16 @@ def drawn(plan: Plan, means: list[float], rng: np.random.Generator, *, pending: 
     return Summary(*parts, plan.center, total.least, total.largest, 0.0, total.cubes)
 
 
+def settle_late(policy: AnytimeBAI, phase: int) -> None:
+    """Tell what is outstanding of a phase."""
+    drawn, summary = policy._outstanding[phase], policy._past[phase - 1].summary
+    waiting = np.zeros(drawn.plan.arms, dtype=int)
+    waiting[slice(None) if drawn.era.options is None else drawn.era.options] = summary.pending
+    late = Summary(waiting, 0.0 * waiting, 0.0 * waiting, center=summary.center)
+    assert policy.plan() is not None
+    policy.amend(late, phase=phase)
+
+
 def larger(problem: Problem, label: str) -> Problem:
     return named(*problem.source_labels, label)
 
@@ -235,6 +245,36 @@ def test_an_effect_agrees_with_the_verdict_after_a_retirement_too() -> None:
     assert lower[-1] == 0 < effect.estimate < effect.upper
 
 
+def test_an_option_that_leads_by_its_features_alone_has_no_effect_yet() -> None:
+    source = [[1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [0.2, 0.1]]
+    policy = make(Problem(source, delta=DELTA), control="0")
+    rng, means = np.random.default_rng(10), [0.3, 0.6, 0.45, 0.12, 0.8]
+    play(policy, means, rng)
+    policy.add(policy.problem.with_option("e", [0.1, 1.3]))
+    recommendation = policy.recommend()
+    assert recommendation.label == "e"
+    assert recommendation.effect is None
+    play(policy, means, rng, plans=1)
+    effect = policy.recommend().effect
+    assert effect is not None
+    assert math.isfinite(effect.upper - effect.lower)
+
+
+def test_rates_of_rounds_without_an_outcome_are_not_given() -> None:
+    policy, rng = make(), np.random.default_rng(15)
+    play(policy, [0.5, 0.5, 0.5], rng, plans=1)
+    policy.retire(1)
+    assert policy.plan() is not None
+    policy.update(Summary(*np.zeros((3, 3), dtype=int)))
+    play(policy, [0.5, 0.5, 0.5], rng, plans=1, pending=5)
+    assert policy.rates() is None  # all that is in is the batch of none
+    play(policy, [0.5, 0.5, 0.5], rng, plans=1)
+    settle_late(policy, 3)
+    rates = policy.rates()
+    assert rates is not None
+    assert np.isfinite(rates.estimate[[0, 2]]).all()
+
+
 def test_a_refused_change_changes_nothing() -> None:
     policy, rng = make(control="b"), np.random.default_rng(7)
     play(policy, [0.5, 0.5, 0.5], rng, plans=1)
@@ -261,15 +301,6 @@ def test_a_verdict_that_was_not_recorded_is_taken_back() -> None:
     assert policy.recommend().active == (0, 1)
     effect = policy.recommend().effect
     assert effect is None or math.isfinite(effect.estimate)
-
-
-def settle_late(policy: AnytimeBAI, phase: int) -> None:
-    """Tell what is outstanding of a phase."""
-    summary = policy._past[phase - 1].summary
-    nothing = np.zeros(len(summary.counts))
-    late = Summary(summary.pending, nothing, nothing, center=summary.center)
-    assert policy.plan() is not None
-    policy.amend(late, phase=phase)
 
 
 def test_batches_that_measure_an_effect_bet_nothing_and_keep_their_place() -> None:

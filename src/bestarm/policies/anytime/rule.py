@@ -37,6 +37,7 @@ from bestarm.policies.anytime.intervals import (
     ControlEffect,
     Intervals,
     average_rates,
+    complete_batches,
     find_control,
     lead_intervals,
     targets_are_arms,
@@ -590,7 +591,8 @@ class AnytimeBAI(Policy):
         if self._followed or self._block > 1 or self._contradicted:
             return None
         past = [batch for i, batch in enumerate(self._past) if self._targets.are_now(i)]
-        if not any(batch.summary.pulls for batch in past) or not targets_are_arms(self.problem):
+        known = any(batch.summary.pulls for batch in complete_batches(past))
+        if not known or not targets_are_arms(self.problem):
             return None
         delta = self.problem.delta
         if self._shares is not None:
@@ -751,10 +753,12 @@ class AnytimeBAI(Policy):
     def _effect(self, target: int, final: bool) -> Effect | None:
         if self._effects is None or not self._has_estimates or self._contradicted:
             return None
-        return self._effects.effect(
+        effect = self._effects.effect(
             target,
             self._estimates.slope,
             self._past,
             learned=self._learned,
             margin=self._tolerance if final else None,
         )
+        # An option that was just added may look best by its features.
+        return effect if math.isfinite(effect.upper - effect.lower) else None
