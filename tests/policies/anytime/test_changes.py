@@ -287,6 +287,15 @@ def test_a_refused_change_changes_nothing() -> None:
         assert policy.plan() is None
     policy = make(control="b")
     plan = policy.plan()
+    for problem in (
+        Problem.named(list("abcd"), delta=DELTA / 2),
+        Problem.named(list("abcd"), delta=DELTA, noise=2),
+        named(*"abcde"),
+        named(*"abxd"),
+        Problem(np.eye(4)[:, :3] + 1, delta=DELTA, source_labels=list("abcd")),
+    ):
+        with pytest.raises(ProtocolError, match="one more option"):
+            policy.add(problem)
     with pytest.raises(ProtocolError, match="the control"):
         policy.retire(1)
     assert policy.plan() is plan

@@ -618,6 +618,15 @@ class AnytimeBAI(Policy):
     def add(self, problem: Problem) -> None:
         """Go on with one more option. Evidence against the others goes on ("Changes")."""
         shares = self._change_shares
+        same = as_problem(problem).dimension == self.problem.dimension
+        features = problem.source[-1] if same else None
+        if problem != self.problem.with_option(problem.source_labels[-1], features):
+            raise ProtocolError(
+                "The problem is not that of the policy with one more option.",
+                field="problem",
+                value=problem,
+                remedy="Make it by policy.problem.with_option(…).",
+            )
         self._take_back()
         self.problem = problem
         self._begin_era(np.append(self._targets.present, problem.targets - 1))
