@@ -241,8 +241,7 @@ class AnytimeBAI(Policy):
         self._begin_first_era(features, index)
         self._estimates: Any = self._sampler.estimates
         self._past: list[Any] = []  # batches, as the sampler makes them
-        self._plans = 0
-        self._pulls = self._rounds = 0  # drawn
+        self._plans = self._pulls = self._rounds = 0  # told of, and drawn
         self._outcomes = self._pending = self._missing = 0
         self._learned = self._learned_pulls = 0  # the first batches, that estimates rest on
         self._open: OpenPlan | None = None
