@@ -165,7 +165,7 @@ def test_a_width_that_changes_is_refused() -> None:
         forecaster.forecast(1, None, np.ones(3))
     forecaster.learn(0, np.ones(4), 1.0)
     with pytest.raises(InvalidInputError, match="`features`"):
-        forecaster.follow(1, None, None, np.ones((1, 5)), np.ones(1))
+        forecaster.follow(1, None, None, np.ones((1, 3)), np.ones(1))
 
 
 def test_covariates_may_come_later_and_be_missing() -> None:
