@@ -140,9 +140,8 @@ def test_a_lease_can_be_changed_until_the_end(
 
 
 def test_options_are_added_and_retired(api: httpx.Client, served: Served) -> None:
-    path = create(
-        api, "changing", source_labels=["old", "new/er", "x"], bounds=[0, 1], options=floors
-    )
+    body: dict[str, Any] = {"bounds": [0, 1], "options": {"floors": {"old": 0.2}}}
+    path = create(api, "changing", source_labels=["old", "new/er", "x"], **body)
     before = api.post(f"{path}/ask", json={"count": 4}).json()["assignments"]
     for _ in range(2):  # repeated after an answer that got lost
         retired = api.post(f"{path}/retire", json={"option": "new/er", "reason": "refunds"})
