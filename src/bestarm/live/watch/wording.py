@@ -175,6 +175,13 @@ def _list(names: Sequence[str]) -> str:
     return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
 
 
+_COUNTED = {
+    "late": "{outcome} came too late to be used.",
+    "failed": "{outcome} given up.",
+    "erased": "A unit with {assignment} was erased.",
+}
+
+
 def describe(event: Event, problem: Problem, *, open_plans: bool) -> str:
     """An event in words. Under open plans more may be drawn than the plan asks for."""
     data, kind = event.data, event.kind
@@ -204,10 +211,10 @@ def describe(event: Event, problem: Problem, *, open_plans: bool) -> str:
             lease = data["lease"]
             time = "any time" if lease is None else in_time(lease)
             text = f"Outcomes may now take {time}."
-        case "late" | "failed":
-            outcomes = plural(sum(end - first for first, end in data["ids"]), "outcome")
-            late = "came too late to be used" if kind == "late" else "given up"
-            text = f"{outcomes} {late}."
+        case "late" | "failed" | "erased":
+            count = sum(end - first for first, end in data["ids"])
+            given = {noun: plural(count, noun) for noun in ("assignment", "outcome")}
+            text = _COUNTED[kind].format(**given)
         case "noted":
             text = data["text"]
         case "paused":
