@@ -152,11 +152,11 @@ def joined_ids(parts: Iterable[Ids]) -> Ids:
 
 
 def request_data(head: Head) -> dict[str, Any]:
-    """What the log says of requests, of what they brought along, and of reports so far."""
-    data = {"requests": head.requests_hash, "covariates": head.covariates_hash}
+    """What the log says of requests, of what is known of rounds, and of reports so far."""
+    data = {"requests": head.requests_hash, "units": head.units_hash}
     return data if head.window is None else data | {"reports": head.reports_hash}
 
 
 def chain_hash(before: str, *values: object) -> str:
-    """The hash of a request, a report or covariates, and of all before it."""
+    """The hash of a request, a report or a unit, and of all before it."""
     return digest([before, *values])

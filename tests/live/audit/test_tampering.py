@@ -25,6 +25,7 @@ CACHES = """
     outcomes reports early losses late refusals lowest highest phase planned open provisional pulls
     size limit first phase_outcomes phase_losses outstanding_before summary_end arrivals amendments
     settled_end oldest summaries last_time clock_setback spread spread_left
+    units unit_rounds most_unit_rounds busiest_round
 """
 NOT_COVERED = {f"experiments.{name}": CACHE for name in CACHES.split()} | {
     "experiments.created": "for lists of experiments; the time in the first event is hashed",
@@ -53,9 +54,10 @@ COVERED_IN_WINDOWS = places(
 COVERED = places(
     {
         "experiments": "id name description state lease assigned rounds events last_hash "
-        "requests_hash covariates_hash changes planned_changes changes_hash",
+        "requests_hash units_hash changes planned_changes changes_hash",
         "documents": "experiment document",
-        "assignments": "experiment number round phase arm probability asked forecast covariates",
+        "assignments": "experiment number round phase arm probability asked forecast",
+        "units": "experiment round first size digest salt unit decision_point covariates",
         "outcomes": "experiment number reward told late",
         "losses": "experiment number at",
         "deferrals": "experiment number summary",
@@ -97,7 +99,9 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
         experiment.tell_many({2: 0.25, 3: -0.5})
         experiment.fail(4, "gone")
         assert experiment.phase == 2
-        ask(2, "third")
+        names, known = ["ann", "zoe"], [{"age": 9}, {"age": 8}]
+        experiment.ask(unit=names, decision_point=1, forecasts=[0.0, 0.5], covariates=known)
+        experiment.erase("ann")
         experiment.tell(0, 1.75)
         experiment.tell_many({6: 0.25, 7: 1.5})
         assert experiment.phase == 3
