@@ -115,12 +115,22 @@ def plan_experiment(
 def capped(plain: Method, request: PlanRequest, *, block: int, cap: int) -> Method:
     """A method for the problem of a request that stops at so many pulls.
 
+    As in an experiment, options may come and go, unless what is asked of the policy excludes that.
+
     Raises:
         InvalidInputError: the method refuses the problem.
     """
     given = accepted(plain, max_pulls=cap, bounds=request.bounds, block=block)
+    changing: Method = partial(plain, **accepted(plain, changes=True), **given)
+    try:
+        changing(request.problem, seed=0)  # refuses before anything is simulated
+    except InvalidInputError as error:
+        if error.field != "changes":
+            raise
+    else:
+        return changing
     method: Method = partial(plain, **given)
-    method(request.problem, seed=0)  # refuses before anything is simulated
+    method(request.problem, seed=0)
     return method
 
 
