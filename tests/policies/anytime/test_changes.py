@@ -234,15 +234,15 @@ def test_an_effect_agrees_with_the_verdict_after_a_retirement_too() -> None:
     policy, rng = make(control="a"), np.random.default_rng(14)
     policy.retire(2)
     policy.add(larger(policy.problem, "d"))  # its effect has a smaller share of δ than its pairs
-    lower = []
+    effects = []
     while not policy.recommend().final:
         play(policy, [0.3, 0.3, 0.5, 0.6], rng, plans=1)
         effect = policy.recommend().effect
         assert effect is not None
-        lower.append(effect.lower)
+        effects.append(effect)
     assert policy.recommend().label == "d"
-    assert lower[-2] < 0
-    assert lower[-1] == 0 < effect.estimate < effect.upper
+    assert effects[-2].lower < 0
+    assert effects[-1].lower == 0 < effects[-1].estimate < effects[-1].upper
 
 
 def test_an_option_that_leads_by_its_features_alone_has_no_effect_yet() -> None:

@@ -246,7 +246,6 @@ class AnytimeBAI(Policy):
         self._plans = self._pulls = self._rounds = 0  # drawn
         self._outcomes = self._pending = self._missing = 0
         self._learned = self._learned_pulls = 0  # the first batches, that estimates rest on
-        self._carried = False  # whether they rest on batches before the last change as well
         self._open: OpenPlan | None = None
         self._before: OpenPlan | None = None  # the plan before
         # Plans under which pulls may still come in, without `bounds`: the plan before, and those
@@ -274,6 +273,7 @@ class AnytimeBAI(Policy):
         )
         self._era = Era(None, self.problem, self._sampler, self._targets.now, self._tilted)
         self._eras = 0  # changes so far
+        self._carried = False  # whether estimates rest on batches before the last one as well
         self._compiled = None
         if self._effects is None and not self._forecasts and not self._floors:
             self._compiled = CompiledRun.of(
