@@ -21,10 +21,12 @@ from bestarm.forecasting import Forecaster
 from bestarm.live import inputs, transitions
 from bestarm.live.draws import MOST, Assigner, ForecastMaker
 from bestarm.live.forecasts import make_forecasts
+from bestarm.live.guarding import GuardrailReplayer, Value
 from bestarm.live.replay import PolicyReplayer
 from bestarm.live.spec import Spec
 from bestarm.live.store.contract import Ledger, Snapshot, Transaction
 from bestarm.live.values import Batch, Receipt
+from bestarm.policies.guardrail import Guardrail
 from bestarm.policies.policy import Policy
 
 T = TypeVar("T")
@@ -124,6 +126,7 @@ class Tell(NamedTuple):
 
     outcomes: transitions.Outcomes
     precondition: Precondition | None
+    values: Sequence[Value] = ()  # of guardrails
 
 
 class Answer(NamedTuple):
@@ -173,6 +176,7 @@ class ExperimentCore:
         seed: int,
         clock: Callable[[], float] | None,
         forecaster: Forecaster | str | None,
+        guardrails: Sequence[Guardrail],
     ) -> None:
         inputs.check_clock(clock)
         self.problem, self.traits, self.seed = made_of.problem, made_of.traits, seed
@@ -182,6 +186,8 @@ class ExperimentCore:
         make = made_of.make if isinstance(made_of, Spec) else made_of
         self._replayer = PolicyReplayer(make)  # its policy computes the steps
         self._recorded = PolicyReplayer(make)  # its policy is told nothing that is not on record
+        self._guardrails, self._options_at_start = guardrails, made_of.problem.arms
+        self._guards: GuardrailReplayer | None = None
         self._assigner = Assigner(self.problem.source_labels, seed)
         self._set_up_locks()
         _experiments.add(self)
@@ -193,6 +199,13 @@ class ExperimentCore:
         self._stepped = Condition()  # notified after every step
         self._asks = GroupCommit(self._commit_asks)
         self._tells = GroupCommit(self.commit_tells)
+
+    def _guarding(self) -> GuardrailReplayer | None:
+        """What computes the evidence of the guardrails, if there are any; for who has the lock."""
+        if self._guardrails and self._guards is None:
+            known = self._options_at_start, self.traits
+            self._guards = GuardrailReplayer(self._guardrails, *known)
+        return self._guards
 
     def read(self) -> AbstractContextManager[Snapshot]:
         """A transaction that reads one state of the ledger, for programs that watch it."""
@@ -231,9 +244,13 @@ class ExperimentCore:
         """
         with self._ledger.transaction() as tx:
             record = partial(
-                transitions.record_outcomes, tx, bounds=self.traits.bounds, now=self._stamp(tx)
+                transitions.record_told,
+                tx,
+                bounds=self.traits.bounds,
+                guardrails=self._guardrails,
+                now=self._stamp(tx),
             )
-            receipts = _answers(tx, calls, lambda call: record(call.outcomes))
+            receipts = _answers(tx, calls, lambda call: record(call.outcomes, call.values))
             pending = transitions.pending_step(tx.head)
             entered = tx.head.window is None  # a report within its window is not learned
         answers: list[Answer | Exception] = []
@@ -282,6 +299,7 @@ class ExperimentCore:
                             self._stepped.notify_all()
                 except BaseException:
                     self._replayer.forget()
+                    self._guards = None
                     raise
                 finally:
                     self._stepping = False
@@ -299,13 +317,13 @@ class ExperimentCore:
                 if not tx.head.has_pending_step:
                     return False
                 now = self._stamp(tx)  # first: a clock may raise
-                step = transitions.prepare(tx, self._replayer)
+                step = transitions.prepare(tx, self._replayer, self._guarding())
                 transitions.apply(tx, step, labels, now)
             return True
         with self.read() as snapshot:
             if not snapshot.head.has_pending_step:
                 return False
-            step = transitions.prepare(snapshot, self._replayer)
+            step = transitions.prepare(snapshot, self._replayer, self._guarding())
         with self._ledger.transaction() as tx:
             fits = step.fits(tx.head)
             if fits:
@@ -326,6 +344,7 @@ def _after_fork_in_child() -> None:
         experiment._set_up_locks()
         for replayer in (experiment._replayer, experiment._recorded):
             replayer.forget()  # another thread may have been using the policy
+        experiment._guards = None
         if experiment._forecasts is not None:
             experiment._forecasts.begin_in_fork()
 

@@ -152,9 +152,12 @@ class _Log:
             "requests": (tuple(vars(each).values()) for each in snapshot.requests()),
             "covariates": _covariates(snapshot),
             "reports": self._reports(),
+            "guardrails": (row for rows in snapshot.values() for row in rows.tolist()),
         }
+        nouns = {"guardrails": "values of guardrails"}
         self._hash_chains = {
-            name: _HashChain(name, each, findings) for name, each in records.items()
+            name: _HashChain(nouns.get(name, name), each, findings)
+            for name, each in records.items()
         }
         self._last_hash = ""
         self._state = "running"
