@@ -103,9 +103,7 @@ def test_the_main_decision_never_depends_on_alerts(tmp_path: Path) -> None:
         serve(one, 600)
         serve(other, 600, tell=lambda number, reward, refund: other.tell(number, reward))
         with one.read() as here, other.read() as there:
-            plans = [
-                [record.plan.weights.tolist() for record in each.plans()] for each in (here, there)
-            ]  # type: ignore[union-attr]
+            plans = [[each.plan.shares.tolist() for each in of.plans()] for of in (here, there)]
         assert plans[0] == plans[1]
         assert found(one)
         assert not found(other)
@@ -184,7 +182,8 @@ def test_many_are_told_at_once(experiment: Experiment) -> None:
         {"id": [0, 1, 2], "reward": [1.0, np.nan, 0.0], "refund": [0.0, 1.0, np.nan], "told": 0}
     )
     assert experiment.tell_many(frame) == Receipt(2, 0, 0, values=2)
-    assert experiment.tell_many({3: {"reward": 1, "refund": 0}, 4: 1}) == Receipt(2, 0, 0, values=1)
+    told: Any = {3: {"reward": 1, "refund": 0}, 4: 1}
+    assert experiment.tell_many(told) == Receipt(2, 0, 0, values=1)
     assert experiment.tell_many([(5, {"refund": 0}), (1, 1)]) == Receipt(1, 0, 0, values=1)
     assert experiment.tell_many(frame[["id", "refund"]]) == Receipt(0, 0, 0)
     with experiment.read() as snapshot:

@@ -200,6 +200,10 @@ class ExperimentCore:
         self._asks = GroupCommit(self._commit_asks)
         self._tells = GroupCommit(self.commit_tells)
 
+    @property
+    def _guardrail_names(self) -> list[str]:
+        return [each.name for each in self._guardrails]
+
     def _guarding(self) -> GuardrailReplayer | None:
         """What computes the evidence of the guardrails, if there are any; for who has the lock."""
         if self._guardrails and self._guards is None:

@@ -347,7 +347,7 @@ class Experiment(ExperimentCore):
                 frame has a column per guardrail. What is not told is left out, or NaN.
             precondition: see `ask`.
         """
-        told, values = inputs.read_told(outcomes, [each.name for each in self._guardrails])
+        told, values = inputs.read_told(outcomes, self._guardrail_names)
         answer = self._tells(Tell(told, precondition, values))
         if answer.step_pending is not None:
             self.advance()
@@ -498,12 +498,17 @@ class Experiment(ExperimentCore):
     def assignments(self) -> pd.DataFrame:
         """Every assignment by id, with its state."""
         with self.read() as snapshot:
-            return assignments_frame(snapshot, self.problem, forecasts=self._forecasts is not None)
+            return assignments_frame(
+                snapshot,
+                self.problem,
+                forecasts=self._forecasts is not None,
+                guardrails=self._guardrail_names,
+            )
 
     def outcomes(self) -> pd.DataFrame:
         """Every outcome told, by id; `tell_many` takes it as it is."""
         with self.read() as snapshot:
-            return outcomes_frame(snapshot, self.problem)
+            return outcomes_frame(snapshot, self.problem, self._guardrail_names)
 
     def reports(self) -> pd.DataFrame:
         """Everything told of outcomes that have a window, in the order told, late reports too."""
@@ -548,6 +553,7 @@ class Experiment(ExperimentCore):
                 layout=layout,
                 probabilities=probabilities,
                 forecasts=self._forecasts is not None,
+                guardrails=self._guardrail_names,
                 progress=progress,
             )
 

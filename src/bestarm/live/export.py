@@ -80,6 +80,17 @@ def _times(seconds: NDArray[Any]) -> NDArray[Any]:
     return whole.astype("datetime64[us]")
 
 
+def _values(snapshot: Snapshot, rows: Rows, guardrails: Sequence[str]) -> Columns:
+    """A column per guardrail; NaN where nothing was told."""
+    columns = {name: np.full(len(rows), np.nan) for name in guardrails}
+    if guardrails and len(rows):
+        values = snapshot.values_of(rows["id"].tolist())
+        for place, name in enumerate(guardrails):
+            mine = values[values["guardrail"] == place]
+            columns[name][np.searchsorted(rows["id"], mine["id"])] = mine["value"]
+    return columns
+
+
 def _known(snapshot: Snapshot, rows: Rows) -> Columns:
     """The forecasts, and as JSON what was known of each assignment; None if nothing was."""
     texts = snapshot.covariates(int(rows["id"][0]), int(rows["id"][-1]) + 1) if len(rows) else {}
@@ -90,28 +101,36 @@ def _known(snapshot: Snapshot, rows: Rows) -> Columns:
 # --- data frames --------------------------------------------------------------------------------
 
 
-def assignments_frame(snapshot: Snapshot, problem: Problem, *, forecasts: bool) -> pd.DataFrame:
+def assignments_frame(
+    snapshot: Snapshot, problem: Problem, *, forecasts: bool, guardrails: Sequence[str] = ()
+) -> pd.DataFrame:
     """Every assignment by id, with its state: `"told"`, `"lost"` or `"outstanding"`.
 
-    With `forecasts`, these are in it too, and what was known.
+    With `forecasts`, these are in it too, and what was known; and a column per guardrail.
     """
     names = ["id", "round", "arm", "label", "probability", "phase", "asked", "state"]
 
     def wanted(rows: Rows) -> Columns:
         columns = _columns(rows, problem)
         known = _known(snapshot, rows) if forecasts else {}
-        return {name: columns[name] for name in names} | known
+        values = _values(snapshot, rows, guardrails)
+        return {name: columns[name] for name in names} | known | values
 
     return _to_pandas(_batches(snapshot, problem, wanted))
 
 
-def outcomes_frame(snapshot: Snapshot, problem: Problem) -> pd.DataFrame:
-    """Every outcome told, by id."""
+def outcomes_frame(
+    snapshot: Snapshot, problem: Problem, guardrails: Sequence[str] = ()
+) -> pd.DataFrame:
+    """Every outcome told, by id, with a column per guardrail."""
 
     def wanted(rows: Rows) -> Columns:
-        columns = _columns(rows[~np.isnan(rows["reward"])], problem)
+        values = _values(snapshot, rows, guardrails)
+        told = np.any([~np.isnan(each) for each in (rows["reward"], *values.values())], axis=0)
+        columns = _columns(rows[told], problem)
         names = {"id": "id", "reward": "outcome", "told": "told", "late": "late"}
-        return {name: columns[source] for name, source in names.items()}
+        known = {name: columns[source] for name, source in names.items()}
+        return known | {name: column[told] for name, column in values.items()}
 
     return _to_pandas(_batches(snapshot, problem, wanted))
 
@@ -149,6 +168,7 @@ def export(
     layout: str,
     probabilities: bool,
     forecasts: bool,
+    guardrails: Sequence[str],
     progress: Progress | None,
 ) -> int:
     """Write one row per assignment, and return their number: see `Experiment.export`."""
@@ -172,6 +192,7 @@ def export(
         columns = _columns(rows, problem)
         if layout == "mrt":
             columns = _mrt(columns)
+        columns |= _values(snapshot, rows, guardrails)
         if forecasts:
             columns |= _known(snapshot, rows)
         if probabilities:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -122,17 +123,21 @@ def tell(
     experiment: Experiment,
     outcome: list[str] | None = None,
     *,
+    guardrail: list[str] | None = None,
     from_: Path | None = None,
 ) -> Result:
     """Record the outcome of one assignment or of many: all of them or, on an error, none.
 
     Args:
         outcome ([ID REWARD]): An assignment's id and its reward: a number, yes or no.
+        guardrail (NAME=VALUE): The value of a guardrail, with the reward or without it. Repeat it
+            for more.
         from_ (OUTCOMES.csv): Read ids and rewards from this file, CSV or JSON, or from standard
-            input if it is -.
+            input if it is -. It may have a column per guardrail.
     """
     pair = outcome or []
-    if (from_ is None) == (not pair) or len(pair) not in {0, 2}:
+    values = dict(map(_read_value, guardrail or []))
+    if (from_ is None) == (not pair) or len(pair) not in ({1, 2} if values else {0, 2}):
         raise InvalidInputError(
             "Give an id and a reward, or a table of them."
             if len(pair) in {0, 2}
@@ -143,9 +148,13 @@ def tell(
         )
     skipped = 0
     if from_ is None:
-        outcomes = [(_read_id(pair[0]), _read_reward(pair[1]))]
+        told = {"reward": _read_reward(pair[1])} if len(pair) == 2 else {}
+        outcomes = [(_read_id(pair[0]), told | values)]
     else:
-        outcomes, skipped = read_outcomes(from_)
+        names = (
+            [] if experiment.spec is None else [each.name for each in experiment.spec.guardrails]
+        )
+        outcomes, skipped = read_outcomes(from_, names)
     receipt = experiment.tell_many(outcomes)
     state = experiment.state
     if receipt.late:
@@ -185,56 +194,75 @@ def _read_id(text: str, where: str = "") -> int:
         ) from None
 
 
-def _read_reward(text: str, where: str = "") -> float:
+def _read_value(pair: str) -> tuple[str, float]:
+    """The name of a guardrail, and its value."""
+    name, equals, text = pair.partition("=")
+    if not equals:
+        raise InvalidInputError(
+            f"`guardrail` must be name=value; got {pair!r}.",
+            field="guardrail",
+            value=pair,
+            remedy="For example --guardrail refund=0.",
+        )
+    return name.strip(), _read_reward(text, field=name.strip())
+
+
+def _read_reward(text: str, where: str = "", field: str = "reward") -> float:
     """A number, or true, false, yes or no; whether it can be a reward the experiment decides."""
     value = _TRUTH.get(text.strip().lower(), read_number(text))
     if value is None:
         raise InvalidInputError(
-            f"`reward` must be a number, or true or false; got {text!r}{where}.",
-            field="reward",
+            f"`{field}` must be a number, or true or false; got {text!r}{where}.",
+            field=field,
             value=text,
             remedy="Write decimals with a point: 0.5." if "," in text else "For example 0.5.",
         )
     return value
 
 
-def read_outcomes(path: Path) -> tuple[list[tuple[int, float]], int]:
-    """Ids and rewards of a CSV or JSON file, and how many rows have no reward yet.
+Told = list[tuple[int, dict[str, float]]]  # ids, with rewards and values by name
 
-    A header names the columns `id` and `reward` (or `outcome`), among others; without one there are
-    these two.
+
+def read_outcomes(path: Path, guardrails: Sequence[str] = ()) -> tuple[Told, int]:
+    """What a CSV or JSON file tells of ids, and how many rows tell nothing yet.
+
+    A header names the columns `id` and `reward` (or `outcome`), and those of guardrails, among
+    others; without one there are the first two.
     """
     file = UserFile(path, "from", _TABLE)
-    outcomes: list[tuple[int, float]] = []
+    outcomes: Told = []
     skipped, columns = 0, None
     for place, fields in file.rows():
         where = f" in {place} of {file.name}"
         if columns is None:
-            columns = _columns(fields, where)
+            columns = _columns(fields, where, guardrails)
             if columns is not None:
                 continue
-            columns = (0, 1)
+            columns = {"id": 0, "reward": 1}
             if len(fields) != 2:
                 raise _wrong(f"There are {len(fields)} fields{where}, and no header.")
-        if len(fields) <= max(columns):
+        if len(fields) <= max(columns.values()):
             raise _wrong(f"A field is missing{where}.")
-        number, reward = fields[columns[0]], fields[columns[1]]
-        if not reward:
+        texts = {name: fields[place] for name, place in columns.items() if name != "id"}
+        told = {name: _read_reward(text, where, name) for name, text in texts.items() if text}
+        if told:
+            outcomes.append((_read_id(fields[columns["id"]], where), told))
+        else:
             skipped += 1
-            continue
-        outcomes.append((_read_id(number, where), _read_reward(reward, where)))
     return outcomes, skipped
 
 
-def _columns(fields: list[str], where: str) -> tuple[int, int] | None:
-    """Where ids and rewards are, if these are names; None if they are values."""
+def _columns(fields: list[str], where: str, guardrails: Sequence[str]) -> dict[str, int] | None:
+    """Where ids, rewards and guardrails are, if these are names; None if they are values."""
     names = [field.lower() for field in fields]
     if all(not name or name.lstrip("+-")[:1].isdecimal() or name in _TRUTH for name in names):
         return None
     found = [name for name in ("reward", "outcome") if name in names]
-    if "id" not in names or not found:
+    values = {name: fields.index(name) for name in guardrails if name in fields}
+    if "id" not in names or not (found or values):
         raise _wrong(f"There are no columns 'id' and 'reward'{where}: it has {', '.join(fields)}.")
-    return names.index("id"), names.index(found[0])
+    rewards = {"reward": names.index(found[0])} if found else {}
+    return {"id": names.index("id")} | rewards | values
 
 
 def _wrong(what: str) -> InvalidInputError:

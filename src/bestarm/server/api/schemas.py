@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    WrapValidator,
+)
+from pydantic_core import PydanticKnownError
 
 from bestarm.defaults import DELTA
 from bestarm.live import Assignment, Batch, Check, Experiment, ExperimentListing, Receipt, Status
+from bestarm.live.guarding import GuardrailRow, Value
 from bestarm.live.inputs import read_outcomes
 from bestarm.live.store.contract import Event
 from bestarm.policies.registry import policies
@@ -85,6 +95,27 @@ class Body(BaseModel, extra="forbid", strict=True):
     """The body of a request: nothing in it is converted or ignored."""
 
 
+class GuardrailIn(
+    Body, json_schema_extra=example(bounds=[0, 1], worse_by=0.01, alpha=0.05, action="retire")
+):
+    """What is promised of a second outcome.
+
+    Attributes:
+        bounds: its lowest and its highest value.
+        worse_by: how much worse than the control an option may be.
+        alpha: the probability with which an option that is never worse by more is found worse, for
+            all options together, however often one looks.
+        action: what happens to an option that is found worse.
+        worse: which values are worse: higher ones, as of refunds, or lower ones, as of revenue.
+    """
+
+    bounds: Bounds
+    worse_by: Scale
+    alpha: Number = 0.05
+    action: Literal["retire", "alert"] = "retire"
+    worse: Literal["higher", "lower"] = "higher"
+
+
 class CreateBody(
     Body,
     json_schema_extra=example(
@@ -118,6 +149,8 @@ class CreateBody(
         description: what it is about, in words.
         forecaster: `default` to subtract a forecast from every outcome, made before the option is
             drawn; `own` if every ask brings its forecasts; none if left out.
+        guardrails: second outcomes in which no option may be worse than the policy's control by
+            more than a margin, by name.
     """
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
@@ -137,6 +170,7 @@ class CreateBody(
     otherwise: Number | None = None
     description: Annotated[str, Field(max_length=10_000)] = ""
     forecaster: Literal["default", "own"] | None = None
+    guardrails: dict[Label, GuardrailIn] = Field(default_factory=dict)
 
 
 class AskBody(Body, json_schema_extra=example(count=2)):
@@ -153,11 +187,30 @@ class AskBody(Body, json_schema_extra=example(count=2)):
     forecasts: Annotated[list[Number], Field(fail_fast=True)] | None = None
 
 
+_ABSENT: Any = object()
+
+
+def _reward(value: Any, check: Callable[[Any], float], info: ValidationInfo) -> float:
+    """A reward; NaN where only guardrails are told."""
+    if value is not _ABSENT:
+        return check(value)
+    if info.data.get("guardrails"):
+        return math.nan
+    raise PydanticKnownError("missing")
+
+
 class OutcomeIn(Body):
-    """The outcome of one assignment."""
+    """The outcome of one assignment, values of its guardrails, or both."""
 
     id: Natural
-    reward: bool | Number = Field(description="A number, or true or false for 1 and 0.")
+    guardrails: dict[Label, bool | Number] | None = Field(
+        default=None, description="Values by the name of the guardrail."
+    )
+    reward: Annotated[bool | Number, WrapValidator(_reward)] = Field(
+        default_factory=lambda: _ABSENT,
+        validate_default=True,
+        description="A number, or true or false for 1 and 0.",
+    )
 
 
 class TellBody(
@@ -167,9 +220,15 @@ class TellBody(
 
     outcomes: Annotated[list[OutcomeIn], Field(fail_fast=True)]
 
-    def read(self) -> tuple[list[int], list[float]]:
-        """Ids, each once, and a reward for each."""
-        return read_outcomes((each.id, float(each.reward)) for each in self.outcomes)
+    def read(self) -> tuple[tuple[list[int], list[float]], list[Value]]:
+        """Ids, each once, and a reward for each; and values of guardrails."""
+        rewards = ((each.id, float(each.reward)) for each in self.outcomes)
+        values = [
+            (each.id, name, float(value))
+            for each in self.outcomes
+            for name, value in (each.guardrails or {}).items()
+        ]
+        return read_outcomes(pair for pair in rewards if not math.isnan(pair[1])), values
 
 
 class FailBody(Body, json_schema_extra=example(ids=[1], reason="left the page")):
@@ -222,7 +281,7 @@ _STATUS = {
 }
 StatusOut = Annotated[Status, Field(examples=[_STATUS])]
 ReceiptOut = Annotated[
-    Receipt, Field(examples=[{"recorded": 2, "repeated": 0, "late": 0, "held": 0}])
+    Receipt, Field(examples=[{"recorded": 2, "repeated": 0, "late": 0, "held": 0, "values": 0}])
 ]
 
 
@@ -372,6 +431,35 @@ class RecommendationOut(
         for name in ("active", "chosen"):
             known[f"{name}_labels"] = [labels[target] for target in known[name]]
         return cls(**known)
+
+
+class GuardrailsOut(
+    BaseModel,
+    json_schema_extra=example(
+        guardrails=[
+            {
+                "guardrail": {
+                    "name": "refund",
+                    "bounds": [0, 1],
+                    "worse_by": 0.01,
+                    "alpha": 0.05,
+                    "action": "retire",
+                    "worse": "higher",
+                },
+                "target": 2,
+                "label": "express",
+                "state": "unclear",
+                "low": -0.004,
+                "high": 0.019,
+                "values": 1210,
+                "outstanding": 3,
+            }
+        ]
+    ),
+):
+    """How much worse than the control each option is, by each guardrail."""
+
+    guardrails: list[GuardrailRow]
 
 
 class HealthOut(
