@@ -22,12 +22,15 @@ from bestarm.live import inputs, transitions
 from bestarm.live.draws import MOST, Assigner, ForecastMaker
 from bestarm.live.forecasts import make_forecasts
 from bestarm.live.guarding import GuardrailReplayer, Value
+from bestarm.live.options import Options
 from bestarm.live.replay import PolicyReplayer
 from bestarm.live.spec import Spec
 from bestarm.live.store.contract import Ledger, Snapshot, Transaction
 from bestarm.live.values import Batch, Receipt
+from bestarm.numerics.geometry import Array
 from bestarm.policies.guardrail import Guardrail
 from bestarm.policies.policy import Policy
+from bestarm.problem import Problem
 
 T = TypeVar("T")
 Call = TypeVar("Call")
@@ -179,16 +182,17 @@ class ExperimentCore:
         guardrails: Sequence[Guardrail],
     ) -> None:
         inputs.check_clock(clock)
-        self.problem, self.traits, self.seed = made_of.problem, made_of.traits, seed
+        self.traits, self.seed = made_of.traits, seed
+        self._first_options = self._options = Options(made_of.problem, made_of.traits)
         self._ledger, self._clock = ledger, clock
         self.spec = made_of if isinstance(made_of, Spec) else None
-        self._forecasts = make_forecasts(forecaster, self.problem, self.spec)
+        self._forecasts = make_forecasts(forecaster, self._features_at, self.spec)
         make = made_of.make if isinstance(made_of, Spec) else made_of
         self._replayer = PolicyReplayer(make)  # its policy computes the steps
         self._recorded = PolicyReplayer(make)  # its policy is told nothing that is not on record
-        self._guardrails, self._options_at_start = guardrails, made_of.problem.arms
+        self._guardrails = guardrails
         self._guards: GuardrailReplayer | None = None
-        self._assigner = Assigner(self.problem.source_labels, seed)
+        self._assigner = Assigner(seed)
         self._set_up_locks()
         _experiments.add(self)
 
@@ -207,13 +211,32 @@ class ExperimentCore:
     def _guarding(self) -> GuardrailReplayer | None:
         """What computes the evidence of the guardrails, if there are any; for who has the lock."""
         if self._guardrails and self._guards is None:
-            known = self._options_at_start, self.traits
+            known = self._first_options.problem.arms, self.traits
             self._guards = GuardrailReplayer(self._guardrails, *known)
         return self._guards
 
     def read(self) -> AbstractContextManager[Snapshot]:
         """A transaction that reads one state of the ledger, for programs that watch it."""
         return self._ledger.snapshot()
+
+    @property
+    def problem(self) -> Problem:
+        """The options with their features, as they are now: those that were added come last, and
+        those that were retired are still there."""
+        if not self.traits.changes:
+            return self._first_options.problem
+        with self.read() as snapshot:
+            return self.options_at(snapshot).problem
+
+    def options_at(self, snapshot: Snapshot) -> Options:
+        """The options in one state of the ledger, whichever process changed them."""
+        options = self._options
+        if options.changes_hash != snapshot.head.changes_hash:
+            self._options = options = self._first_options.after_all(snapshot.changes())
+        return options
+
+    def _features_at(self, snapshot: Snapshot) -> Array:
+        return self.options_at(snapshot).problem.source
 
     def _now(self, snapshot: Snapshot) -> float:
         now = snapshot.now() if self._clock is None else self._clock()
@@ -227,8 +250,9 @@ class ExperimentCore:
 
     def _assign(self, tx: Transaction, call: Ask, now: float) -> Batch:
         before = None if call.name is None else tx.request(call.name)
+        labels = self.options_at(tx).problem.source_labels
         if before is not None:
-            return self._assigner.repeat(tx, before, call.rounds)
+            return self._assigner.repeat(tx, before, call.rounds, labels)
         transitions.expire(tx, now)
         head = tx.head
         if head.has_pending_step and (
@@ -236,7 +260,7 @@ class ExperimentCore:
         ):
             raise StepPendingError
         whole(call.rounds, "count", least=1, below=MOST // head.size + 1)
-        batch = self._assigner.assign(tx, call.rounds, call.name, now, call.make_forecasts)
+        batch = self._assigner.assign(tx, call.rounds, call.name, now, labels, call.make_forecasts)
         if self._forecasts is not None:
             self._forecasts.drawn(batch.ids, batch.arms)
         return batch
@@ -315,24 +339,27 @@ class ExperimentCore:
         What the policy computes may take long, so others can write meanwhile. A policy in memory,
         which cannot be made again, is told nothing that is not recorded in the same transaction.
         """
-        labels = self.problem.target_labels
         if self.spec is None:
             with self._ledger.transaction() as tx:
                 if not tx.head.has_pending_step:
                     return False
                 now = self._stamp(tx)  # first: a clock may raise
-                step = transitions.prepare(tx, self._replayer, self._guarding())
-                transitions.apply(tx, step, labels, now)
+                options = self.options_at(tx)
+                step = transitions.prepare(tx, self._replayer, self._guarding(), options.retired)
+                transitions.apply(tx, step, options, now)
             return True
         with self.read() as snapshot:
             if not snapshot.head.has_pending_step:
                 return False
-            step = transitions.prepare(snapshot, self._replayer, self._guarding())
+            gone = self.options_at(snapshot).retired
+            step = transitions.prepare(snapshot, self._replayer, self._guarding(), gone)
         with self._ledger.transaction() as tx:
             fits = step.fits(tx.head)
             if fits:
-                transitions.apply(tx, step, labels, self._stamp(tx))
-        if not fits and step.plan is None:  # the policy was told what is not on record
+                transitions.apply(tx, step, self.options_at(tx), self._stamp(tx))
+            changed = tx.head.changes > step.changes
+        # The policy was told what is not on record, or it has a plan made before a change.
+        if not fits and (step.plan is None or changed):
             with self.read() as snapshot:
                 self._recorded.policy(snapshot)
             self._replayer = self._recorded.copy()

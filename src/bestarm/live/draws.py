@@ -157,10 +157,10 @@ class PlanDraws:
 
 
 class Assigner:
-    """Makes an experiment's next assignments; the labels name its source arms."""
+    """Makes an experiment's next assignments."""
 
-    def __init__(self, labels: tuple[str, ...], seed: int) -> None:
-        self._labels, self._seed = labels, seed
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
         self._draws: PlanDraws | None = None  # of the open plan
 
     def assign(
@@ -169,11 +169,13 @@ class Assigner:
         count: int,
         name: str | None,
         now: float,
+        labels: tuple[str, ...],
         make_forecasts: ForecastMaker | None = None,
     ) -> Batch:
         """Make up to `count` rounds of the open phase, for a named request if there is one.
 
-        `make_forecasts` is called first, and returns what is fixed before the arms are drawn.
+        The `labels` name the source arms. `make_forecasts` is called first, and returns what is
+        fixed before the arms are drawn.
         """
         head = tx.head
         start, size, first = head.assigned, head.available(count * head.size), head.rounds
@@ -197,9 +199,12 @@ class Assigner:
             head.oldest = min(head.oldest, now)
         fewer = size < count * head.size and head.state == "running"
         parts = arms, probabilities, first + np.arange(size) // head.size
-        return self._batch(head, head.phase, start, parts, head.outstanding if fewer else 0)
+        waiting = head.outstanding if fewer else 0
+        return _batch(head, head.phase, start, parts, labels, waiting)
 
-    def repeat(self, snapshot: Snapshot, request: Request, count: int) -> Batch:
+    def repeat(
+        self, snapshot: Snapshot, request: Request, count: int, labels: tuple[str, ...]
+    ) -> Batch:
         """The assignments that a request was given before.
 
         Raises:
@@ -216,12 +221,18 @@ class Assigner:
         if short and head.planned and head.state == "running" and not head.available(head.size):
             waiting = head.outstanding  # as it is now, whatever it was then
         parts = rows["arm"].copy(), rows["probability"].copy(), rows["round"].copy()
-        return self._batch(head, request.phase, request.first, parts, waiting)
+        return _batch(head, request.phase, request.first, parts, labels, waiting)
 
-    def _batch(
-        self, head: Head, phase: int, start: int, parts: tuple[Ids, Array, Ids], waiting: int
-    ) -> Batch:
-        for part in parts:
-            part.flags.writeable = False
-        ids = range(start, start + len(parts[0]))
-        return Batch(ids, *parts, self._labels, phase, waiting, head.state)
+
+def _batch(
+    head: Head,
+    phase: int,
+    start: int,
+    parts: tuple[Ids, Array, Ids],
+    labels: tuple[str, ...],
+    waiting: int,
+) -> Batch:
+    for part in parts:
+        part.flags.writeable = False
+    ids = range(start, start + len(parts[0]))
+    return Batch(ids, *parts, labels, phase, waiting, head.state)

@@ -90,7 +90,8 @@ class Experiment(ExperimentCore):
         description: what it is about, in words.
         place: the URL of its database without the password; None in memory.
         spec: what a stored experiment is made of; None in memory.
-        problem: the problem the policy was made for.
+        problem: the options with their features; what was added comes last, and what was retired is
+            still there.
         seed: the seed of the draws.
         traits: what the policy declares about itself.
     """
@@ -436,6 +437,49 @@ class Experiment(ExperimentCore):
         with self._changing(precondition, leaps=True) as (tx, now):
             transitions.change_lease(tx, seconds, now)
 
+    def add(
+        self,
+        option: str,
+        *,
+        features: Iterable[float] | None = None,
+        precondition: Precondition | None = None,
+    ) -> None:
+        """Add an option: it is drawn from the next plan on, which is made at once.
+
+        Adding it again with the same features is harmless.
+
+        Args:
+            option: its name, which no option had before.
+            features: its features, as many as the others have; if left out, it shares none with
+                them, as is right for options without features.
+            precondition: see `ask`.
+
+        Raises:
+            InvalidInputError: there is or was another of this name, the features do not fit, the
+                experiment is over, or its policy does not allow for changes.
+        """
+        with self._changing(precondition) as (tx, now):
+            transitions.add(tx, self.options_at(tx), option, features, now)
+
+    def retire(self, option: str, *, reason: str, precondition: Precondition | None = None) -> None:
+        """Retire an option for good: nothing more is drawn of it, and it is not named as the best.
+
+        Outcomes of assignments that were given out are still told, and count. Retiring it again
+        with the same reason is harmless.
+
+        Args:
+            option: its name.
+            reason: why, in words.
+            precondition: see `ask`.
+
+        Raises:
+            InvalidInputError: there is none of this name, it was retired before or is the control
+                or the last one left, the experiment is over, or its policy does not allow for
+                changes.
+        """
+        with self._changing(precondition) as (tx, now):
+            transitions.retire(tx, self.options_at(tx), option, reason, now)
+
     # --- reading ---------------------------------------------------------------------------------
 
     @property
@@ -500,7 +544,7 @@ class Experiment(ExperimentCore):
         with self.read() as snapshot:
             return assignments_frame(
                 snapshot,
-                self.problem,
+                self.options_at(snapshot).problem,
                 forecasts=self._forecasts is not None,
                 guardrails=self._guardrail_names,
             )
@@ -508,7 +552,8 @@ class Experiment(ExperimentCore):
     def outcomes(self) -> pd.DataFrame:
         """Every outcome told, by id; `tell_many` takes it as it is."""
         with self.read() as snapshot:
-            return outcomes_frame(snapshot, self.problem, self._guardrail_names)
+            problem = self.options_at(snapshot).problem
+            return outcomes_frame(snapshot, problem, self._guardrail_names)
 
     def reports(self) -> pd.DataFrame:
         """Everything told of outcomes that have a window, in the order told, late reports too."""
@@ -521,8 +566,10 @@ class Experiment(ExperimentCore):
         Values of assignments count once their phase is closed.
         """
         with self._lock, self.read() as snapshot:
-            guards = self._guarding()
-            return [] if guards is None else guards.table(snapshot, self.problem.target_labels, {})
+            guards, options = self._guarding(), self.options_at(snapshot)
+            if guards is None:
+                return []
+            return guards.table(snapshot, options.problem.target_labels, options.retired)
 
     def export(
         self,
@@ -548,7 +595,7 @@ class Experiment(ExperimentCore):
         with self.read() as snapshot:
             return export(
                 snapshot,
-                self.problem,
+                self.options_at(snapshot),
                 path,
                 layout=layout,
                 probabilities=probabilities,
@@ -583,8 +630,13 @@ class Experiment(ExperimentCore):
             created |= {"name": self.name, "document": sha256(self.spec.to_json())}
             created["description"] = sha256(self.description)
         with self.read() as snapshot:
-            arms = self.problem.arms
-            return audit(snapshot, arms=arms, seed=self.seed, created=created, progress=progress)
+            return audit(
+                snapshot,
+                options_at=self.options_at,
+                seed=self.seed,
+                created=created,
+                progress=progress,
+            )
 
     def replay(self) -> ReplayResult:
         """Make the policy again, tell it all it was told, and compare what it does with the log.
@@ -599,7 +651,8 @@ class Experiment(ExperimentCore):
         with self.read() as snapshot:
             if spec.guardrails:
                 guards = GuardrailReplayer(spec.guardrails, spec.problem.arms, spec.traits)
-                guards.check(snapshot, {})
+                retired = self.options_at(snapshot).retired.items()
+                guards.check(snapshot, {target: change.phase for target, change in retired})
             return replay(snapshot, spec.make())
 
     def stored_spec(self, verb: str) -> Spec:
@@ -626,7 +679,7 @@ class Experiment(ExperimentCore):
 
         with self.read() as snapshot:
             now = self._now(snapshot)
-            return examine(snapshot, self.problem, self.traits, now=now, seed=self.seed)
+            return examine(snapshot, self.options_at(snapshot), now=now, seed=self.seed)
 
     def _head(self) -> Head:
         with self.read() as snapshot:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from bestarm.checks import choice
 from bestarm.errors import InvalidInputError, MissingDependencyError
 from bestarm.files import replacing
+from bestarm.live.options import Options
 from bestarm.live.store.contract import ROW, Rows, Snapshot, check_arms, check_size, damaged
 from bestarm.problem import Problem
 
@@ -162,7 +163,7 @@ def _to_pandas(batches: Iterator[Any]) -> pd.DataFrame:
 
 def export(
     snapshot: Snapshot,
-    problem: Problem,
+    options: Options,
     path: str | Path,
     *,
     layout: str,
@@ -172,6 +173,7 @@ def export(
     progress: Progress | None,
 ) -> int:
     """Write one row per assignment, and return their number: see `Experiment.export`."""
+    problem = options.problem
     choice(layout, LAYOUTS, "layout")
     goal = Path(path) if isinstance(path, (str, os.PathLike)) else Path()
     writers = {".csv": _csv, ".parquet": _parquet}
@@ -196,7 +198,7 @@ def export(
         if forecasts:
             columns |= _known(snapshot, rows)
         if probabilities:
-            columns |= _probabilities(snapshot, problem, rows)
+            columns |= _probabilities(snapshot, options, rows)
         count += len(rows)
         return columns
 
@@ -218,17 +220,18 @@ def _mrt(columns: Columns) -> Columns:
     return {name: (columns | changed)[name] for name in [*names, "outcome", "state"]}
 
 
-def _probabilities(snapshot: Snapshot, problem: Problem, rows: Rows) -> Columns:
-    """The probability of each arm to be in the round."""
+def _probabilities(snapshot: Snapshot, options: Options, rows: Rows) -> Columns:
+    """The probability of each arm to be in the round: 0 before it was added."""
+    problem = options.problem
     table = np.empty((problem.arms, len(rows)))
     for phase in np.unique(rows["phase"]).tolist():
         here = rows["phase"] == phase
         plan = snapshot.plan(phase).plan
-        check_size(f"The plan of phase {phase}", plan.arms, problem.arms)
+        check_size(f"The plan of phase {phase}", plan.arms, options.arms(phase))
         if plan.weights is None:  # in order: the arm is certain
             table[:, here] = np.eye(problem.arms)[:, rows["arm"][here]]
         else:
-            table[:, here] = plan.probabilities[:, None]
+            table[:, here] = plan.widened(problem.arms).probabilities[:, None]
     names = (f"probability_{label}" for label in problem.source_labels)
     return dict(zip(names, table, strict=True))
 

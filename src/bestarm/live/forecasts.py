@@ -22,13 +22,13 @@ from bestarm.live.inputs import EARLIEST
 from bestarm.live.spec import Spec
 from bestarm.live.store.contract import UNREADABLE, Ids, Rows, Snapshot, canonical, damaged
 from bestarm.numerics.geometry import Array
-from bestarm.problem import Problem
 from bestarm.records import Plan
 
 _Row = Mapping[str, Any]
 #: Rows of covariates: names with values, or numbers alone.
 Covariates = _Row | Iterable[_Row] | Iterable[Sequence[float]]
 Interval = tuple[float, float] | None
+FeaturesAt = Callable[[Snapshot], Array]  # of the arms, in one state of the ledger
 Snapshots = Callable[[], AbstractContextManager[Snapshot]]
 
 _LATEST = 100_000  # assignments that a forecaster learns when an experiment is opened again
@@ -129,7 +129,9 @@ def kind_of(forecaster: object) -> str | None:
     return None if find_forecaster(forecaster) is None else "default"
 
 
-def make_forecasts(forecaster: object, problem: Problem, spec: Spec | None) -> Forecasts | None:
+def make_forecasts(
+    forecaster: object, features_at: FeaturesAt, spec: Spec | None
+) -> Forecasts | None:
     """The forecasts of an experiment, which was created with a spec, or is in memory; or None.
 
     Raises:
@@ -144,7 +146,7 @@ def make_forecasts(forecaster: object, problem: Problem, spec: Spec | None) -> F
     if kind is None:
         return None
     own = forecaster if isinstance(forecaster, Forecaster) else None
-    return Forecasts(own if kind == "own" else find_forecaster(kind), problem.source, interval)
+    return Forecasts(own if kind == "own" else find_forecaster(kind), features_at, interval)
 
 
 class Forecasts:
@@ -157,8 +159,11 @@ class Forecasts:
     interval, for plans that do not say where.
     """
 
-    def __init__(self, forecaster: Forecaster | None, features: Array, interval: Interval) -> None:
-        self._forecaster, self._features, self._interval = forecaster, features, interval
+    def __init__(
+        self, forecaster: Forecaster | None, features_at: FeaturesAt, interval: Interval
+    ) -> None:
+        self._forecaster, self._features_at, self._interval = forecaster, features_at, interval
+        self._features: Array = np.empty((0, 0))  # of the arms, as the last snapshot had them
         self._encoder = Encoder()
         self._lock = Lock()
         self._is_ready = False
@@ -193,7 +198,7 @@ class Forecasts:
                 if not self._is_ready:
                     spare = deepcopy(self._forecaster)
                     spare.forecast(0, EARLIEST, None)
-                    spare.learn(0, self._features[0], 0.0)
+                    spare.learn(0, self._features_at(snapshot)[0], 0.0)
                     self._catch_up(snapshot)
                     self._is_ready = True
         return partial(self._make, rows, forecasts)
@@ -257,7 +262,7 @@ class Forecasts:
 
     def _catch_up(self, snapshot: Snapshot) -> None:
         """Learn what others did: their assignments, and the outcomes told to them."""
-        head = snapshot.head
+        head, self._features = snapshot.head, self._features_at(snapshot)
         if head.assigned > self._end:
             first = max(self._end, head.assigned - _LATEST)
             for rows in snapshot.rows(first, head.assigned):

@@ -7,7 +7,7 @@ values were told when it was made. So whoever opens the experiment computes the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +48,12 @@ class Finding:
     guardrail: Guardrail
     target: int
     values: int
+
+    @property
+    def reason(self) -> str:
+        """Why the option is retired, in words."""
+        name, margin = self.guardrail.name, self.guardrail.worse_by
+        return f"worse than the control in {name} by more than {margin:g}"
 
     def data(self, labels: Sequence[str], phase: int) -> dict[str, Any]:
         """What the log says of it; `phase` is the last one that it rests on."""
@@ -262,7 +268,7 @@ class GuardrailReplayer:
                     part = rows[(rows["guardrail"] == place) & (rows["phase"] == phase)]
                     evidence[place].amend(phase, part["arm"], part["value"])
 
-    def find(self, snapshot: Snapshot, gone: Mapping[int, object]) -> list[Finding]:
+    def find(self, snapshot: Snapshot, gone: Collection[int]) -> list[Finding]:
         """What the values show that is not on record, of options that are not gone."""
         for event in snapshot.events(self._events):
             self._events = event.number + 1
@@ -276,7 +282,7 @@ class GuardrailReplayer:
         ]
 
     def table(
-        self, snapshot: Snapshot, labels: Sequence[str], gone: Mapping[int, object]
+        self, snapshot: Snapshot, labels: Sequence[str], gone: Collection[int]
     ) -> list[GuardrailRow]:
         """What the values so far show, guardrail by guardrail, of all options but the control."""
         return [
@@ -323,7 +329,7 @@ def _rows(
     look: GuardrailLook,
     labels: Sequence[str],
     control: int,
-    gone: Mapping[int, object],
+    gone: Collection[int],
 ) -> Iterator[GuardrailRow]:
     for target, low in enumerate(look.low.tolist()):
         state = "fine" if look.fine[target] else "unclear"

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Sequence, Set
+from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 
+from bestarm.checks import vector
 from bestarm.errors import (
     ClockError,
     ConflictingOutcomeError,
@@ -26,8 +27,10 @@ from bestarm.live import events, guarding, summaries
 from bestarm.live.events import log
 from bestarm.live.guarding import Finding, GuardrailReplayer, Value
 from bestarm.live.inputs import conflict
+from bestarm.live.options import Options, read_reason
 from bestarm.live.replay import PolicyReplayer, tell
 from bestarm.live.store.contract import (
+    Change,
     Event,
     Head,
     Ids,
@@ -205,6 +208,61 @@ def change_lease(tx: Transaction, lease: float | None, at: float) -> None:
     if lease != head.lease:
         log(tx, "changed", at, lease=lease, before=head.lease)
         head.lease = lease
+
+
+# --- options ------------------------------------------------------------------------------------
+
+
+def retire(
+    tx: Transaction, options: Options, label: object, reason: object, at: float, by: str = "hand"
+) -> Options:
+    """Retire an option for good: nothing more is drawn of it from this transaction on.
+
+    To repeat it with the same reason is harmless.
+
+    Args:
+        tx: the transaction.
+        options: the options as they are, before anything is changed.
+        label: the option.
+        reason: why, in words.
+        at: the time.
+        by: what retires it, if nobody did.
+
+    Returns:
+        The options as they are then.
+    """
+    why = read_reason(reason)
+    if options.knows("retired", label, reason=why):
+        return options
+    _check_not_over(tx.head, "changed")
+    name = options.problem.target_labels[options.check_retirable(label)]
+    return _change_options(tx, options, "retired", name, at, reason=why, made_by=by)
+
+
+def add(tx: Transaction, options: Options, label: object, features: object, at: float) -> Options:
+    """Add an option: see `Experiment.add`. Returns the options as they are then."""
+    row = None if features is None else tuple(vector(features, "features").tolist())
+    if options.knows("added", label, features=row):
+        return options
+    _check_not_over(tx.head, "changed")
+    row = options.check_addable(label, row)
+    return _change_options(tx, options, "added", str(label), at, features=row)
+
+
+def _change_options(
+    tx: Transaction, options: Options, kind: str, label: str, at: float, **data: Any
+) -> Options:
+    """Record a change. The open phase closes with what was assigned so far: see `prepare`."""
+    head = tx.head
+    known = {"reason": "", "features": None, "made_by": "hand"} | data
+    change = Change(head.changes, head.phase, kind, label, **known, at=at)
+    after = options.after(change)
+    tx.add_change(change)
+    head.changes, head.changes_hash = head.changes + 1, after.changes_hash
+    if head.waits:
+        _find_settled(tx)
+    log(tx, kind, at, **events.change_data(change, head))
+    return after
 
 
 # --- outcomes -----------------------------------------------------------------------------------
@@ -421,7 +479,8 @@ class _SummaryStep:
     final: Recommendation | None  # of a policy that stops here
 
 
-StepIdentity = tuple[int, int, bool]  # counters that change with every step
+# Counters that change with every step, and with every change of the options.
+StepIdentity = tuple[int, int, bool, int]
 
 
 @dataclass(frozen=True)
@@ -435,8 +494,13 @@ class Step:
     found: Sequence[Finding] = ()  # what guardrails found before the next plan
     values: int = 0  # of guardrails that were told by then
 
+    @property
+    def changes(self) -> int:
+        """How many changes of options it was made after."""
+        return 0 if self.made_for is None else self.made_for[-1]
+
     def fits(self, head: Head) -> bool:
-        """Whether no other step was taken since, and the experiment is not over.
+        """Whether no other step was taken since, no option came or went, and it is not over.
 
         Outcomes that arrived meanwhile do no harm: those of the summary's assignments were
         counted as outstanding. No assignment is made while a step is pending.
@@ -446,38 +510,60 @@ class Step:
 
 def pending_step(head: Head) -> StepIdentity | None:
     """What identifies the pending step, or None if there is none."""
-    return (head.phase, head.summaries, head.planned) if head.has_pending_step else None
+    if not head.has_pending_step:
+        return None
+    return head.phase, head.summaries, head.planned, head.changes
 
 
 def prepare(
-    snapshot: Snapshot, replayer: PolicyReplayer, guards: GuardrailReplayer | None = None
+    snapshot: Snapshot,
+    replayer: PolicyReplayer,
+    guards: GuardrailReplayer | None = None,
+    gone: Collection[int] = (),
 ) -> Step:
     """Make the pending step: have the policy plan, or tell it a summary.
 
-    Guardrails are looked at before each plan, and before the end.
+    Where options were added or retired, the open phase closes at once, with what was assigned and,
+    where decisions wait for the first outstanding outcome, is settled without a gap: maybe nothing.
+    The rest follows as a late summary of that phase. Before the next plan the policy is told of the
+    changes: see `PolicyReplayer.follow`.
+
+    Guardrails are looked at before each plan, and before the end; those `gone` are retired already.
     """
     head, policy = snapshot.head, replayer.policy(snapshot)
     made_for = pending_step(head)
     if not head.planned:
-        found = [] if guards is None else guards.find(snapshot, {})
+        found = [] if guards is None else guards.find(snapshot, gone)
+        if any(each.guardrail.action == "retire" for each in found):
+            return Step(made_for, found=found)  # the next plan is made without them
         plan = policy.plan()
         final = policy.recommend() if plan is None else None
         return Step(made_for, plan=plan, final=final, found=found, values=head.values)
-    if head.arrivals:
+    closes_early = head.is_changed and head.open
+    if head.arrivals and not closes_early:
         return Step(made_for, _tell_arrivals(snapshot, replayer, policy))
-    if head.summary_end < head.first and not head.provisional:
-        # Drawn under the plan before, beyond what it asked for, and all settled by now.
-        phase, end = head.phase - 1, head.first
-    else:
-        phase, end = head.phase, head.assigned
-        if head.waits:  # whole rounds
-            end = head.settled_end - (head.settled_end - head.first) % head.size
-    first, plan, pending = head.summary_end, snapshot.plan(phase).plan, None
+    phase, first, end, pending = head.phase, head.summary_end, head.assigned, None
+    if first < head.first and not head.provisional:
+        # Drawn under a plan before, beyond what it asked for, and all settled by now.
+        end = first
+        if not closes_early:
+            phase = _phase_of(snapshot, first)
+            end = snapshot.plan(phase + 1).first
+    elif head.waits:  # whole rounds
+        end = max(first, head.settled_end - (head.settled_end - first) % head.size)
+    plan = snapshot.plan(phase).plan
     if plan.provisional and head.outstanding:
         pending = snapshot.outstanding(first, end)
     totals = summaries.total(snapshot.answers(first, end), plan, first=first, pending=pending)
     record = SummaryRecord(head.summaries, phase, first, end, phase < head.phase, *totals)
     return Step(made_for, [_tell(replayer, policy, record, pending=pending)])
+
+
+def _phase_of(snapshot: Snapshot, number: int) -> int:
+    rows = snapshot.rows_of(np.array([number]))
+    if not rows.size:
+        raise damaged(f"Assignment {number} is missing.", number)
+    return int(rows["phase"][0])
 
 
 def _tell_arrivals(
@@ -527,11 +613,15 @@ def _tell(
     return _SummaryStep(record, answered, pending, sorted(set(active) - set(after.active)), final)
 
 
-def apply(tx: Transaction, step: Step, labels: Sequence[str], at: float) -> None:
-    """Record a step that fits; `labels` name the targets."""
+def apply(tx: Transaction, step: Step, options: Options, at: float) -> None:
+    """Record a step that fits; these are the options before it."""
+    labels = options.problem.target_labels
     for finding in step.found:
         data = finding.data(labels, tx.head.phase)
         log(tx, "guardrail", at, **data, **events.request_data(tx.head))
+        if finding.guardrail.action == "retire" and finding.target not in options.retired:
+            name, label = finding.guardrail.name, labels[finding.target]
+            options = retire(tx, options, label, finding.reason, at, by=name)
     for told in step.told:
         _record_summary(tx, told, labels, at)
     if step.plan is not None:
@@ -552,6 +642,7 @@ def _open_phase(tx: Transaction, plan: Plan, at: float, *, values: int) -> None:
     unknown = head.first - head.summary_end
     head.limit = None if plan.most is None else max(0, plan.most - unknown)
     head.phase_outcomes = head.phase_losses = head.amendments = 0
+    head.planned_changes = head.changes
     record = PlanRecord(plan, head.first, head.rounds, values)
     tx.add_plan(record)
     log(tx, "planned", at, **events.plan_data(record))

@@ -159,7 +159,8 @@ class Policy(Protocol):
 
         Only policies that make open plans are asked to. If that plan was provisional, the outcomes
         are of pulls that its summary had as `pending`; if not, of pulls beyond those in its
-        summary, and the phase is the previous one. The current plan may be out, and stays as it is.
+        summary, and the phase is the previous one, or one before it if options were added or
+        retired since. The current plan may be out, and stays as it is.
 
         Raises ProtocolError, and changes nothing, if no outcome of that phase is awaited.
         """
@@ -177,16 +178,17 @@ class Policy(Protocol):
 
         Raises ProtocolError, and changes nothing, unless `traits.changes`.
         """
-        raise _cannot_change(self)
+        raise cannot_change(self)
 
     def retire(self, target: int) -> None:  # noqa: ARG002
         """Go on without an option, for good: it has no probability in later plans.
 
-        Called when no plan is open. All options stay numbered as they are.
+        Called when no plan is open, even if the last summary named it. All options stay numbered as
+        they are. Outcomes of its earlier pulls may follow.
 
         Raises ProtocolError, and changes nothing, unless `traits.changes`.
         """
-        raise _cannot_change(self)
+        raise cannot_change(self)
 
     def look(self) -> Look | None:
         """What the policy knows about every target now; None if it says so per phase only."""
@@ -237,7 +239,8 @@ def has_stopped() -> ProtocolError:
     )
 
 
-def _cannot_change(policy: Policy) -> ProtocolError:
+def cannot_change(policy: Policy) -> ProtocolError:
+    """What a policy raises whose options are not added or retired."""
     return ProtocolError(
         f"{type(policy).__name__} was not made for options that are added or retired.",
         field="changes",

@@ -61,7 +61,7 @@ COVERED_WITH_GUARDRAILS = places(
 COVERED = places(
     {
         "experiments": "id name description state lease assigned rounds events last_hash "
-        "requests_hash covariates_hash",
+        "requests_hash covariates_hash changes planned_changes changes_hash",
         "documents": "experiment document",
         "assignments": "experiment number round phase arm probability asked forecast covariates",
         "outcomes": "experiment number reward told late",
@@ -70,14 +70,15 @@ COVERED = places(
         "requests": "experiment name count first size phase",
         "plans": "experiment phase plan first round",
         "summaries": "experiment number phase first end late summary digest plain",
+        "changes": "experiment number phase kind label reason features made_by at",
         "events": "experiment number at kind data hash",
     }
 )
 
 
 def create(path: Path, **given: Any) -> Experiment:
-    url, sizes = f"sqlite:///{path}", [4, 2, 30]
-    return create_chained(url, kind="provisional", sizes=sizes, **given)
+    url, sizes = f"sqlite:///{path}", [4, 2, 30, 4, 4, 4]
+    return create_chained(url, kind="provisional", sizes=sizes, changes=True, **given)
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +87,8 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     Phase 1 asks for 4 pulls. Of its 6 assignments, 1 is lost and told late, 2 and 3 are told, 4 is
     lost; it closes while 0 and 5 are outstanding. 0 is told under the next plan, 5 never. In phase
-    3 the experiment is stopped; 11 is told after that, and 12 is given up.
+    3 options come and go, which ends it and two more. In phase 6 the experiment is stopped; 11 is
+    told after that, and 12 is given up.
     """
     path = tmp_path_factory.mktemp("made") / "store.db"
     given: dict[str, Any] = {"lease": 1e6, "description": "of four winds", "forecaster": "own"}
@@ -111,6 +113,10 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
         experiment.tell(8, 0.5)
         experiment.fail_many([10, 9], "gone")
         experiment.tell(10, 0.75)
+        experiment.add("up", features=[0.5, 0.5, 0.5, 0.25])
+        experiment.retire("south", reason="too hot")
+        experiment.add("down")
+        ask(2, "fifth")
         experiment.pause()
         experiment.resume()
         experiment.change_lease(2e6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -18,6 +19,7 @@ from bestarm.live.audit.evidence import (
     ScaleTest,
 )
 from bestarm.live.draws import first_members
+from bestarm.live.options import Options
 from bestarm.live.store.contract import (
     ROW,
     Head,
@@ -31,7 +33,6 @@ from bestarm.live.store.contract import (
 )
 from bestarm.live.values import Check, in_time, plural, savings
 from bestarm.numerics.geometry import Array
-from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
 from bestarm.records import Counts, Plan, Rounds, Summary
 
@@ -49,18 +50,17 @@ _MANY_LOST, _MOST_LOST = 0.5, 0.9  # of all outcomes; most experiments lose far 
 _Split = NDArray[np.int64]  # three rows: told, lost and outstanding assignments, per arm
 
 
-def examine(
-    snapshot: Snapshot, problem: Problem, traits: Traits, *, now: float, seed: int
-) -> tuple[Check, ...]:
+def examine(snapshot: Snapshot, options: Options, *, now: float, seed: int) -> tuple[Check, ...]:
     """Check an experiment by its counters, its summaries and the rows that no summary covers.
 
     The seed of the draws says in which order the options of a round were tried.
     """
+    problem, traits = options.problem, options.traits
     head, labels, tail = snapshot.head, problem.source_labels, _Tail(snapshot, problem.arms, now)
     bounds, mean_bound = traits.bounds, traits.mean_bound
     largest = problem.scale if mean_bound is None else mean_bound
     scales, models = ScaleTest(problem, largest), _Models(problem, bounds, largest)
-    arms = _count(snapshot, tail, seed, scales, models)
+    arms = _count(snapshot, options, tail, seed, scales, models)
     given, told = "assignments", "settled outcomes"
     if head.size > 1:
         given, told = "rounds, by the option tried first", f"{told} of options tried first"
@@ -84,17 +84,25 @@ def examine(
 
 
 def _count(
-    snapshot: Snapshot, tail: _Tail, seed: int, scales: ScaleTest, models: _Models
+    snapshot: Snapshot,
+    options: Options,
+    tail: _Tail,
+    seed: int,
+    scales: ScaleTest,
+    models: _Models,
 ) -> _ArmCounts:
-    """Count assignments per arm, and show all summaries to the tests of scales and models."""
+    """Count assignments per arm, and show all summaries to the tests of scales and models.
+
+    Plans and summaries from before an option was added have none of it.
+    """
     arms = _ArmCounts(tail.arms)
     provisional: dict[int, Summary] = {}
 
     @cache
     def plan_of(phase: int) -> PlanRecord:
         planned = snapshot.plan(phase)
-        check_size(f"The plan of phase {phase}", planned.plan.arms, tail.arms)
-        return planned
+        check_size(f"The plan of phase {phase}", planned.plan.arms, options.arms(phase))
+        return replace(planned, plan=planned.plan.widened(tail.arms))
 
     def show(plan: Plan, summary: Summary) -> None:
         if plan.size == 1:
@@ -103,7 +111,8 @@ def _count(
 
     for record in snapshot.summaries():
         plan, summary = plan_of(record.phase).plan, record.observed  # scales are of rewards as told
-        check_size(f"Summary {record.number}", len(summary.counts), tail.arms)
+        check_size(f"Summary {record.number}", len(summary.counts), options.arms(record.phase))
+        summary = summary.widened(tail.arms)
         if plan.provisional:
             try:
                 before = provisional.get(plan.phase)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate, chain
@@ -16,6 +16,7 @@ from bestarm.errors import DamagedStoreError, InvalidInputError
 from bestarm.live import events
 from bestarm.live.draws import PlanDraws
 from bestarm.live.export import Progress
+from bestarm.live.options import Options
 from bestarm.live.store.contract import (
     Event,
     Ids,
@@ -79,13 +80,21 @@ class Audit:
 
 
 def audit(
-    snapshot: Snapshot, *, arms: int, seed: int, created: dict[str, Any], progress: Progress | None
+    snapshot: Snapshot,
+    *,
+    options_at: Callable[[Snapshot], Options],
+    seed: int,
+    created: dict[str, Any],
+    progress: Progress | None,
 ) -> Audit:
     """Audit an experiment; `created` is what the first event must say."""
     findings = _Findings()
     log = _Log(snapshot, findings, created)
     log.read()
-    redraw = _Redraw(snapshot, findings, arms, seed)
+    options = None
+    with findings.reading():
+        options = options_at(snapshot)
+    redraw = _Redraw(snapshot, findings, options, seed)
     redraw.check_rows(progress)
     redraw.check_summaries()
     if log.end is not None:
@@ -153,6 +162,7 @@ class _Log:
             "covariates": _covariates(snapshot),
             "reports": self._reports(),
             "guardrails": (row for rows in snapshot.values() for row in rows.tolist()),
+            "changes": (tuple(vars(each).values()) for each in snapshot.changes()),
         }
         nouns = {"guardrails": "values of guardrails"}
         self._hash_chains = {
@@ -162,6 +172,8 @@ class _Log:
         self._last_hash = ""
         self._state = "running"
         self._limits: dict[str, float | None] = {}
+        self._counts = {"changes": 0, "planned_changes": 0}
+        self._changed_at: int | None = None  # what was assigned when options changed
         self._end = 0  # of the last summary
         self._provisional = False
         self.broken = False  # whether the chain ends before the log does
@@ -178,6 +190,8 @@ class _Log:
         for event in findings.readable(self._chain()):
             if event.kind == "planned":
                 self._compare(event, next(plans, None), "plan")
+                self._check_closed(event.data["first"])
+                self._counts["planned_changes"] = self._counts["changes"]
             elif event.kind in {"closed", "answered"}:
                 self._compare(event, next(told, None), "summary")
             else:
@@ -226,14 +240,26 @@ class _Log:
             findings.add("event", f"{what}: the log was written again, or cut short.")
         for name, records in self._hash_chains.items():
             records.read_all(getattr(head, f"{name}_hash"))
-        for name, value in {"state": self._state, **self._limits}.items():
+        self._check_closed(head.assigned)
+        for name, value in {"state": self._state, **self._limits, **self._counts}.items():
             if getattr(head, name) != value:
                 counted = f"the counters say {getattr(head, name)}"
                 findings.add("state", f"By the log the {name} is {value}; {counted}.")
 
+    def _check_closed(self, end: int) -> None:
+        """Nothing is assigned under a plan after the options have changed."""
+        if self._changed_at not in {None, end}:
+            what = f"Assignments {self._changed_at} to {end - 1} were made under an open plan"
+            self._findings.add("option", f"{what} after the options had changed.")
+        self._changed_at = None
+
     def _note(self, event: Event) -> None:
         """What an event says that is neither about a plan nor about a summary."""
-        if event.kind == "changed":
+        if event.kind in {"added", "retired"}:
+            self._counts["changes"] += 1
+            if self._changed_at is None:
+                self._changed_at = event.data["assigned"]
+        elif event.kind == "changed":
             self._limits["lease"] = event.data.get("lease")
         elif event.kind in {"stopped", "finished"}:
             self.end = event.data
@@ -331,8 +357,11 @@ def _covariates(snapshot: Snapshot) -> Iterator[tuple[int, str]]:
 class _Redraw:
     """The assignments: counted, drawn again and added up again."""
 
-    def __init__(self, snapshot: Snapshot, findings: _Findings, arms: int, seed: int) -> None:
-        self._snapshot, self._findings, self._arms, self._seed = snapshot, findings, arms, seed
+    def __init__(
+        self, snapshot: Snapshot, findings: _Findings, options: Options | None, seed: int
+    ) -> None:
+        self._snapshot, self._findings, self._seed = snapshot, findings, seed
+        self._options = options  # None if they cannot be read
         self._last = -1  # the id of the last assignment read
         self.rounds = self.assigned = self.outcomes = self.late = 0
         # Ids that were outstanding when their phase closed, by the summary that covers them, or −1.
@@ -350,6 +379,7 @@ class _Redraw:
             while len(rest):
                 while following is not None and following.first <= rest["id"][0]:
                     # No more than there are assignments: a changed plan may ask for any number.
+                    self._check_options(following.plan)
                     draws = PlanDraws(following, self._seed, most=head.assigned)
                     following = next(plans, None)
                 end = len(rest)
@@ -367,6 +397,19 @@ class _Redraw:
             if found != counted:
                 what = f"There are {plural(found, noun)}, the counter says {counted}."
                 findings.add(noun, what)
+
+    def _check_options(self, plan: Plan) -> None:
+        """A plan is over the options there were, and draws none that was retired before."""
+        options, what = self._options, f"The plan of phase {plan.phase}"
+        if options is None:
+            return
+        if plan.arms != (arms := options.arms(plan.phase)):
+            self._findings.add("option", f"{what} is not of {arms} arms.")
+            return
+        for arm, change in options.retired.items():
+            if change.phase < plan.phase and arm < plan.arms and plan.shares[arm]:
+                gone = f"option {change.label!r}, which was retired before"
+                self._findings.add("option", f"{what} draws {gone}.")
 
     def _check_rows(self, rows: Rows) -> None:
         ids = np.concatenate([[self._last], rows["id"]])
@@ -446,12 +489,12 @@ class _Redraw:
         except DamagedStoreError:
             findings.add("summary", f"Summary {number} is of phase {record.phase}, unknown here.")
             return
-        if len(record.summary.counts) != self._arms:
-            findings.add("summary", f"Summary {number} is not of {self._arms} arms.")
+        if len(record.summary.counts) != plan.arms:
+            findings.add("summary", f"Summary {number} is not of {plan.arms} arms.")
             return
-        totals = RunningTotals(plan, self._arms)
+        totals = RunningTotals(plan, plan.arms)
         for rows, pending in self._covered(record, plan):
-            self._add(totals, rows, pending)
+            self._add(totals, rows, pending, plan.arms)
         covered = f"assignments {record.first} to {record.end - 1}"
         if totals.digest() != record.digest:
             what = "an arm, an outcome, a forecast, a loss or a time was changed since"
@@ -485,14 +528,16 @@ class _Redraw:
         for rows in self._snapshot.rows(record.first, record.end):
             yield rows, np.isin(rows["id"], outstanding)
 
-    def _add(self, totals: RunningTotals, rows: Rows, pending: NDArray[np.bool_]) -> None:
+    def _add(
+        self, totals: RunningTotals, rows: Rows, pending: NDArray[np.bool_], arms: int
+    ) -> None:
         """Add rows up; all but the pending ones must be settled, and in time."""
         unsettled = np.isnan(rows["reward"]) & np.isnan(rows["lost"])
         what = "was summed up, but is neither told nor lost"
         self._findings.add_each(rows, unsettled & ~pending, "outcomes", what)
         self._check_in_time(rows[~pending])
         answers = answers_of(rows)
-        answers["arm"] = np.where(answers["arm"] < self._arms, np.maximum(answers["arm"], 0), 0)
+        answers["arm"] = np.where(answers["arm"] < arms, np.maximum(answers["arm"], 0), 0)
         totals.add(answers, pending)
 
     def check_rest(self, end: dict[str, Any], failed: Ids) -> None:

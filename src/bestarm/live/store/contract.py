@@ -49,6 +49,7 @@ __all__ = [
     "ANSWER",
     "ROW",
     "VALUE",
+    "Change",
     "Event",
     "Head",
     "Ids",
@@ -165,6 +166,20 @@ class Report:
     late: bool  # whether the assignment was settled before, or the experiment over
 
 
+@dataclass(frozen=True)
+class Change:
+    """An option that was added or retired."""
+
+    number: int  # 0, 1, 2, … in the order made
+    phase: int  # in which it was made: that of the last plan by then, or 0
+    kind: str  # "added" or "retired"
+    label: str
+    reason: str  # why it was retired; empty for an option that was added
+    features: tuple[float, ...] | None  # of an option that was added; None: a dimension of its own
+    made_by: str  # "hand", or what retired it by itself
+    at: float
+
+
 class TimeLimits(NamedTuple):
     """How long an outcome may take; `Head` says what each means."""
 
@@ -219,12 +234,15 @@ class Head:
     oldest: float = math.inf  # no outstanding assignment was asked for before this time
 
     summaries: int = 0  # that the policy was told
+    changes: int = 0  # options added and retired
+    planned_changes: int = 0  # of these, those that the last plan was made after
     events: int = 0  # in the log
     last_hash: str = ""  # of the last event
     requests_hash: str = ""  # of all named requests
     covariates_hash: str = ""  # of all covariates
     reports_hash: str = ""  # of all reports
     guardrails_hash: str = ""  # of all values told of guardrails
+    changes_hash: str = ""  # of all changes of options
     last_time: float = -math.inf  # the latest time of a transaction
     clock_setback: float = 0.0  # the most seconds by which a later clock was behind that
     # Where there are forecasts: the squared deviations of outcomes from the mean of their arm
@@ -280,6 +298,12 @@ class Head:
         return self.spread_left / self.spread if self.spread > 0 else None
 
     @property
+    def is_changed(self) -> bool:
+        """Whether options were added or retired under the open plan: nothing more is assigned
+        under it, and it closes with what was assigned so far."""
+        return self.planned and self.changes > self.planned_changes
+
+    @property
     def waits(self) -> bool:
         """Whether decisions wait for the first outstanding outcome."""
         return self.open and not self.provisional
@@ -302,7 +326,7 @@ class Head:
     @property
     def remaining(self) -> int:
         """How many of them are still to be assigned."""
-        if not self.planned or self.over:
+        if not self.planned or self.over or self.is_changed:
             return 0
         remaining = max(0, self.needed - self.phase_assigned)
         if self.provisional and self.limit is not None:
@@ -331,7 +355,7 @@ class Head:
         return self._available(count) // self.size * self.size
 
     def _available(self, count: int) -> int:
-        if not self.planned or self.state != "running":
+        if not self.planned or self.is_changed or self.state != "running":
             return 0
         if not self.open:
             return min(count, max(0, self.needed - self.phase_assigned))
@@ -359,16 +383,15 @@ class Head:
             return False
         if not self.planned or (self.summary_end < self.first and not self.outstanding_before):
             return True
+        if self.is_changed:  # a closed plan waits for the outcomes of what was assigned
+            return self.open or not self.outstanding
         if self.provisional or self.arrivals:
             # Enough have arrived to report them to the policy: as many as a plan asks for, or
             # nearly all that were outstanding.
             enough = min(self.pulls, _NEARLY_ALL * self.outstanding_before)
             return self.closing or (self.arrivals > 0 and self.arrivals >= enough)
-        if self.outstanding_before:
-            return False
-        if self.open:
-            return self.settled_end - self.first >= self.pulls
-        return self.phase_outcomes >= self.pulls
+        ready = self.settled_end - self.first if self.open else self.phase_outcomes
+        return not self.outstanding_before and ready >= self.pulls
 
 
 def _count_below(ids: Sequence[int], end: int) -> int:
@@ -459,6 +482,10 @@ class Snapshot(ABC):
     @abstractmethod
     def events(self, start: int = 0, *, limit: int | None = None) -> Iterator[Event]:
         """The events from a number on, in order of number, at most `limit` of them."""
+
+    @abstractmethod
+    def changes(self, start: int = 0) -> Iterator[Change]:
+        """The changes of options from a number on, in order of number."""
 
     @abstractmethod
     def request(self, name: str) -> Request | None:
@@ -679,6 +706,14 @@ class Transaction(Snapshot):
     @abstractmethod
     def add_plan(self, record: PlanRecord) -> None:
         """Add a plan; its phase follows that of the plan before."""
+
+    @abstractmethod
+    def add_change(self, change: Change) -> None:
+        """Add a change of options; its number is the head's `changes`.
+
+        Raises:
+            StoreError: a change of this number is on record.
+        """
 
     @abstractmethod
     def add_event(self, event: Event) -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from bestarm.live.store.contract import (
     ROW,
     VALUE,
+    Change,
     Event,
     Head,
     Ids,
@@ -56,6 +57,7 @@ class MemoryLedger(Transaction):
         self._values_of: dict[int, list[int]] = {}  # numbers by assignment
         self._summaries: list[SummaryRecord] = []
         self._plans: list[PlanRecord] = []
+        self._changes: list[Change] = []
         self._events: list[Event] = []
         self._undo: list[Callable[[], object]] = []  # the steps of the transaction
 
@@ -91,6 +93,9 @@ class MemoryLedger(Transaction):
 
     def events(self, start: int = 0, *, limit: int | None = None) -> Iterator[Event]:
         yield from self._events[start : None if limit is None else start + limit]
+
+    def changes(self, start: int = 0) -> Iterator[Change]:
+        yield from self._changes[start:]
 
     def request(self, name: str) -> Request | None:
         return self._requests.get(name)
@@ -237,6 +242,11 @@ class MemoryLedger(Transaction):
 
     def add_plan(self, record: PlanRecord) -> None:
         self._append(self._plans, record)
+
+    def add_change(self, change: Change) -> None:
+        if change.number != len(self._changes):
+            raise damaged("A change of options that should be new is on record.")
+        self._append(self._changes, change)
 
     def add_event(self, event: Event) -> None:
         self._append(self._events, event)

@@ -31,6 +31,7 @@ from bestarm.live.store.contract import (
     ROW,
     UNREADABLE,
     VALUE,
+    Change,
     Event,
     Head,
     Ids,
@@ -100,6 +101,7 @@ def _save(names: tuple[str, ...]) -> sa.Update:
 _PLANS = _in_order(s.plans, key="phase")
 _SUMMARIES = _in_order(s.summaries)
 _EVENTS = _in_order(s.events)
+_OPTION_CHANGES = _in_order(s.changes)
 _REQUESTS = _in_order(s.requests, key="first")
 _REQUEST = _REQUESTS.where(s.requests.c.name == sa.bindparam("name"))
 _REPORTS = _in_order(s.reports)
@@ -222,6 +224,9 @@ class SqlSnapshot(Snapshot):
 
     def events(self, start: int = 0, *, limit: int | None = None) -> Iterator[Event]:
         return self._records(_EVENTS, _read_event, start, limit)
+
+    def changes(self, start: int = 0) -> Iterator[Change]:
+        return self._records(_OPTION_CHANGES, _read_change, start)
 
     def request(self, name: str) -> Request | None:
         found = self._select(_REQUEST, name=name, start=0, size=1)
@@ -419,6 +424,10 @@ class SqlTransaction(SqlSnapshot, Transaction):
         places = {"first": record.first, "round": record.round, "values": record.values}
         self._insert(s.plans, phase=plan.phase, plan=text, **places)
 
+    def add_change(self, change: Change) -> None:
+        features = None if change.features is None else canonical(change.features)
+        self._insert(s.changes, **{**vars(change), "features": features})
+
     def add_event(self, event: Event) -> None:
         self._insert(s.events, **_event_row(event))
 
@@ -487,6 +496,18 @@ def _summary(data: dict[str, Any]) -> Summary:
 
 def _read_report(number: int, assignment: int, reward: float, told: float, late: int) -> Report:
     return Report(number, assignment, reward, told, bool(late))
+
+
+def _read_change(number: int, *parts: Any) -> Change:
+    phase, kind, label, reason, text, made_by, at = parts
+    features = None
+    if text is not None:
+        try:
+            features = tuple(map(float, json.loads(text)))
+        except UNREADABLE as error:
+            what = f"The features of option {label!r} cannot be read ({error})."
+            raise damaged(what, label) from error
+    return Change(number, phase, kind, label, reason, features, made_by, at)
 
 
 def _read_event(number: int, at: float, kind: str, text: str, hashed: str) -> Event:

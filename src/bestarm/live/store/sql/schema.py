@@ -46,7 +46,7 @@ class Checked(sa.TypeDecorator[Any]):
 
 
 _WHOLE, _REAL, _HASH = sa.BigInteger(), sa.Float(53), sa.String(64)
-_OPTIONAL = {"forecast", "covariates", "plain"}
+_OPTIONAL = {"forecast", "covariates", "plain", "features"}
 _COUNTERS: dict[str, Any] = {"bool": sa.Boolean(), "int": _WHOLE, "float": _REAL, "str": _HASH}
 
 
@@ -134,6 +134,16 @@ summaries = _table(
     summary=sa.Text(),
     digest=_HASH,
     plain=sa.Text(),
+)
+changes = _table(
+    "changes",
+    phase=_WHOLE,
+    kind=sa.String(40),
+    label=sa.Text(),
+    reason=sa.Text(),
+    features=sa.Text(),
+    made_by=sa.Text(),
+    at=_REAL,
 )
 events = _table("events", rowid=True, at=_REAL, kind=sa.String(40), data=sa.Text(), hash=_HASH)
 
