@@ -120,7 +120,7 @@ def test_fewer_experiments_or_policies_are_fewer_pulls(
     """The limit is on all of them together: that of 30 experiments here."""
     known = planned(PROBLEM, gap=0.5, runs=1, policies=["sbe"], max_pulls=1)
     bound = known.scenarios[0].lower_bound
-    monkeypatch.setattr(planning_module, "_MOST", 30.5 * bound)
+    monkeypatch.setattr(planning_module, "MOST_PULLS", 30.5 * bound)
     for runs, policies in ((30, ["sbe"]), (15, ["sbe", "rage"])):
         planned(PROBLEM, gap=0.5, runs=runs, policies=policies)
         with pytest.raises(InvalidInputError, match="the limit is"):
