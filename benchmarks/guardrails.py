@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
+from bestarm import AnytimeBAI, Problem, Summary
 from bestarm.compiling import compile_eagerly
 from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime import bets
@@ -238,7 +239,51 @@ def show_power(runs: int, processes: int) -> None:
                 )
 
 
-PARTS = {"margin": show_margin, "twins": show_twins, "power": show_power}
+WHOLE = 600  # pulls of a whole run
+DELTA = 0.1
+
+
+def play_whole(seed: int) -> tuple[int, bool]:
+    """How many options the guardrail retired, and whether a wrong one of the others was named.
+
+    Whoever gives rewards also gives refunds, so the guardrail retires an option when its rewards
+    look best: the second option does harm, the others tie within a thousandth, and are at the
+    margin or below it.
+    """
+    rng = np.random.default_rng([20261119, seed])
+    problem = Problem.named(["old", "bold", "new", "newer"], delta=DELTA)
+    policy = AnytimeBAI(problem, bounds=(0, 1), control="old", changes=True, max_pulls=WHOLE)
+    guardrail = Guardrail("refund", (0.0, 1.0), MARGIN, ALPHA)
+    evidence = GuardrailEvidence(guardrail, options=4, control=0, changes=True)
+    refunds = 0.2 + np.array([0.0, 0.5, MARGIN, MARGIN])
+    means, gone = np.array([0.5, 0.56, 0.5, 0.501]), set[int]()
+    while (plan := policy.plan()) is not None:
+        assert plan.weights is not None
+        arms = rng.choice(4, size=plan.pulls, p=plan.weights)
+        shared = rng.random(plan.pulls)  # refunds and rewards go together
+        rewards, values = shared < means[arms], (shared < refunds[arms]).astype(float)
+        evidence.open(plan)
+        evidence.close(np.bincount(arms, minlength=4))
+        evidence.amend(plan.phase, arms, values)
+        summary = Summary.from_pulls(arms, rewards.astype(float), size=4, center=plan.center)
+        policy.update(summary)
+        for target in np.flatnonzero(evidence.log_evidence() >= evidence.levels).tolist():
+            if target not in gone:
+                gone.add(target)
+                policy.retire(target)
+    named, left = policy.recommend(), [each for each in range(4) if each not in gone]
+    return len(gone), named.final and means[named.target] < means[left].max()
+
+
+def show_whole(runs: int, processes: int) -> None:
+    """The main decision, δ = 0.1, where guardrails retire options that look best."""
+    with ProcessPoolExecutor(processes, initializer=compile_eagerly) as pool:
+        results = list(pool.map(play_whole, range(runs), chunksize=20))
+    print(f"wrong: {share(sum(wrong for _, wrong in results), runs)}")
+    print(f"with an option retired: {share(sum(gone > 0 for gone, _ in results), runs)}")
+
+
+PARTS = {"margin": show_margin, "twins": show_twins, "power": show_power, "whole": show_whole}
 
 
 def main() -> None:

@@ -263,3 +263,94 @@ def test_the_guardrails_of_a_stored_experiment_read_back(tmp_path: Path) -> None
             assert made.spec is not None
             assert opened.spec.guardrails == made.spec.guardrails
         assert [row.guardrail.name for row in made.guardrails()] == ["refund"] * 2 + ["revenue"] * 2
+
+
+# --- retiring -------------------------------------------------------------------------------------
+
+RETIRING = {"control": "old", "max_pulls": 5000, "changes": True}
+
+
+def retiring(path: Path, **given: Any) -> Experiment:
+    rails = {"refund": REFUND | {"action": "retire"}}
+    return create(path, options=RETIRING, guardrails=rails, **given)
+
+
+def test_an_option_that_is_worse_is_retired(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    with retiring(path) as experiment:
+        serve(experiment, 400)
+        assert found(experiment) == [("refund", "bold")]
+        kinds = [event.kind for event in experiment.events()]
+        assert kinds[kinds.index("guardrail") + 1] == "retired"
+        [event] = [each for each in experiment.events() if each.kind == "retired"]
+        assert (event.data["label"], event.data["made_by"]) == ("bold", "refund")
+        assert "worse than the control in refund" in event.data["reason"]
+        end = experiment.events()[kinds.index("retired")].data["assigned"]
+        assert 2 not in experiment.assignments()["arm"][end:].tolist()
+        rows = {row.label: row.state for row in experiment.guardrails()}
+        assert rows["bold"] == "retired"
+        assert experiment.verify().sound
+        experiment.replay()
+    with Experiment.open(f"sqlite:///{path}", "shop") as again:
+        serve(again, 60, seed=5)
+        assert found(again) == [("refund", "bold")]
+        again.replay()
+
+
+def test_the_last_but_the_control_is_retired_too() -> None:
+    problem = Problem.named(["old", "bold"])
+    policy = AnytimeBAI(problem, bounds=(0, 1), control="old", changes=True)
+    rails = {"refund": REFUND | {"action": "retire"}}
+    experiment = Experiment(policy, seed=1, guardrails=rails)
+    rng = np.random.default_rng(0)
+    while not experiment.finished:
+        for each in experiment.ask(10):
+            experiment.tell(each.id, rng.random() < 0.5, refund=each.label == "bold")
+    assert found(experiment) == [("refund", "bold")]
+    assert experiment.recommendation().label == "old"
+    assert experiment.verify().sound
+
+
+def test_an_option_that_was_retired_by_hand_is_not_found(tmp_path: Path) -> None:
+    with retiring(tmp_path / "store.db") as experiment:
+        serve(experiment, 40)
+        experiment.retire("bold", reason="ugly")
+        later = [each.id for each in experiment.ask(20)]
+        experiment.tell_many([(each, {"reward": 1, "refund": 0}) for each in later])
+        serve(experiment, 200, seed=4)
+        assert found(experiment) == []
+        experiment.replay()
+        assert experiment.verify().sound
+
+
+def test_an_option_that_is_added_is_guarded(tmp_path: Path) -> None:
+    with retiring(tmp_path / "store.db") as experiment:
+        serve(experiment, 40, tell=lambda number, reward, _: experiment.tell(number, reward))
+        experiment.add("wild")
+        rng = np.random.default_rng(9)
+        while not found(experiment) and experiment.status().pulls < 3000:
+            for each in experiment.ask(20):
+                refund = each.label == "wild" and rng.random() < 0.9
+                experiment.tell(each.id, rng.random() < 0.5, refund=refund)
+        assert found(experiment) == [("refund", "wild")]
+        experiment.replay()
+        assert experiment.verify().sound
+
+
+def test_a_policy_that_keeps_its_options_retires_none(tmp_path: Path) -> None:
+    rails = {"refund": REFUND | {"action": "retire"}}
+    with pytest.raises(InvalidInputError, match="cannot retire options"):
+        create(tmp_path / "store.db", guardrails=rails, options=RETIRING | {"changes": False})
+
+
+def test_nothing_is_retired_after_the_end(tmp_path: Path) -> None:
+    with retiring(tmp_path / "store.db") as experiment:
+        serve(experiment, 300, tell=lambda number, reward, _: experiment.tell(number, reward))
+        arms = experiment.assignments()["arm"].tolist()
+        experiment.stop()
+        experiment.tell_many([(each, {"refund": arm == 2}) for each, arm in enumerate(arms)])
+        experiment.expire()
+        assert found(experiment) == []
+        rows = {row.label: row.state for row in experiment.guardrails()}
+        assert rows["bold"] == "worse"
+        experiment.replay()
