@@ -53,7 +53,7 @@ def test_the_lift_is_found_as_often_by_other_experiments(
     request = replace(REQUEST, gap=lift)
     world, assumed = ScenarioWorld(request, request.resolved_scenarios()[0]).make()
     assert assumed.gap == pytest.approx(lift)
-    method = partial(AnytimeBAI, bounds=(0, 1), max_pulls=10**6)
+    method = partial(AnytimeBAI, bounds=(0, 1), max_pulls=10**6, changes=True)
     results = simulate(method, world, runs=600, seed=987, delta=0.05)
     share = np.mean(results.correct & results.final & (results.pulls <= VISITORS))
     error = math.sqrt(power * (1 - power) * (1 / 200 + 1 / 600))

@@ -26,6 +26,7 @@ from bestarm.live.options import Options
 from bestarm.live.replay import PolicyReplayer
 from bestarm.live.spec import Spec
 from bestarm.live.store.contract import Ledger, Snapshot, Transaction
+from bestarm.live.units import AskedRounds
 from bestarm.live.values import Batch, Receipt
 from bestarm.numerics.geometry import Array
 from bestarm.policies.guardrail import Guardrail
@@ -121,6 +122,7 @@ class Ask(NamedTuple):
     name: str | None
     make_forecasts: ForecastMaker | None
     precondition: Precondition | None
+    asked: AskedRounds | None = None  # what is known of the rounds
     after_steps: bool = True  # whether all pending steps come first, or those that must
 
 
@@ -253,6 +255,11 @@ class ExperimentCore:
         labels = self.options_at(tx).problem.source_labels
         if before is not None:
             return self._assigner.repeat(tx, before, call.rounds, labels)
+        asked, places = call.asked, range(call.rounds)
+        found = [] if asked is None else asked.find(tx)
+        new = [place for place, each in enumerate(found) if each is None] if found else places
+        if not new:
+            return self._assigner.repeat_units(tx, found, labels)
         transitions.expire(tx, now)
         head = tx.head
         if head.has_pending_step and (
@@ -260,10 +267,13 @@ class ExperimentCore:
         ):
             raise StepPendingError
         whole(call.rounds, "count", least=1, below=MOST // head.size + 1)
-        batch = self._assigner.assign(tx, call.rounds, call.name, now, labels, call.make_forecasts)
+        given = call.make_forecasts, asked
+        batch = self._assigner.assign(tx, new, call.name, now, labels, *given)
         if self._forecasts is not None:
             self._forecasts.drawn(batch.ids, batch.arms)
-        return batch
+        if asked is None or len(new) == call.rounds:
+            return batch
+        return self._assigner.repeat_units(tx, asked.find(tx), labels, waiting=batch.waiting)
 
     def commit_tells(self, calls: Sequence[Tell]) -> Sequence[Answer | Exception]:
         """Record the outcomes of several calls in one transaction, for programs that gather them.

@@ -152,9 +152,9 @@ def joined_ids(parts: Iterable[Ids]) -> Ids:
 
 
 def request_data(head: Head) -> dict[str, Any]:
-    """What the log says of requests, of what they brought along, and of what was told so far of
+    """What the log says of requests, of what is known of rounds, and of what was told so far of
     outcomes that have a window and of guardrails."""
-    data = {"requests": head.requests_hash, "covariates": head.covariates_hash}
+    data = {"requests": head.requests_hash, "units": head.units_hash}
     if head.window is not None:
         data["reports"] = head.reports_hash
     if head.values:
@@ -163,5 +163,5 @@ def request_data(head: Head) -> dict[str, Any]:
 
 
 def chain_hash(before: str, *values: object) -> str:
-    """The hash of a request, a report or covariates, and of all before it."""
+    """The hash of a request, a report or a unit, and of all before it."""
     return digest([before, *values])

@@ -7,20 +7,21 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from bestarm.checks import whole
-from bestarm.errors import ClockError, InvalidInputError
+from bestarm.errors import ClockError, InvalidInputError, UnknownAssignmentError
 from bestarm.forecasting import Forecaster
-from bestarm.live import inputs, transitions
+from bestarm.live import inputs, transitions, units
 from bestarm.live.audit.verify import Audit, audit
 from bestarm.live.core import Ask, ExperimentCore, Precondition, StepPendingError, Tell
 from bestarm.live.draws import MOST, read_seed
 from bestarm.live.events import log, sha256
 from bestarm.live.export import Progress, assignments_frame, export, outcomes_frame, reports_frame
-from bestarm.live.forecasts import Covariates, forecast_maker, kind_of
+from bestarm.live.forecasts import Covariates, forecast_maker, kind_of, read_covariates
 from bestarm.live.guarding import GuardrailReplayer, GuardrailRow, check_guardrails
 from bestarm.live.replay import ReplayResult, recommend, replay
 from bestarm.live.spec import Spec, check_first, make_spec
-from bestarm.live.store.contract import Event, Head, Snapshot
+from bestarm.live.store.contract import Event, Head, Snapshot, UnitKey, canonical
 from bestarm.live.store.memory import MemoryLedger
+from bestarm.live.units import Label
 from bestarm.live.values import Assignment, Batch, Check, ExperimentListing, Receipt, Status
 from bestarm.policies.policy import Policy
 from bestarm.problem import Problem
@@ -268,8 +269,10 @@ class Experiment(ExperimentCore):
 
     def ask(
         self,
-        count: int = 1,
+        count: int | None = None,
         *,
+        unit: Label | Iterable[Label] | None = None,
+        decision_point: Label | Iterable[Label] | None = None,
         request_id: str | None = None,
         covariates: Covariates | pd.DataFrame | None = None,
         forecasts: Iterable[float] | float | None = None,
@@ -281,20 +284,39 @@ class Experiment(ExperimentCore):
         `Batch.blocks`.
 
         Args:
-            count: how many are wanted.
+            count: how many are wanted; 1 if left out, or one per unit.
+            unit: whom or what it is for, like `"visitor-81"`: the same unit gets the same
+                assignment again, in every process, and counts once; or several units. A round,
+                where the policy draws blocks, is about one unit.
+            decision_point: where a unit has several, a text or a number: the same unit and decision
+                point get the same assignment again. One for all units, or one for each.
             request_id: a name for this request: asking again under it, after an answer that got
                 lost on its way, returns the same assignments and no others.
-            covariates: what the forecaster may know of each assignment: one row each, a mapping of
-                names to numbers, texts or truth values, or a list of numbers; or a data frame.
-                Where fewer are assigned, the first rows are used.
+            covariates: what is known of each assignment, or round, before its draw, and is kept
+                with it; a forecaster uses it. One row each, a mapping of names to numbers, texts or
+                truth values, or a list of numbers; or a data frame. Where fewer are assigned, the
+                first rows are used.
             forecasts: your own forecast of each outcome, where the experiment takes them.
             precondition: called with the transaction before anything is recorded; if it raises,
                 nothing is. So it is in all methods that take one. It may be called again.
         """
-        count = whole(count, "count", least=1, below=MOST + 1)
-        maker = forecast_maker(self._forecasts, covariates, forecasts, count, self.read)
+        keys = units.read_asked(unit, decision_point, count, request_id)
+        rounds = (1 if keys is None else len(keys)) if count is None else count
+        rounds = whole(rounds, "count", least=1, below=MOST + 1)
+        rows = read_covariates(covariates, rounds)
+        texts = None if rows is None else list(map(canonical, rows))
+        asked = None if keys is None and texts is None else units.AskedRounds(keys, texts)
+        if keys is not None and asked is not None:  # first without waiting for those who write
+            with self.read() as snapshot:
+                if precondition is not None:
+                    precondition(snapshot)
+                found = asked.find(snapshot)
+                if found and None not in found:
+                    labels = self.options_at(snapshot).problem.source_labels
+                    return self._assigner.repeat_units(snapshot, found, labels)
+        maker = forecast_maker(self._forecasts, rows, forecasts, rounds, self.read)
         name = None if request_id is None else inputs.read_label(request_id, "request_id")
-        call = Ask(count, name, maker, precondition)
+        call = Ask(rounds, name, maker, precondition, asked)
         while True:
             try:
                 return self._asks(call)
@@ -306,8 +328,11 @@ class Experiment(ExperimentCore):
 
     def tell(
         self,
-        id: int | Assignment,  # noqa: A002  (the field's name)
+        id: int | Assignment | None = None,  # noqa: A002  (the field's name)
         reward: float | None = None,
+        *,
+        unit: Label | None = None,
+        decision_point: Label | None = None,
         **guardrails: float,
     ) -> Receipt:
         """Record the outcome of one assignment. Telling the same outcome again is harmless.
@@ -317,19 +342,23 @@ class Experiment(ExperimentCore):
         Args:
             id: the assignment, or its id.
             reward: a number; True and False are 1 and 0.
+            unit: instead of the id, the unit that `ask` was given.
+            decision_point: that of the unit, if `ask` was given one.
             guardrails: the values of guardrails by name, like `refund=0`: with the reward, or
                 without it, later. A value counts from when it is told, and is never changed; one
                 that is never told counts as the value that accuses least.
 
         Raises:
-            UnknownAssignmentError: there is no assignment of this id.
+            UnknownAssignmentError: there is no assignment of this id, or of this unit.
             ConflictingOutcomeError: another reward was told for it before, and there is no window;
                 or another value of a guardrail.
             InvalidInputError: the reward is not a finite number, or outside the policy's bounds;
                 or so is the value of a guardrail.
         """
+        keys = units.read_told(id, unit, decision_point)
+        [number] = [id] if keys is None else self.ids_of_units(keys)
         told = {} if reward is None and guardrails else {"reward": reward}
-        return self.tell_many([(id, told | guardrails)])
+        return self.tell_many([(number, told | guardrails)])  # type: ignore[list-item]  # no None
 
     def tell_many(
         self,
@@ -343,16 +372,58 @@ class Experiment(ExperimentCore):
 
         Args:
             outcomes: a mapping from id, or assignment, to reward; pairs of them; or a data frame
-                with the columns `id` and `reward`. Where there are guardrails, names with values
-                take the place of a reward, like `{17: {"reward": 1, "refund": 0}}`, and a data
-                frame has a column per guardrail. What is not told is left out, or NaN.
+                with the columns `id` and `reward`, or `unit` and `reward`, and `decision_point` if
+                units have several. Where there are guardrails, names with values take the place of
+                a reward, like `{17: {"reward": 1, "refund": 0}}`, and a data frame has a column per
+                guardrail. What is not told is left out, or NaN.
             precondition: see `ask`.
         """
+        if (table := units.read_table(outcomes)) is not None:
+            ids = self.ids_of_units(table[0], precondition=precondition)
+            outcomes = outcomes.assign(id=list(ids))  # type: ignore[union-attr]  # a data frame
         told, values = inputs.read_told(outcomes, self._guardrail_names)
         answer = self._tells(Tell(told, precondition, values))
         if answer.step_pending is not None:
             self.advance()
         return answer.receipt
+
+    def ids_of_units(
+        self, keys: Sequence[UnitKey], *, precondition: Precondition | None = None
+    ) -> Sequence[int]:
+        """The ids of the assignments of units, each at its decision point.
+
+        Raises:
+            UnknownAssignmentError: a unit has none.
+            InvalidInputError: the round of a unit has several assignments.
+        """
+        with self.read() as snapshot:
+            if precondition is not None:
+                precondition(snapshot)
+            return units.find_ids(snapshot, keys)
+
+    def erase(self, unit: Label, *, precondition: Precondition | None = None) -> int:
+        """Erase a unit's name, decision points and covariates; return how many rounds it had.
+
+        Its assignments and outcomes stay, as every decision rests on them: without the name. The
+        log says that it was done, and `verify` still covers everything else. Asked for again, it
+        is a new unit. An outstanding assignment stays so, and can be told or given up by its id.
+
+        With SQLite nothing of it is left in the file or its log; on a server, VACUUM the tables.
+        Backups and exports are not changed.
+
+        Raises:
+            UnknownAssignmentError: the unit has no assignment.
+            StoreUnavailableError: it is erased, but other programs keep it in the file's log.
+        """
+        [key] = units.read_keys([unit], [None])
+        try:
+            with self._changing(precondition, leaps=True) as (tx, now):
+                rounds = units.erase(tx, key.unit, now)
+        except UnknownAssignmentError:
+            self._ledger.purge()  # which may have failed when it was erased
+            raise
+        self._ledger.purge()
+        return rounds
 
     def fail(self, id: int | Assignment, reason: str = "failed") -> None:  # noqa: A002
         """Record that the outcome of an assignment will never come. Repeating it is harmless.

@@ -92,11 +92,21 @@ def _values(snapshot: Snapshot, rows: Rows, guardrails: Sequence[str]) -> Column
     return columns
 
 
-def _known(snapshot: Snapshot, rows: Rows) -> Columns:
-    """The forecasts, and as JSON what was known of each assignment; None if nothing was."""
-    texts = snapshot.covariates(int(rows["id"][0]), int(rows["id"][-1]) + 1) if len(rows) else {}
-    covariates = [texts.get(number) for number in rows["id"].tolist()]
-    return {"forecast": rows["forecast"], "covariates": np.array(covariates, dtype=object)}
+def _known(snapshot: Snapshot, rows: Rows, *, forecasts: bool) -> Columns:
+    """The forecasts, and what was known of each assignment, as JSON; None if nothing was.
+
+    There are columns for forecasts and units where the experiment has any.
+    """
+    first, end = (rows["round"][0], rows["round"][-1] + 1) if len(rows) else (0, 0)
+    records = {each.round: each for each in snapshot.units(int(first), int(end))}
+    rounds, head, columns = rows["round"].tolist(), snapshot.head, Columns()
+    if forecasts:
+        columns["forecast"] = rows["forecast"]
+    names = ["unit", "decision_point"] if head.units else []
+    for name in [*names, "covariates"] if forecasts or head.units_hash else []:
+        texts = [getattr(records.get(each), name, None) or None for each in rounds]
+        columns[name] = np.array(texts, dtype=object)
+    return columns
 
 
 # --- data frames --------------------------------------------------------------------------------
@@ -107,13 +117,14 @@ def assignments_frame(
 ) -> pd.DataFrame:
     """Every assignment by id, with its state: `"told"`, `"lost"` or `"outstanding"`.
 
-    With `forecasts`, these are in it too, and what was known; and a column per guardrail.
+    Units, covariates and, with `forecasts`, these are in it too, where there are any, and a column
+    per guardrail.
     """
     names = ["id", "round", "arm", "label", "probability", "phase", "asked", "state"]
 
     def wanted(rows: Rows) -> Columns:
         columns = _columns(rows, problem)
-        known = _known(snapshot, rows) if forecasts else {}
+        known = _known(snapshot, rows, forecasts=forecasts)
         values = _values(snapshot, rows, guardrails)
         return {name: columns[name] for name in names} | known | values
 
@@ -192,11 +203,9 @@ def export(
     def wanted(rows: Rows) -> Columns:
         nonlocal count
         columns = _columns(rows, problem)
-        if layout == "mrt":
-            columns = _mrt(columns)
+        known = _known(snapshot, rows, forecasts=forecasts)
+        columns = _mrt(columns, known) if layout == "mrt" else columns | known
         columns |= _values(snapshot, rows, guardrails)
-        if forecasts:
-            columns |= _known(snapshot, rows)
         if probabilities:
             columns |= _probabilities(snapshot, options, rows)
         count += len(rows)
@@ -207,17 +216,24 @@ def export(
     return count
 
 
-def _mrt(columns: Columns) -> Columns:
-    """One row per decision point, as analysts of micro-randomised trials have it."""
-    late = columns["late"]
+def _mrt(columns: Columns, known: Columns) -> Columns:
+    """One row per decision point, as analysts of micro-randomised trials have it.
+
+    These are of persons where there are units, else they are numbered. All were available: nothing
+    is drawn, and recorded, where a person is not.
+    """
+    late, units = columns["late"], known.pop("unit", None)
     changed = {
         "decision_point": columns["round"] + 1,
         "available": np.ones(len(late), dtype=np.int64),
         "outcome": np.where(late, np.nan, columns["outcome"]),
         "state": np.where(late, STATES.index("late"), columns["state"]).astype(np.int8),
     }
-    names = ["id", "decision_point", "phase", "available", "probability", "arm", "label"]
-    return {name: (columns | changed)[name] for name in [*names, "outcome", "state"]}
+    if units is not None:
+        changed |= {"person": units, "decision_point": known.pop("decision_point")}
+    names = ["id", *(["person"] if units is not None else []), "decision_point", "phase"]
+    names += ["available", "probability", "arm", "label", "outcome", "state"]
+    return {name: (columns | changed)[name] for name in names} | known
 
 
 def _probabilities(snapshot: Snapshot, options: Options, rows: Rows) -> Columns:
@@ -267,7 +283,8 @@ def _csv(part: Path, batches: Iterator[Any]) -> None:
     first = next(batches)
     names, labels = first.schema.names, first["label"].dictionary.to_pylist()
     # Arrow has all texts and times in quotes, or none: it does not look which of them need it.
-    quotes = "covariates" in names or any(sign in label for label in labels for sign in '",\r\n')
+    quotes = any(sign in label for label in labels for sign in '",\r\n')
+    quotes |= not {"unit", "person", "covariates"}.isdisjoint(names)
     options = WriteOptions(include_header=False, quoting_style="needed" if quotes else "none")
     schema = _cells(first).schema
     with part.open("wb") as file, CSVWriter(file, schema, write_options=options) as writer:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
 from operator import attrgetter
-from typing import overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,9 @@ class Assignment:
         phase: the phase it belongs to, whenever its outcome arrives.
         round: the number of its round: 0, 1, 2, … Those of one round were drawn together; without
             blocks, each is a round of its own.
+        unit: the unit that it was asked for, or None.
+        decision_point: that of the unit, or None.
+        covariates: what was known of it before the draw, or None.
     """
 
     id: int
@@ -37,11 +40,24 @@ class Assignment:
     probability: float
     phase: int
     round: int
+    unit: str | None = None
+    decision_point: str | None = None
+    covariates: Mapping[str, Any] | None = field(default=None, hash=False)
+
+
+class Known(NamedTuple):
+    """What is known of an assignment before its draw."""
+
+    unit: str | None
+    decision_point: str | None
+    covariates: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Batch(Sequence[Assignment]):
-    """The assignments of one `ask`, all of one phase: an immutable sequence, empty while waiting.
+    """The assignments of one `ask`: an immutable sequence, empty while waiting.
+
+    All are of one phase, but for those of units that had theirs before.
 
     Attributes:
         ids: the ids of the assignments.
@@ -54,9 +70,11 @@ class Batch(Sequence[Assignment]):
             the number of outstanding outcomes; 0 otherwise. If the request is repeated, it is
             the number outstanding by then.
         state: of the experiment: `"running"`, `"paused"`, `"stopped"` or `"finished"`.
+        phases: the phase of each, where units had theirs before; else None.
+        known: the unit, decision point and covariates of each; None where there are none.
     """
 
-    ids: range
+    ids: Sequence[int]
     arms: NDArray[np.int64]
     probabilities: Array
     rounds: NDArray[np.int64]
@@ -64,6 +82,8 @@ class Batch(Sequence[Assignment]):
     phase: int
     waiting: int
     state: str = "running"
+    phases: Sequence[int] | None = None
+    known: Sequence[Known] | None = None
 
     @property
     def finished(self) -> bool:
@@ -82,7 +102,9 @@ class Batch(Sequence[Assignment]):
             return tuple(self[i] for i in range(*index.indices(len(self))))
         arm, number = int(self.arms[index]), int(self.rounds[index])
         chance = float(self.probabilities[index])
-        return Assignment(self.ids[index], arm, self.labels[arm], chance, self.phase, number)
+        phase = self.phase if self.phases is None else self.phases[index]
+        known = () if self.known is None else self.known[index]
+        return Assignment(self.ids[index], arm, self.labels[arm], chance, phase, number, *known)
 
     def blocks(self) -> Iterator[tuple[Assignment, ...]]:
         """The assignments round by round, each in the random order in which to try its options."""
@@ -92,9 +114,9 @@ class Batch(Sequence[Assignment]):
     def __str__(self) -> str:
         parts = []
         if self:
-            made = in_rounds(len(self), int(self.rounds[-1] - self.rounds[0]) + 1)
-            parts.append(f"{made} of phase {self.phase}")
-            parts[0] += f" (ids {self.ids[0]} to {self.ids[-1]})"
+            made = in_rounds(len(self), len(set(self.rounds.tolist())))
+            parts.append(made if self.phases else f"{made} of phase {self.phase}")
+            parts[0] += f" (ids {min(self.ids)} to {max(self.ids)})"
         if self.waiting:
             parts.append(f"waiting for {plural(self.waiting, 'outcome')} of phase {self.phase}")
         if self.state != "running":

@@ -115,13 +115,21 @@ def plan_experiment(
 def capped(plain: Method, request: PlanRequest, *, block: int, cap: int) -> Method:
     """A method for the problem of a request that stops at so many pulls.
 
+    As in an experiment, options may come and go, unless what is asked of the policy excludes that.
+
     Raises:
         InvalidInputError: the method refuses the problem.
     """
     given = accepted(plain, max_pulls=cap, bounds=request.bounds, block=block)
-    method: Method = partial(plain, **given)
-    method(request.problem, seed=0)  # refuses before anything is simulated
-    return method
+    changing = accepted(plain, changes=True) | given
+    try:
+        partial(plain, **changing)(request.problem, seed=0)  # refuses before any simulation
+    except InvalidInputError as error:
+        if error.field != "changes":
+            raise
+        partial(plain, **given)(request.problem, seed=0)
+        return partial(plain, **given)
+    return partial(plain, **changing)
 
 
 def _simulate_jobs(

@@ -25,7 +25,7 @@ CACHES = """
     outcomes reports early values losses late refusals refused_values lowest highest phase planned
     open provisional pulls size limit first phase_outcomes phase_losses outstanding_before
     summary_end arrivals amendments settled_end oldest summaries last_time clock_setback
-    spread spread_left
+    spread spread_left units unit_rounds most_unit_rounds busiest_round
 """
 NOT_COVERED = {f"experiments.{name}": CACHE for name in CACHES.split()} | {
     "experiments.created": "for lists of experiments; the time in the first event is hashed",
@@ -61,9 +61,10 @@ COVERED_WITH_GUARDRAILS = places(
 COVERED = places(
     {
         "experiments": "id name description state lease assigned rounds events last_hash "
-        "requests_hash covariates_hash changes planned_changes changes_hash",
+        "requests_hash units_hash changes planned_changes changes_hash",
         "documents": "experiment document",
-        "assignments": "experiment number round phase arm probability asked forecast covariates",
+        "assignments": "experiment number round phase arm probability asked forecast",
+        "units": "experiment round first size digest salt unit decision_point covariates",
         "outcomes": "experiment number reward told late",
         "losses": "experiment number at",
         "deferrals": "experiment number summary",
@@ -105,7 +106,9 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
         experiment.tell_many({2: 0.25, 3: -0.5})
         experiment.fail(4, "gone")
         assert experiment.phase == 2
-        ask(2, "third")
+        names, known = ["ann", "zoe"], [{"age": 9}, {"age": 8}]
+        experiment.ask(unit=names, decision_point=1, forecasts=[0.0, 0.5], covariates=known)
+        experiment.erase("ann")
         experiment.tell(0, 1.75)
         experiment.tell_many({6: 0.25, 7: 1.5})
         assert experiment.phase == 3
@@ -267,7 +270,9 @@ def guarded_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ) as experiment:
         while experiment.phase < 3:
             [each] = experiment.ask()
-            experiment.tell(each.id, 1, **({"refund": 0.5} if each.id % 2 else {}))
+            experiment.tell(each.id, 1)
+            if each.id % 2:
+                experiment.tell(each.id, refund=0.5)
         experiment.tell(0, refund=0.25)
         experiment.stop()
         experiment.tell(2, refund=0.75)

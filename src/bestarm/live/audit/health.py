@@ -45,6 +45,7 @@ _LEAST_OVERDUE = 60.0  # seconds
 _OVERDUE_RATIO = 10  # an outcome is overdue after 10 × the time that 95 % of them take
 _WARNING, _ALARM = 1e-3, 1e-6  # probabilities under which a sound experiment shows a finding
 _ENOUGH, _HARM = 200, 1.1  # outcomes, and the variance that forecasts leave, to speak of harm
+_BUSY, _BUSY_RATIO = 20, 10  # decision points of a unit, and of it for each of another
 _MANY_LOST, _MOST_LOST = 0.5, 0.9  # of all outcomes; most experiments lose far fewer
 
 _Split = NDArray[np.int64]  # three rows: told, lost and outstanding assignments, per arm
@@ -78,6 +79,7 @@ def examine(snapshot: Snapshot, options: Options, *, now: float, seed: int) -> t
         models.linear(labels, in_blocks=head.size > 1),
         models.level(),
         _clock(head),
+        *_units(head),
         *_forecasts(head),
         *_guardrails(snapshot),
     )
@@ -499,6 +501,25 @@ def _clock(head: Head) -> Check:
         return Check("clock", "ok", finding)
     action = "Set the clocks of all machines by one server: leases and windows end by them."
     return Check("clock", "alarm" if back > most else "warning", finding, action)
+
+
+def _units(head: Head) -> Iterator[Check]:
+    """Whether one unit has far more decision points than others: a plain comparison, not a test."""
+    if not head.units:
+        return
+    most, others = head.most_unit_rounds, head.units - 1
+    usual = (head.unit_rounds - most) / others if others else 0.0
+    finding = f"{plural(head.units, 'unit')}, with {plural(most, 'decision point')} at most."
+    if most < _BUSY or not others or most <= _BUSY_RATIO * usual:
+        yield Check("units", "ok", finding)
+        return
+    what = f"One unit has {most:,} decision points, others {usual:.2g} on average"
+    finding = f"{what} (its last is round {head.busiest_round})."
+    action = (
+        "Check whether it is a person, or a program. Decisions stay valid, but are about its "
+        "moments more than about those of others."
+    )
+    yield Check("units", "warning", finding, action)
 
 
 def _forecasts(head: Head) -> Iterator[Check]:

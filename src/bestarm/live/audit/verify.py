@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import accumulate, chain
 from typing import Any, TypeVar
 
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.errors import DamagedStoreError, InvalidInputError
-from bestarm.live import events
+from bestarm.live import events, units
 from bestarm.live.draws import PlanDraws
 from bestarm.live.export import Progress
 from bestarm.live.options import Options
@@ -34,7 +35,7 @@ from bestarm.records import Plan, Summary
 
 SHOWN = 20  # findings of one kind that are written out: there may be millions
 _ROUNDING = 1e-3  # seconds
-_PIECE = 50_000  # assignments whose covariates are read at a time
+_ALL = 2**62
 _STATES = {"paused": "paused", "resumed": "running", "stopped": "stopped", "finished": "finished"}
 
 _Records = Iterator[tuple[Any, ...]]
@@ -53,6 +54,7 @@ class Audit:
         summaries: summaries compared with the log and added up again.
         assignments: assignments whose arms were drawn again.
         outcomes: outcomes read.
+        erased: when units were erased, one time for each, in seconds since 1970.
     """
 
     findings: tuple[str, ...]
@@ -61,6 +63,7 @@ class Audit:
     summaries: int
     assignments: int
     outcomes: int
+    erased: tuple[float, ...] = ()
 
     @property
     def sound(self) -> bool:
@@ -74,6 +77,9 @@ class Audit:
             f"and {several} added up, {plural(self.phases, 'plan')} and "
             f"{plural(self.events, 'event')} of the log compared"
         )
+        if self.erased:
+            last = datetime.fromtimestamp(self.erased[-1], UTC).strftime("%Y-%m-%d %H:%M UTC")
+            checked += f"; {plural(len(self.erased), 'unit')} erased, the last {last}"
         if self.sound:
             return f"sound: {checked}"
         return "\n".join([f"NOT SOUND ({checked}):", *(f"- {each}" for each in self.findings)])
@@ -105,7 +111,7 @@ def audit(
         late = plural(flagged, "outcome")
         findings.add("late", f"{late} flagged as late, but {log.late} in the log.")
     counted = log.events, log.plans, log.summaries, redraw.assigned, redraw.outcomes
-    return Audit(findings.sentences(), *counted)
+    return Audit(findings.sentences(), *counted, tuple(log.erased))
 
 
 class _Findings:
@@ -159,7 +165,7 @@ class _Log:
         self._snapshot, self._findings, self._created = snapshot, findings, created
         records: dict[str, _Records] = {
             "requests": (tuple(vars(each).values()) for each in snapshot.requests()),
-            "covariates": _covariates(snapshot),
+            "units": self._units(),
             "reports": self._reports(),
             "guardrails": (row for rows in snapshot.values() for row in rows.tolist()),
             "changes": (tuple(vars(each).values()) for each in snapshot.changes()),
@@ -182,6 +188,9 @@ class _Log:
         self.late_reports = 0  # and reports that are flagged as late
         self.end: dict[str, Any] | None = None  # what the last event of an ended experiment says
         self.failed: Ids = events.joined_ids([])  # assignments given up after the end
+        self.erased: list[float] = []  # when units were erased
+        self._erased_ids = set[int]()  # of their assignments, by the log
+        self._unknown_ids = set[int]()  # of assignments of which everything is erased
 
     def read(self) -> None:
         findings, snapshot = self._findings, self._snapshot
@@ -209,6 +218,24 @@ class _Log:
         for report in self._snapshot.reports():
             self.late_reports += report.late
             yield tuple(vars(report).values())
+
+    def _units(self) -> _Records:
+        for record in self._snapshot.units(0, _ALL):
+            known = record.salt, record.unit, record.decision_point, record.covariates
+            if known == (None,) * 4:
+                self._unknown_ids.update(range(record.first, record.first + record.size))
+            elif units.digest_of(*known) != record.digest:
+                what = f"What is known of assignment {record.first} is not what was recorded"
+                self._findings.add("units", f"{what}: its unit or covariates were changed.")
+            yield units.hashed(record)
+
+    def _check_erased(self) -> None:
+        for number in sorted(self._unknown_ids - self._erased_ids)[: 2 * SHOWN]:
+            what = f"What was known of assignment {number} is gone"
+            self._findings.add("erased", f"{what}, and the log does not say that it was erased.")
+        for number in sorted(self._erased_ids - self._unknown_ids)[: 2 * SHOWN]:
+            what = f"What was known of assignment {number} is on record"
+            self._findings.add("erased", f"{what}, and the log says that it was erased.")
 
     def _chain(self) -> Iterator[Event]:
         self.broken = True  # unless it is read to its end
@@ -240,6 +267,7 @@ class _Log:
             findings.add("event", f"{what}: the log was written again, or cut short.")
         for name, records in self._hash_chains.items():
             records.read_all(getattr(head, f"{name}_hash"))
+        self._check_erased()
         self._check_closed(head.assigned)
         for name, value in {"state": self._state, **self._limits, **self._counts}.items():
             if getattr(head, name) != value:
@@ -270,6 +298,9 @@ class _Log:
                 if event.data.get(name) != value:
                     other = f"Event {event.number} is about another experiment"
                     self._findings.add("created", f"{other}: {what} differs.")
+        elif event.kind == "erased":
+            self.erased.append(event.at)
+            self._erased_ids.update(events.ids_in(event.data["ids"]).tolist())
         elif event.kind == "late" and "reports" in event.data:  # their hash is compared
             self.late += len(events.ids_in(event.data["ids"]))
         elif event.kind in {"late", "failed"}:
@@ -343,15 +374,6 @@ class _HashChain:
         self.read_to(expected, "the counters")
         if sum(1 for _ in self._hashes):
             self._findings.add(self._name, f"There are {self._name} on record that nobody sent.")
-
-
-def _covariates(snapshot: Snapshot) -> Iterator[tuple[int, str]]:
-    first, size, end = 0, _PIECE, snapshot.head.assigned
-    while first < end:
-        found = snapshot.covariates(first, min(first + size, end))
-        yield from sorted(found.items())
-        # A damaged counter may say any number.
-        first, size = first + size, _PIECE if found else 2 * size
 
 
 class _Redraw:

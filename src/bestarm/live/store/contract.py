@@ -61,6 +61,8 @@ __all__ = [
     "Snapshot",
     "SummaryRecord",
     "Transaction",
+    "UnitKey",
+    "UnitRecord",
     "answers_of",
 ]
 
@@ -166,6 +168,31 @@ class Report:
     late: bool  # whether the assignment was settled before, or the experiment over
 
 
+class UnitKey(NamedTuple):
+    """A unit and its decision point, which is empty where none was named."""
+
+    unit: str
+    decision_point: str = ""
+
+
+@dataclass(frozen=True)
+class UnitRecord:
+    """What is known of a round before its draw: the unit it is about, and covariates.
+
+    The digest covers it together with a random salt, and the log covers the digest. Erasing removes
+    all but the digest, which without its salt says nothing.
+    """
+
+    round: int
+    first: int  # the id of the round's first assignment
+    size: int  # how many assignments it has
+    digest: str
+    salt: str | None  # None once it is erased
+    unit: str | None = None
+    decision_point: str | None = None  # empty where the unit has none
+    covariates: str | None = None  # as JSON
+
+
 @dataclass(frozen=True)
 class Change:
     """An option that was added or retired."""
@@ -219,6 +246,10 @@ class Head:
     pulls: int = 0  # that it asks for
     size: int = 1  # assignments in each of its rounds
     rounds: int = 0  # of all phases, and the number of the next
+    units: int = 0  # that rounds were about, each counted once
+    unit_rounds: int = 0  # that were about a unit
+    most_unit_rounds: int = 0  # that were about one unit
+    busiest_round: int = 0  # the last round of that unit
     # Pulls that the plan may be extended to, or None; less the outstanding assignments of earlier
     # plans when it was made.
     limit: int | None = None
@@ -239,7 +270,7 @@ class Head:
     events: int = 0  # in the log
     last_hash: str = ""  # of the last event
     requests_hash: str = ""  # of all named requests
-    covariates_hash: str = ""  # of all covariates
+    units_hash: str = ""  # of what is known of rounds
     reports_hash: str = ""  # of all reports
     guardrails_hash: str = ""  # of all values told of guardrails
     changes_hash: str = ""  # of all changes of options
@@ -520,11 +551,19 @@ class Snapshot(ABC):
         """
 
     @abstractmethod
-    def covariates(self, first: int, end: int) -> dict[int, str]:
-        """The covariates of the assignments with ids from `first` up to `end`, as JSON, by id.
+    def units(self, first: int, end: int) -> Iterator[UnitRecord]:
+        """What is known of the rounds with numbers from `first` up to `end`, in order of number.
 
-        Assignments without covariates are left out.
+        Rounds of which nothing was ever known are left out.
         """
+
+    @abstractmethod
+    def units_named(self, keys: Sequence[UnitKey]) -> dict[UnitKey, UnitRecord]:
+        """The rounds about these units at these decision points, as far as there are any."""
+
+    @abstractmethod
+    def rounds_of(self, unit: str) -> Ids:
+        """The numbers of the rounds about a unit, in no order."""
 
     @abstractmethod
     def lost_arms(self, phase: int, start: int, count: int) -> Ids:
@@ -628,7 +667,6 @@ class Transaction(Snapshot):
         at: float,
         request: Request | None,
         forecasts: Array | None = None,
-        covariates: Sequence[str] | None = None,
     ) -> None:
         """Add assignments of the head's phase, with ids from the head's `assigned` on.
 
@@ -640,11 +678,22 @@ class Transaction(Snapshot):
             at: the time.
             request: the named request that they answer, which is added too.
             forecasts: one per assignment, or None.
-            covariates: those of each assignment as JSON, or None.
 
         Raises:
             StoreError: one of these ids is on record.
         """
+
+    @abstractmethod
+    def add_units(self, records: Sequence[UnitRecord]) -> None:
+        """Add what is known of rounds of which nothing is known.
+
+        Raises:
+            StoreError: something is known of one, or a unit has a round at this decision point.
+        """
+
+    @abstractmethod
+    def erase_units(self, rounds: Ids) -> None:
+        """Erase what is known of rounds, but for its digest: the one change of what was added."""
 
     @abstractmethod
     def add_outcomes(
@@ -736,6 +785,13 @@ class Ledger(Protocol):
         Raises:
             StoreUnavailableError: the database cannot be reached or written to, its file was
                 replaced, or other writers did not finish in time.
+        """
+
+    def purge(self) -> None:
+        """Remove what was erased from files, as far as the ledger has files of its own.
+
+        Raises:
+            StoreUnavailableError: another program reads the file, and keeps it there.
         """
 
     def close(self) -> None:

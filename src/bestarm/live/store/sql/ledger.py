@@ -42,6 +42,8 @@ from bestarm.live.store.contract import (
     Snapshot,
     SummaryRecord,
     Transaction,
+    UnitKey,
+    UnitRecord,
     as_data,
     canonical,
     damaged,
@@ -58,6 +60,7 @@ T = TypeVar("T")
 
 _ALL = 2**62
 _PIECE = 20_000  # assignments read at a time
+_NAMED_AT_A_TIME = 50  # units found by one statement
 _PAGE = 5_000  # plans, summaries, events, reports or requests read at a time
 
 # --- Statements on one experiment ---------------------------------------------------------------
@@ -127,7 +130,31 @@ _REPORTS_OF = _in_order(s.reports, key="assignment").where(s.reports.c.assignmen
 _REPORTS_OF = _REPORTS_OF.order_by(s.reports.c.number)
 _VALUES = _range(s.values, *list(s.values.c.keys())[1:])
 _VALUES_OF = _in_order(s.values, key="assignment").where(s.values.c.assignment < _end)
-_COVARIATES = _range(s.assignments, "number", "covariates").where(_assigned.covariates.is_not(None))
+_UNITS = _in_order(s.units, key="round").where(s.units.c.round < _end)
+_ROUNDS_OF = sa.select(s.units.c.round).where(
+    s.units.c.experiment == sa.bindparam("experiment"), s.units.c.unit == sa.bindparam("unit")
+)
+_ERASE = (
+    sa.update(s.units)
+    .where(s.units.c.experiment == sa.bindparam("of"), s.units.c.round == sa.bindparam("erased"))
+    .values(dict.fromkeys(("salt", "unit", "decision_point", "covariates"), sa.null()))
+)
+
+
+@cache
+def _units_named(size: int) -> sa.Select[Any]:
+    """The statement for the rounds of so many units, each found in the index."""
+    named = (
+        sa.and_(
+            s.units.c.experiment == sa.bindparam("experiment"),
+            s.units.c.unit == sa.bindparam(f"unit_{place}"),
+            s.units.c.decision_point == sa.bindparam(f"decision_point_{place}"),
+        )
+        for place in range(size)
+    )
+    return sa.select(*list(s.units.c)[1:]).where(sa.or_(*named))
+
+
 _OUTSTANDING = _range(s.assignments, "number").where(
     _assigned.asked <= sa.bindparam("asked_by"),
     *(~each for each in _settled(s.assignments)),
@@ -295,8 +322,26 @@ class SqlSnapshot(Snapshot):
         rewards = {number: reward for number, reward in told if number in wanted}
         return rewards, wanted & {number for (number,) in lost}
 
-    def covariates(self, first: int, end: int) -> dict[int, str]:
-        return dict(self._select(_COVARIATES, start=first, end=end, size=_ALL))
+    def units(self, first: int, end: int) -> Iterator[UnitRecord]:
+        while found := self._select(_UNITS, start=first, end=end, size=_PAGE):
+            yield from itertools.starmap(UnitRecord, found)
+            first = found[-1][0] + 1
+
+    def units_named(self, keys: Sequence[UnitKey]) -> dict[UnitKey, UnitRecord]:
+        records, size = list[UnitRecord](), 1 if len(keys) == 1 else _NAMED_AT_A_TIME
+        for begin in range(0, len(keys), size):
+            part = [*keys[begin : begin + size]]
+            part += part[-1:] * (size - len(part))  # one statement for any number
+            values = {
+                f"{name}_{place}": value
+                for place, key in enumerate(part)
+                for name, value in key._asdict().items()
+            }
+            records += itertools.starmap(UnitRecord, self._select(_units_named(size), **values))
+        return {UnitKey(str(each.unit), str(each.decision_point)): each for each in records}
+
+    def rounds_of(self, unit: str) -> Ids:
+        return self._ids(_ROUNDS_OF, unit=unit)
 
     def lost_arms(self, phase: int, start: int, count: int) -> Ids:
         return self._ids(_LOST_ARMS, phase=phase, start=start, size=count)
@@ -347,14 +392,9 @@ class SqlTransaction(SqlSnapshot, Transaction):
         at: float,
         request: Request | None,
         forecasts: Array | None = None,
-        covariates: Sequence[str] | None = None,
     ) -> None:
         head, order = self.head, np.arange(len(arms))
-        optional: dict[str, Any] = {}
-        if forecasts is not None:
-            optional["forecast"] = forecasts
-        if covariates is not None:
-            optional["covariates"] = list(covariates)
+        optional = {} if forecasts is None else {"forecast": forecasts}
         self._insert(
             s.assignments,
             number=head.assigned + order,
@@ -367,6 +407,16 @@ class SqlTransaction(SqlSnapshot, Transaction):
         )
         if request is not None:
             self._insert(s.requests, **vars(request))
+
+    def add_units(self, records: Sequence[UnitRecord]) -> None:
+        if records:
+            columns = zip(*(vars(each).values() for each in records), strict=True)
+            names = [column.name for column in s.units.c][1:]
+            self._insert(s.units, **dict(zip(names, map(list, columns), strict=True)))
+
+    def erase_units(self, rounds: Ids) -> None:
+        rows = [{"of": self._number, "erased": each} for each in rounds.tolist()]
+        self.session.execute_many(_ERASE, rows)
 
     def add_outcomes(
         self, ids: Sequence[int], rewards: Sequence[float], *, at: float, late: Sequence[bool]
@@ -670,6 +720,9 @@ class SqlLedger:
         except DuplicateKeyError as error:
             what = f"The table {error.table} holds rows that the counters do not know of."
             raise damaged(what, error.table) from error
+
+    def purge(self) -> None:
+        self.store.purge()
 
     def close(self) -> None:
         self.store.close()
