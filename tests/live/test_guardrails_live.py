@@ -283,7 +283,7 @@ def test_an_option_that_is_worse_is_retired(tmp_path: Path) -> None:
         kinds = [event.kind for event in experiment.events()]
         assert kinds[kinds.index("guardrail") + 1] == "retired"
         [event] = [each for each in experiment.events() if each.kind == "retired"]
-        assert (event.data["label"], event.data["made_by"]) == ("bold", "refund")
+        assert (event.data["label"], event.data["made_by"]) == ("bold", "guardrail refund")
         assert "worse than the control in refund" in event.data["reason"]
         end = experiment.events()[kinds.index("retired")].data["assigned"]
         assert 2 not in experiment.assignments()["arm"][end:].tolist()

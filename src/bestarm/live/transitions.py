@@ -620,8 +620,8 @@ def apply(tx: Transaction, step: Step, options: Options, at: float) -> None:
         data = finding.data(labels, tx.head.phase)
         log(tx, "guardrail", at, **data, **events.request_data(tx.head))
         if finding.guardrail.action == "retire" and finding.target not in options.retired:
-            name, label = finding.guardrail.name, labels[finding.target]
-            options = retire(tx, options, label, finding.reason, at, by=name)
+            by = f"guardrail {finding.guardrail.name}"
+            options = retire(tx, options, labels[finding.target], finding.reason, at, by=by)
     for told in step.told:
         _record_summary(tx, told, labels, at)
     if step.plan is not None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bestarm.cli.command import command, modules_of_folder
+from bestarm.cli.command import command, modules_of_folder, read_number
 from bestarm.cli.experiment.records import status_data
 from bestarm.cli.files import UserFile
 from bestarm.cli.output import print_result
@@ -36,6 +36,7 @@ def create(
     policy: str | None = None,
     option: list[str] | None = None,
     guardrail: list[str] | None = None,
+    floor: list[str] | None = None,
     seed: int | None = None,
     lease: str | None = None,
     window: str | None = None,
@@ -54,6 +55,8 @@ def create(
         delta: The error probability allowed; 0.05 if left out.
         policy (NAME): anytime if left out; your own as module:attribute.
         option (KEY=VALUE): An option of the policy. Repeat it for more.
+        floor (OPTION=SHARE): The least share of assignments that an option gets, like old=0.2.
+            Repeat it for more.
         guardrail (NAME=JSON): A second outcome in which no option may be worse than the control by
             more than a margin, like 'refund={"bounds": [0, 1], "worse_by": 0.01, "alpha": 0.05,
             "action": "retire"}'. Repeat it for more.
@@ -75,7 +78,7 @@ def create(
         "baseline": baseline,
         "bounds": bounds,
         "policy": policy,
-        "options": _read_options(option or []) or None,
+        "options": _read_options(option or []) | _read_floors(floor or []) or None,
         "guardrails": dict(map(_read_guardrail, guardrail or [])) or None,
         "seed": seed,
         "lease": lease,
@@ -188,6 +191,23 @@ def _read_guardrail(pair: str) -> tuple[str, Any]:
             value=pair,
             remedy="""For example --guardrail 'refund={"bounds": [0, 1], "worse_by": 0.01}'.""",
         ) from None
+
+
+def _read_floors(pairs: list[str]) -> dict[str, Any]:
+    """The option `floors` of the policy, from names with shares."""
+    floors: dict[str, float] = {}
+    for pair in pairs:
+        name, _, share = pair.rpartition("=")
+        number = read_number(share)
+        if not name or number is None or name in floors:
+            raise InvalidInputError(
+                f"`floor` must be option=share, each option once; got {pair!r}.",
+                field="floor",
+                value=pair,
+                remedy="For example --floor old=0.2.",
+            )
+        floors[name] = number
+    return {"floors": floors} if floors else {}
 
 
 def _read_options(pairs: list[str]) -> dict[str, Any]:
