@@ -433,3 +433,19 @@ def test_floors_are_kept(tmp_path: Path) -> None:
             assert all(each.plan.shares[0] >= 0.2 for each in snapshot.plans())
         floors = {row.label: row.floor for row in overview(experiment).allocation}
         assert floors == {"old": 0.2, "new": None, "video": None, "quiz": None}
+
+
+def test_options_that_are_left_may_express_a_level(tmp_path: Path) -> None:
+    """A declared baseline is of use among all four, and of none among the two that are left."""
+    features = {"a": [1.0, 0.0], "b": [0.0, 1.0], "c": [1.0, 1.0], "d": [2.0, 1.0]}
+    problem = Problem(list(features.values()), source_labels=list(features))
+    url = f"sqlite:///{tmp_path}/store.db"
+    with Experiment.create(url, "offer", problem, seed=1, clock=Clock()) as experiment:
+        for gone in ("c", "d", None):
+            batch = experiment.ask(80)
+            experiment.tell_many([(each.id, features[each.label][0] / 4) for each in batch])
+            if gone is not None:
+                experiment.retire(gone, reason="refunds")
+        assert {each.label for each in experiment.ask(40)} == {"a", "b"}
+        assert experiment.verify().findings == ()
+        experiment.replay()

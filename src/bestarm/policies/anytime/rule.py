@@ -278,13 +278,18 @@ class AnytimeBAI(Policy):
                 config, self._evidence, self._sampler, self._level_evidence
             )
 
+    def _tilts(self, problem: Problem) -> bool:
+        """Whether a bound on the baseline helps among these options: those that are left may
+        express a level that all of the start did not."""
+        return self._tilted and not problem.expresses_level
+
     def _config(self, problem: Problem, features: Array) -> Config:
         return Config(
             problem,
             self._assumptions,
             *(self._arms, features, self._targets.now, self._grid, self._tolerance),
             self._worst_case,
-            problem.baseline if self._tilted else math.inf,
+            problem.baseline if self._tilts(problem) else math.inf,
         )
 
     @property
@@ -449,7 +454,7 @@ class AnytimeBAI(Policy):
 
     def _check_level(self, before: Any | None, after: Any) -> None:
         """Withdraw the claim if a batch, or what it is now, contradicts the declared baseline."""
-        if not self._tilted:
+        if not self._tilted or math.isinf(after.frame.belief[2]):
             return
         bets = after.frame.level_bets()
         growth = bets.log_growth(after)
@@ -599,7 +604,7 @@ class AnytimeBAI(Policy):
             self._era.problem,
             past,
             arms=self._arms,
-            targets=target_coordinates(self._era.problem, self._tilted),
+            targets=target_coordinates(self._era.problem, self._tilts(self._era.problem)),
             slope=self._estimates.slope,
             scale=self._scale,
             delta=delta,
@@ -675,7 +680,7 @@ class AnytimeBAI(Policy):
             self._targets.change(table, len(self._past))
             return
         problem = self.problem if every else remaining(self.problem, options)
-        self._arms, features, targets = coordinates(problem, self._tilted)
+        self._arms, features, targets = coordinates(problem, self._tilts(problem))
         table = np.full((self.problem.targets, targets.shape[1]), np.nan)
         table[options] = targets
         self._targets.change(table, len(self._past))
@@ -683,8 +688,8 @@ class AnytimeBAI(Policy):
         config = self._config(problem, features)
         sampler = IndependentSampler(config, forecasts=self._forecasts, floors=floors)
         if len(options) > 2 or not added:  # else there is no contrast in common
-            spans = span_of(before.problem, self._tilted), span_of(problem, self._tilted)
-            carry_over(self._estimates, sampler.estimates, *spans, added=added)
+            old, new = (span_of(each, self._tilts(each)) for each in (before.problem, problem))
+            carry_over(self._estimates, sampler.estimates, old, new, added=added)
         self._sampler, self._estimates = sampler, sampler.estimates
         self._era = Era(None if every else options, problem, sampler, table)
         self._learned, self._learned_pulls, self._compiled = len(self._past), self._pulls, None
