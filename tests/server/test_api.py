@@ -372,6 +372,69 @@ def test_forecasts_of_ones_own_come_with_the_request(api: httpx.Client) -> None:
     wrong(api.post(f"{own}/ask", json={"count": 1}), 422, "invalid_input")
 
 
+def test_units_get_the_same_assignment_again(api: httpx.Client, experiment: str) -> None:
+    ask, known = f"{experiment}/ask", {"age": 31}
+    first = api.post(ask, json={"unit": "visitor-81", "covariates": [known]}).json()
+    [visitor] = first["assignments"]
+    assert (visitor["unit"], visitor["decision_point"], visitor["covariates"]) == (
+        "visitor-81",
+        None,
+        known,
+    )
+    body = {"unit": [7, "visitor-81", "8"], "decision_point": None}
+    several = api.post(ask, json=body).json()["assignments"]
+    assert [each["id"] for each in several] == [1, 0, 2]
+    assert several[1] == visitor
+    at = {"unit": 7, "decision_point": "9:00"}
+    [person] = api.post(ask, json=at).json()["assignments"]
+    assert (person["id"], person["unit"]) == (3, "7")
+    told = [
+        {"unit": "visitor-81", "reward": True},
+        {"id": 1, "reward": 0},
+        {**at, "reward": 1},
+    ]
+    assert api.post(f"{experiment}/tell", json={"outcomes": told}).json()["recorded"] == 3
+    assert api.post(f"{experiment}/tell", json={"outcomes": told}).json()["repeated"] == 3
+    rows = exported(api, experiment)
+    assert [(row["unit"], row["decision_point"]) for row in rows] == [
+        ("visitor-81", ""),
+        ("7", ""),
+        ("8", ""),
+        ("7", "9:00"),
+    ]
+    assert [row["outcome"] for row in rows] == ["1", "0", "", "1"]
+    assert api.post(f"{experiment}/erase", json={"unit": 7}).json()["pulls"] == 4
+    assert [row["unit"] for row in exported(api, experiment)] == ["visitor-81", "", "8", ""]
+    wrong(api.post(f"{experiment}/erase", json={"unit": 7}), 404, "unknown_assignment")
+
+
+def test_units_that_cannot_be_are_refused(api: httpx.Client, experiment: str) -> None:
+    ask, tell = f"{experiment}/ask", f"{experiment}/tell"
+    for body, field in (
+        ({"unit": 1.5}, "unit"),
+        ({"unit": ["a", True]}, "unit"),
+        ({"unit": ["a", "a"]}, "unit"),
+        ({"unit": []}, "unit"),
+        ({"unit": "a", "count": 2}, "count"),
+        ({"decision_point": 1}, "unit"),
+        ({"unit": "x" * 201}, "unit"),
+    ):
+        assert wrong(api.post(ask, json=body), 422, "invalid_input")["field"] == field
+    key = {"Idempotency-Key": "a"}
+    assert (
+        "the same assignment again"
+        in wrong(api.post(ask, json={"unit": "a"}, headers=key), 422, "invalid_input")["remedy"]
+    )
+    for outcome, code in (
+        ({"unit": "a", "reward": 1}, 404),
+        ({"reward": 1}, 422),
+        ({"id": 0, "unit": "a", "reward": 1}, 422),
+    ):
+        kind = "unknown_assignment" if code == 404 else "invalid_input"
+        wrong(api.post(tell, json={"outcomes": [outcome]}), code, kind)
+    assert api.get(experiment).json()["pulls"] == 0
+
+
 def test_what_no_forecaster_can_use_is_refused(api: httpx.Client, experiment: str) -> None:
     for body in (
         {"forecasts": [0.5]},

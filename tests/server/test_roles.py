@@ -28,6 +28,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/api/v1/experiments/{name}/lease": {"lease": 60},
     "/api/v1/experiments/{name}/add": {"option": "video"},
     "/api/v1/experiments/{name}/retire": {"option": "video", "reason": "refunds"},
+    "/api/v1/experiments/{name}/erase": {"unit": "visitor-81"},
     "/api/v1/experiments/{name}/stop": {"reason": "enough"},
     "/api/v1/plan": {"runs": 0},  # refused, once it may be asked
 }
@@ -98,7 +99,7 @@ def test_the_table_of_roles(routes: list[tuple[str, str, Role]]) -> None:
     api = {(m, p.removeprefix("/api/v1")): role for m, p, role in routes if p.startswith("/api/")}
     experiment = "/experiments/{name}"
     telling = {("POST", f"{experiment}/{what}") for what in ("ask", "tell", "fail")}
-    verbs = ("pause", "resume", "lease", "add", "retire", "stop")
+    verbs = ("pause", "resume", "lease", "erase", "add", "retire", "stop")
     managing = {("POST", f"{experiment}/{what}") for what in verbs}
     managing.add(("POST", "/experiments"))
     for route, role in api.items():
