@@ -154,7 +154,8 @@ async def ask(name: Name, body: schemas.AskBody, request: Request) -> Response:
 
     def assign() -> Batch:
         experiment = experiments.open(name)
-        if rounds * experiment.problem.arms > most:  # of rounds, fewer
+        arms = experiment.stored_spec("asked").problem.arms  # a round has no more
+        if rounds * arms > most:  # of rounds, fewer
             with experiment.read() as snapshot:
                 _check_size("count", rounds, max(1, most // snapshot.head.size))
         # The same key of another caller is another request.
