@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from bestarm.cli.experiment.changes import (
+    add,
     ask,
     erase,
     expire,
@@ -12,6 +13,7 @@ from bestarm.cli.experiment.changes import (
     lease,
     pause,
     resume,
+    retire,
     stop,
     tell,
 )
@@ -39,7 +41,7 @@ experiment = typer.Typer(
 _NEGATIVE = (ask, tell, fail, lease)  # a negative number is not an option there
 for _command in (
     create, ask, tell, fail, status, recommend, health, log, export, report, verify, replay, pause,
-    resume, expire, lease, erase, stop,
+    resume, expire, lease, add, retire, erase, stop,
 ):  # fmt: skip
     _settings = {"ignore_unknown_options": _command in _NEGATIVE}
     experiment.command(context_settings=_settings)(_command)

@@ -1,4 +1,4 @@
-"""Commands that change an experiment: `ask`, `tell`, `fail`, `pause`, `resume`, `expire`, …"""
+"""Commands that change an experiment: `ask`, `tell`, `fail`, `add`, `retire`, `pause`, …"""
 
 from __future__ import annotations
 
@@ -311,6 +311,54 @@ def stop(experiment: Experiment, *, reason: str = "") -> Result:
 
 def _state(experiment: Experiment) -> Result:
     return Result({"state": experiment.state}, [f"{experiment.name} is {experiment.state}."])
+
+
+@on_experiment
+def add(experiment: Experiment, option: str, *, features: str | None = None) -> Result:
+    """Add an option: it is drawn from the next plan on, which is made at once.
+
+    Args:
+        option: Its name, which no option had before.
+        features (NUMBERS): Its features, like 0.5,1,0: as many as the others have; left out, it
+            shares none with them, as is right for options without features.
+    """
+    experiment.add(option, features=None if features is None else _read_features(features))
+    words = f"{experiment.name} compares {_quoted(_left(experiment))}."
+    return Result({"state": experiment.state, "options": _left(experiment)}, [words])
+
+
+@on_experiment
+def retire(experiment: Experiment, option: str, *, reason: str) -> Result:
+    """Retire an option for good; outcomes of assignments given out are still told, and count.
+
+    Args:
+        option: Its name.
+        reason (TEXT): Why, in words.
+    """
+    experiment.retire(option, reason=reason)
+    words = f"{experiment.name} goes on with {_quoted(_left(experiment))}."
+    return Result({"state": experiment.state, "options": _left(experiment)}, [words])
+
+
+def _left(experiment: Experiment) -> list[str]:
+    with experiment.read() as snapshot:
+        return experiment.options_at(snapshot).left
+
+
+def _quoted(labels: list[str]) -> str:
+    return ", ".join(f"'{label}'" for label in labels)
+
+
+def _read_features(text: str) -> list[float]:
+    numbers = [read_number(part) for part in text.replace(",", " ").split()]
+    if not numbers or None in numbers:
+        raise InvalidInputError(
+            f"`features` must be numbers, with commas or spaces between them; got {text!r}.",
+            field="features",
+            value=text,
+            remedy="For example --features 0.5,1,0.",
+        )
+    return [number for number in numbers if number is not None]
 
 
 @on_experiment

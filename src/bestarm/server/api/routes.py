@@ -232,6 +232,28 @@ async def erase(name: Name, body: schemas.EraseBody, experiments: Experiments) -
     return await experiments.change(name, lambda each: each.erase(body.unit))
 
 
+@managing.post("/experiments/{name}/add", summary="Add an option")
+async def add(name: Name, body: schemas.AddBody, experiments: Experiments) -> schemas.StatusOut:
+    """Add an option: it is drawn from the next plan on, which is made at once.
+
+    Repeating it with the same features is harmless.
+    """
+    return await experiments.change(
+        name, lambda each: each.add(body.option, features=body.features)
+    )
+
+
+@managing.post("/experiments/{name}/retire", summary="Retire an option")
+async def retire(
+    name: Name, body: schemas.RetireBody, experiments: Experiments
+) -> schemas.StatusOut:
+    """Retire an option for good: nothing more is drawn of it. Outcomes still count.
+
+    Repeating it with the same reason is harmless.
+    """
+    return await experiments.change(name, lambda each: each.retire(body.option, reason=body.reason))
+
+
 @managing.post("/experiments/{name}/stop", summary="Stop for good")
 async def stop(
     name: Name, experiments: Experiments, body: schemas.StopBody | None = None

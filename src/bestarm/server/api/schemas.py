@@ -232,6 +232,25 @@ class LeaseBody(Body, json_schema_extra=example(lease="1d")):
     )
 
 
+class AddBody(Body, json_schema_extra=example(option="video")):
+    """An option to add.
+
+    Attributes:
+        option: its name, which no option had before.
+        features: as many as the others have; left out, it shares none with them.
+    """
+
+    option: Annotated[str, Field(min_length=1, max_length=200)]
+    features: Row | None = None
+
+
+class RetireBody(Body, json_schema_extra=example(option="express", reason="refunds")):
+    """An option to retire, and why."""
+
+    option: Label
+    reason: Annotated[str, Field(min_length=1, max_length=1000)]
+
+
 class StopBody(Body, json_schema_extra=example(reason="the season is over")):
     """Why an experiment is stopped."""
 
