@@ -529,3 +529,34 @@ def test_files_that_cannot_be_read(folder: Path, text: str, message: str) -> Non
     run("create", "drinks", "names.csv", "--bounds", "0", "1", "--forecaster", "default")
     (folder / "people.csv").write_text(text, encoding="utf-8")
     assert message in refused("ask", "drinks", "--covariates", "people.csv")
+
+
+def test_options_come_and_go(folder: Path) -> None:
+    (folder / "names.json").write_text('["old", "new", "video"]', encoding="utf-8")
+    floor = ("--floor", "old=0.2", "--floor", "new=0.1")
+    run("create", "offer", "names.json", "--bounds", "0", "1", *floor)
+    with open_one("offer") as experiment:
+        assert experiment.spec is not None
+        assert experiment.spec.options["floors"] == {"old": 0.2, "new": 0.1}
+        experiment.ask(5)
+    words = run("retire", "offer", "video", "--reason", "refunds")[0]
+    assert words == "offer goes on with 'old', 'new'.\n"
+    made = data("add", "offer", "flash")
+    assert (made["state"], made["options"]) == ("running", ["old", "new", "flash"])
+    assert data("status", "offer")["retired"] == {"video": "refunds"}
+    assert {each["label"] for each in data("ask", "offer", "60")["assignments"]} == {
+        "old",
+        "new",
+        "flash",
+    }
+    log = run("log", "offer")[0]
+    assert "retired" in log
+    assert "refunds" in log
+    assert data("verify", "offer")["sound"]
+
+
+def test_features_of_an_option_that_is_added(folder: Path) -> None:
+    run("create", "drinks", "arms.csv", "--bounds", "0", "1")
+    data("add", "drinks", "cocoa", "--features", "0.5, 2")
+    with open_one() as experiment:
+        assert experiment.problem.source[-1].tolist() == [0.5, 2.0]

@@ -139,6 +139,40 @@ def test_a_lease_can_be_changed_until_the_end(
         assert changes == [60, 0.5, 7200, None]
 
 
+def test_options_are_added_and_retired(api: httpx.Client, served: Served) -> None:
+    body: dict[str, Any] = {"bounds": [0, 1], "options": {"floors": {"old": 0.2}}}
+    path = create(api, "changing", source_labels=["old", "new/er", "x"], **body)
+    before = api.post(f"{path}/ask", json={"count": 4}).json()["assignments"]
+    for _ in range(2):  # repeated after an answer that got lost
+        retired = api.post(f"{path}/retire", json={"option": "new/er", "reason": "refunds"})
+        assert (retired.status_code, retired.json()["state"]) == (200, "running")
+        assert api.post(f"{path}/add", json={"option": "video"}).status_code == 200
+    after = api.post(f"{path}/ask", json={"count": 60}).json()["assignments"]
+    assert {each["label"] for each in after} == {"old", "x", "video"}
+    told = api.post(f"{path}/tell", json=outcomes({each["id"]: 1 for each in before}))
+    assert told.json()["recorded"] == 4
+    for verb, body in (
+        ("retire", {"option": "new/er", "reason": "slow"}),
+        ("retire", {"option": "nobody", "reason": "slow"}),
+        ("retire", {"option": "x", "reason": ""}),
+        ("retire", {"option": "x"}),
+        ("add", {"option": "video", "features": [1, 2]}),
+        ("add", {"option": "other", "features": [1]}),
+        ("add", {"option": "other", "features": ["1"]}),
+        ("add", {"option": ""}),
+    ):
+        wrong(api.post(f"{path}/{verb}", json=body), 422, "invalid_input")
+    kinds = [each["kind"] for each in api.get(f"{path}/events").json()["events"]]
+    assert [kind for kind in kinds if kind in {"added", "retired"}] == ["retired", "added"]
+    with library(served, path) as beside:
+        assert beside.problem.source_labels == ("old", "new/er", "x", "video")
+        assert beside.verify().sound
+    blocks = create(api, "fixed", source_labels=["old", "new", "x"], policy="sp-bai")
+    answer = api.post(f"{blocks}/retire", json={"option": "new", "reason": "refunds"})
+    error = wrong(answer, 422, "invalid_input")
+    assert error["message"].endswith("goes on with the options that it began with.")
+
+
 def test_true_and_false_are_rewards(api: httpx.Client, served: Served, experiment: str) -> None:
     api.post(f"{experiment}/ask", json={"count": 2})
     api.post(f"{experiment}/tell", json=outcomes({0: True, 1: False}))

@@ -185,13 +185,6 @@ def _list(names: Sequence[str]) -> str:
     return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
 
 
-_COUNTED = {
-    "late": "{outcome} came too late to be used.",
-    "failed": "{outcome} given up.",
-    "erased": "A unit with {assignment} was erased.",
-}
-
-
 def _changed(kind: str, data: Mapping[str, Any]) -> str:
     """A change of the options, or of the lease."""
     if kind == "changed":
@@ -202,6 +195,13 @@ def _changed(kind: str, data: Mapping[str, Any]) -> str:
         return f"{option}."
     by = "" if data["made_by"] == "hand" else f" by {data['made_by']}"
     return f"{option}{by}: {data['reason'].rstrip('.')}."
+
+
+_COUNTED = {
+    "late": "{outcome} came too late to be used.",
+    "failed": "{outcome} given up.",
+    "erased": "A unit with {assignment} was erased.",
+}
 
 
 def describe(event: Event, problem: Problem, *, open_plans: bool) -> str:

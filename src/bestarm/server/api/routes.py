@@ -226,12 +226,6 @@ async def change_lease(
     return await experiments.change(name, lambda each: each.change_lease(body.lease))
 
 
-@managing.post("/experiments/{name}/erase", summary="Erase a unit")
-async def erase(name: Name, body: schemas.EraseBody, experiments: Experiments) -> schemas.StatusOut:
-    """Erase a unit's name, decision points and covariates. Its outcomes stay, without the name."""
-    return await experiments.change(name, lambda each: each.erase(body.unit))
-
-
 @managing.post("/experiments/{name}/add", summary="Add an option")
 async def add(name: Name, body: schemas.AddBody, experiments: Experiments) -> schemas.StatusOut:
     """Add an option: it is drawn from the next plan on, which is made at once.
@@ -252,6 +246,12 @@ async def retire(
     Repeating it with the same reason is harmless.
     """
     return await experiments.change(name, lambda each: each.retire(body.option, reason=body.reason))
+
+
+@managing.post("/experiments/{name}/erase", summary="Erase a unit")
+async def erase(name: Name, body: schemas.EraseBody, experiments: Experiments) -> schemas.StatusOut:
+    """Erase a unit's name, decision points and covariates. Its outcomes stay, without the name."""
+    return await experiments.change(name, lambda each: each.erase(body.unit))
 
 
 @managing.post("/experiments/{name}/stop", summary="Stop for good")
