@@ -7,6 +7,7 @@ import typer
 from bestarm.cli.experiment.changes import (
     add,
     ask,
+    erase,
     expire,
     fail,
     lease,
@@ -41,7 +42,7 @@ experiment = typer.Typer(
 _NEGATIVE = (ask, tell, fail, lease)  # a negative number is not an option there
 for _command in (
     create, ask, tell, fail, status, recommend, guardrails, health, log, export, report, verify,
-    replay, pause, resume, expire, lease, add, retire, stop,
+    replay, pause, resume, expire, lease, add, retire, erase, stop,
 ):  # fmt: skip
     _settings = {"ignore_unknown_options": _command in _NEGATIVE}
     experiment.command(context_settings=_settings)(_command)

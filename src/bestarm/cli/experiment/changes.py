@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 _TRUTH = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
 _TABLE = "Give a table with the columns id and reward."
+_Named = int | tuple[str, str | None]  # an assignment by its id, or by unit and decision point
+_NAMES = ("id", "unit", "decision_point")  # of its columns
+_Told = list[tuple[_Named, dict[str, float]]]  # with rewards and values of guardrails by name
 
 
 @on_experiment
@@ -26,6 +29,8 @@ def ask(
     experiment: Experiment,
     count: int | None = None,
     *,
+    unit: str | None = None,
+    decision_point: str | None = None,
     request_id: str | None = None,
     covariates: Path | None = None,
 ) -> Result:
@@ -34,10 +39,13 @@ def ask(
     Args:
         count ([COUNT]): How many are wanted; 1 if left out, or one for each row of --covariates.
             Where options come in blocks, so many rounds of several.
+        unit (TEXT): Whom or what it is for: the same unit gets the same assignment again.
+        decision_point (TEXT): That of the unit, where it has several.
         request_id (TEXT): A name for this request: repeated under it, it gives the same
             assignments.
-        covariates (PEOPLE.csv): What is known of each, one row per assignment, for the forecaster;
-            a column forecast holds forecasts of your own.
+        covariates (PEOPLE.csv): What is known of each, one row per assignment; a forecaster uses
+            it. A column unit names units, a column decision_point their decision points, and a
+            column forecast holds forecasts of your own.
     """
     if sys.stdout is None:
         raise BestArmError(
@@ -45,15 +53,14 @@ def ask(
             field="output",
             remedy="Run it with standard output open.",
         )
-    known = {} if covariates is None else _read_known(covariates)
+    known: dict[str, Any] = {} if covariates is None else _read_known(covariates)
     if count is None:
         count = max(map(len, known.values()), default=1)
-    batch = experiment.ask(
-        count,
-        request_id=request_id,
-        covariates=known.get("covariates"),
-        forecasts=known.get("forecasts"),
-    )
+    if unit is not None:
+        known["unit"] = unit
+    if decision_point is not None:
+        known["decision_point"] = decision_point
+    batch = experiment.ask(count, request_id=request_id, **known)
     rounds = len(set(batch.rounds.tolist()))
     return Result(
         {
@@ -74,8 +81,9 @@ def _read_known(path: Path) -> dict[str, list[Any]]:
     rows = file.records()
     if not rows:
         raise file.wrong("has no rows below a header.")
+    named = [name for name in ("unit", "decision_point") if name in rows[0]]
+    known: dict[str, list[Any]] = {name: [row.pop(name) or None for row in rows] for name in named}
     people = [{name: _covariate(text) for name, text in row.items() if text} for row in rows]
-    known: dict[str, list[Any]] = {}
     if "forecast" in rows[0]:
         known["forecasts"] = [person.pop("forecast", None) for person in people]
     if rows[0].keys() - {"forecast"}:
@@ -123,38 +131,50 @@ def tell(
     experiment: Experiment,
     outcome: list[str] | None = None,
     *,
+    unit: str | None = None,
+    decision_point: str | None = None,
     guardrail: list[str] | None = None,
     from_: Path | None = None,
 ) -> Result:
     """Record the outcome of one assignment or of many: all of them or, on an error, none.
 
     Args:
-        outcome ([ID REWARD]): An assignment's id and its reward: a number, yes or no.
+        outcome ([ID REWARD]): An assignment's id and its reward: a number, yes or no. With --unit,
+            the reward alone.
+        unit (TEXT): The unit of the assignment, instead of its id.
+        decision_point (TEXT): That of the unit, if it was asked for with one.
         guardrail (NAME=VALUE): The value of a guardrail, with the reward or without it. Repeat it
             for more.
-        from_ (OUTCOMES.csv): Read ids and rewards from this file, CSV or JSON, or from standard
-            input if it is -. It may have a column per guardrail.
+        from_ (OUTCOMES.csv): Read ids, or units, and rewards from this file, CSV or JSON, or from
+            standard input if it is -. It may have a column per guardrail.
     """
-    pair = outcome or []
+    from bestarm.live.units import read_keys, read_told
+
+    pair, size = outcome or [], 2 if unit is None else 1
     values = dict(map(_read_value, guardrail or []))
-    if (from_ is None) == (not pair) or len(pair) not in ({1, 2} if values else {0, 2}):
+    skipped, told = 0, _Told()
+    if from_ is not None and not pair and unit is None and not values:
+        rails = [each.name for each in experiment.stored_spec("told").guardrails]
+        told, skipped = read_outcomes(from_, rails)
+    elif from_ is None and size - bool(values) <= len(pair) <= size:
+        read_told(pair[0] if unit is None else None, unit, decision_point)
+        named = _read_id(pair[0]) if unit is None else (unit, decision_point)
+        rewards = {"reward": _read_reward(pair[-1])} if len(pair) == size else {}
+        told = [(named, rewards | values)]
+    else:
+        wanted = "an id and a reward" if unit is None else "a reward"
         raise InvalidInputError(
-            "Give an id and a reward, or a table of them."
-            if len(pair) in {0, 2}
-            else f"Give an id and a reward; got {' '.join(pair)!r}.",
+            f"Give {wanted}, or a table of them."
+            if len(pair) in {0, size}
+            else f"Give {wanted}; got {' '.join(pair)!r}.",
             field="outcome",
             value=pair,
             remedy="For example: bestarm experiment tell NAME 17 0.5, or --from outcomes.csv.",
         )
-    skipped = 0
-    if from_ is None:
-        told = {"reward": _read_reward(pair[1])} if len(pair) == 2 else {}
-        outcomes = [(_read_id(pair[0]), told | values)]
-    else:
-        names = (
-            [] if experiment.spec is None else [each.name for each in experiment.spec.guardrails]
-        )
-        outcomes, skipped = read_outcomes(from_, names)
+    keys = [each for each, _ in told if isinstance(each, tuple)]
+    found = experiment.ids_of_units(read_keys(*zip(*keys, strict=True))) if keys else ()
+    ids = iter(found)
+    outcomes = [(next(ids) if isinstance(each, tuple) else each, known) for each, known in told]
     receipt = experiment.tell_many(outcomes)
     state = experiment.state
     if receipt.late:
@@ -220,17 +240,15 @@ def _read_reward(text: str, where: str = "", field: str = "reward") -> float:
     return value
 
 
-Told = list[tuple[int, dict[str, float]]]  # ids, with rewards and values by name
-
-
-def read_outcomes(path: Path, guardrails: Sequence[str] = ()) -> tuple[Told, int]:
-    """What a CSV or JSON file tells of ids, and how many rows tell nothing yet.
+def read_outcomes(path: Path, guardrails: Sequence[str] = ()) -> tuple[_Told, int]:
+    """What a CSV or JSON file tells, by name, and how many rows tell nothing yet.
 
     A header names the columns `id` and `reward` (or `outcome`), and those of guardrails, among
-    others; without one there are the first two.
+    others; without one there are the first two. Instead of ids there may be columns `unit` and, if
+    need be, `decision_point`.
     """
     file = UserFile(path, "from", _TABLE)
-    outcomes: Told = []
+    outcomes: _Told = []
     skipped, columns = 0, None
     for place, fields in file.rows():
         where = f" in {place} of {file.name}"
@@ -243,30 +261,44 @@ def read_outcomes(path: Path, guardrails: Sequence[str] = ()) -> tuple[Told, int
                 raise _wrong(f"There are {len(fields)} fields{where}, and no header.")
         if len(fields) <= max(columns.values()):
             raise _wrong(f"A field is missing{where}.")
-        texts = {name: fields[place] for name, place in columns.items() if name != "id"}
+        texts = {name: fields[place] for name, place in columns.items()}
+        number, unit, point = (texts.pop(name, None) for name in _NAMES)
         told = {name: _read_reward(text, where, name) for name, text in texts.items() if text}
         if told:
-            outcomes.append((_read_id(fields[columns["id"]], where), told))
+            named = (unit or "", point or None) if number is None else _read_id(number, where)
+            outcomes.append((named, told))
         else:
             skipped += 1
     return outcomes, skipped
 
 
 def _columns(fields: list[str], where: str, guardrails: Sequence[str]) -> dict[str, int] | None:
-    """Where ids, rewards and guardrails are, if these are names; None if they are values."""
+    """Where ids or units, rewards and guardrails are, if these are names; None if values."""
     names = [field.lower() for field in fields]
     if all(not name or name.lstrip("+-")[:1].isdecimal() or name in _TRUTH for name in names):
         return None
     found = [name for name in ("reward", "outcome") if name in names]
     values = {name: fields.index(name) for name in guardrails if name in fields}
-    if "id" not in names or not (found or values):
+    if not {"id", "unit"} & set(names) or not (found or values):
         raise _wrong(f"There are no columns 'id' and 'reward'{where}: it has {', '.join(fields)}.")
     rewards = {"reward": names.index(found[0])} if found else {}
-    return {"id": names.index("id")} | rewards | values
+    return {name: names.index(name) for name in _NAMES if name in names} | rewards | values
 
 
 def _wrong(what: str) -> InvalidInputError:
     return InvalidInputError(what, field="from", remedy=_TABLE)
+
+
+@on_experiment
+def erase(experiment: Experiment, unit: str) -> Result:
+    """Erase a unit's name, decision points and covariates; its outcomes stay, without the name.
+
+    Args:
+        unit (UNIT): As it was asked for.
+    """
+    rounds = experiment.erase(unit)
+    words = f"Erased {unit} from {experiment.name}: its outcomes stay, without the name."
+    return Result({"state": experiment.state, "rounds": rounds}, [words])
 
 
 @on_experiment

@@ -215,6 +215,13 @@ def _changed(kind: str, data: Mapping[str, Any]) -> str:
     return f"{option}{by}: {data['reason'].rstrip('.')}."
 
 
+_COUNTED = {
+    "late": "{outcome} came too late to be used.",
+    "failed": "{outcome} given up.",
+    "erased": "A unit with {assignment} was erased.",
+}
+
+
 def describe(event: Event, problem: Problem, *, open_plans: bool) -> str:
     """An event in words. Under open plans more may be drawn than the plan asks for."""
     data, kind = event.data, event.kind
@@ -245,10 +252,10 @@ def describe(event: Event, problem: Problem, *, open_plans: bool) -> str:
             text = named if data["final"] else led
         case "added" | "retired" | "changed":
             text = _changed(kind, data)
-        case "late" | "failed":
-            outcomes = plural(sum(end - first for first, end in data["ids"]), "outcome")
-            late = "came too late to be used" if kind == "late" else "given up"
-            text = f"{outcomes} {late}."
+        case "late" | "failed" | "erased":
+            count = sum(end - first for first, end in data["ids"])
+            given = {noun: plural(count, noun) for noun in ("assignment", "outcome")}
+            text = _COUNTED[kind].format(**given)
         case "noted":
             text = data["text"]
         case "stopped":

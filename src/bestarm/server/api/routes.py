@@ -139,22 +139,30 @@ async def ask(name: Name, body: schemas.AskBody, request: Request) -> Response:
     """Draw options. Fewer than asked for are assigned while a phase waits for its outcomes."""
     experiments: OpenExperiments = request.app.state.experiments
     most: int = request.app.state.limits.batch
-    _check_size("count", body.count, most)
+    units = len(body.unit) if isinstance(body.unit, list) else 1
+    rounds = body.count if body.unit is None else units
+    _check_size("count" if body.unit is None else "unit", rounds, most)
     token, key = read_bearer(request), request.headers.get("idempotency-key")
     if key is not None and not 1 <= len(key) <= 200:
         message = "`Idempotency-Key` must have 1 to 200 characters."
         remedy = "Use a short text that is new for every request."
         raise InvalidInputError(message, field="Idempotency-Key", value=key, remedy=remedy)
+    if key is not None and body.unit is not None:
+        message = "A request for a unit needs no `Idempotency-Key`."
+        remedy = "Leave it out: the unit gets the same assignment again."
+        raise InvalidInputError(message, field="Idempotency-Key", value=key, remedy=remedy)
 
     def assign() -> Batch:
         experiment = experiments.open(name)
-        if body.count * experiment.problem.arms > most:  # of rounds, fewer
+        if rounds * experiment.problem.arms > most:  # of rounds, fewer
             with experiment.read() as snapshot:
-                _check_size("count", body.count, max(1, most // snapshot.head.size))
+                _check_size("count", rounds, max(1, most // snapshot.head.size))
         # The same key of another caller is another request.
         own = None if key is None else f"token {token_number(token)}: {sha256(key)}"
         return experiment.ask(
-            body.count,
+            body.count if body.unit is None or "count" in body.model_fields_set else None,
+            unit=body.unit,
+            decision_point=body.decision_point,
             request_id=own,
             covariates=body.covariates,
             forecasts=body.forecasts,
@@ -179,8 +187,12 @@ async def tell(name: Name, body: schemas.TellBody, request: Request) -> Response
     experiments: OpenExperiments = request.app.state.experiments
     _check_size("outcomes", len(body.outcomes), request.app.state.limits.batch)
     few = len(body.outcomes) <= _FEW
-    told = body.read() if few else await run_in_threadpool(body.read)
     allowed = partial(check_token, text=read_bearer(request), role=Role.TELL)
+    keys, ids = body.keys(), list[int]()
+    if keys:
+        find = partial(Experiment.ids_of_units, keys=keys, precondition=allowed)
+        ids += await experiments.read(name, find)
+    told = body.read(ids) if few else await run_in_threadpool(body.read, ids)
     outcomes, values = told
     receipt = await experiments.tell(name, Tell(outcomes, allowed, values))
     return Response(_receipt.dump_json(receipt), media_type="application/json")
@@ -235,6 +247,12 @@ async def retire(
     Repeating it with the same reason is harmless.
     """
     return await experiments.change(name, lambda each: each.retire(body.option, reason=body.reason))
+
+
+@managing.post("/experiments/{name}/erase", summary="Erase a unit")
+async def erase(name: Name, body: schemas.EraseBody, experiments: Experiments) -> schemas.StatusOut:
+    """Erase a unit's name, decision points and covariates. Its outcomes stay, without the name."""
+    return await experiments.change(name, lambda each: each.erase(body.unit))
 
 
 @managing.post("/experiments/{name}/stop", summary="Stop for good")

@@ -22,7 +22,8 @@ from bestarm.defaults import DELTA
 from bestarm.live import Assignment, Batch, Check, Experiment, ExperimentListing, Receipt, Status
 from bestarm.live.guarding import GuardrailRow, Value
 from bestarm.live.inputs import read_outcomes
-from bestarm.live.store.contract import Event
+from bestarm.live.store.contract import Event, UnitKey
+from bestarm.live.units import read_told
 from bestarm.policies.registry import policies
 from bestarm.recommendation import Effect
 
@@ -63,6 +64,22 @@ def _covariate(value: object) -> object:
 # One check, and not one per kind: of a union, only the error of the first kind would be shown.
 _KINDS = [{"type": kind} for kind in ("number", "string", "boolean", "null")]
 Covariate = Annotated[Any, AfterValidator(_covariate), WithJsonSchema({"anyOf": _KINDS})]
+
+
+def _name(value: object) -> object:
+    if isinstance(value, (str, int)) and not isinstance(value, bool):
+        return value  # its length is refused further down
+    raise ValueError("a text or a whole number")
+
+
+def _names(value: object) -> object:
+    return [_name(each) for each in value] if isinstance(value, list) else _name(value)
+
+
+_NAMES: list[Any] = [{"type": "string", "minLength": 1, "maxLength": 200}, {"type": "integer"}]
+_SEVERAL = {"type": "array", "minItems": 1, "items": {"anyOf": _NAMES}}
+UnitName = Annotated[Any, AfterValidator(_name), WithJsonSchema({"anyOf": _NAMES})]
+UnitNames = Annotated[Any, AfterValidator(_names), WithJsonSchema({"anyOf": [*_NAMES, _SEVERAL]})]
 
 
 def _duration(value: object) -> object:
@@ -178,11 +195,16 @@ class AskBody(Body, json_schema_extra=example(count=2)):
 
     Attributes:
         count: how many are wanted; where options come in blocks, how many rounds of several.
-        covariates: names with values, one row per assignment, where there is a forecaster.
+        unit: whom or what it is for, a text or a number: the same unit gets the same assignment
+            again, and counts once. A list asks for several units; leave the count out then.
+        decision_point: of the unit, where it has several: one for all units, or a list.
+        covariates: names with values, one row per assignment, kept with it; a forecaster uses them.
         forecasts: one per assignment, where the experiment takes forecasts of your own.
     """
 
     count: Annotated[int, Field(ge=1)] = 1
+    unit: UnitNames | None = None
+    decision_point: UnitNames | None = None
     covariates: Annotated[list[dict[Label, Covariate]], Field(fail_fast=True)] | None = None
     forecasts: Annotated[list[Number], Field(fail_fast=True)] | None = None
 
@@ -200,12 +222,19 @@ def _reward(value: Any, check: Callable[[Any], float], info: ValidationInfo) -> 
 
 
 class OutcomeIn(Body):
-    """The outcome of one assignment, values of its guardrails, or both."""
+    """The outcome of one assignment, which its id or its unit names, values of guardrails, or both.
 
-    id: Natural
-    guardrails: dict[Label, bool | Number] | None = Field(
-        default=None, description="Values by the name of the guardrail."
-    )
+    Attributes:
+        id: of the assignment.
+        unit: that it was asked for, instead of the id.
+        decision_point: of the unit, if it was asked for with one.
+        guardrails: values by the name of the guardrail.
+    """
+
+    id: Natural | None = None
+    unit: UnitName | None = None
+    decision_point: UnitName | None = None
+    guardrails: dict[Label, bool | Number] | None = None
     reward: Annotated[bool | Number, WrapValidator(_reward)] = Field(
         default_factory=lambda: _ABSENT,
         validate_default=True,
@@ -220,12 +249,22 @@ class TellBody(
 
     outcomes: Annotated[list[OutcomeIn], Field(fail_fast=True)]
 
-    def read(self) -> tuple[tuple[list[int], list[float]], list[Value]]:
-        """Ids, each once, and a reward for each; and values of guardrails."""
-        rewards = ((each.id, float(each.reward)) for each in self.outcomes)
+    def keys(self) -> list[UnitKey]:
+        """The units among them, in order."""
+        told = (read_told(each.id, each.unit, each.decision_point) for each in self.outcomes)
+        return [key for keys in told for key in keys or ()]
+
+    def read(self, ids: Sequence[int]) -> tuple[tuple[list[int], list[float]], list[Value]]:
+        """Ids, each once, and a reward for each; and values of guardrails.
+
+        `ids` are those of the units.
+        """
+        found = iter(ids)
+        named = [(next(found) if each.id is None else each.id, each) for each in self.outcomes]
+        rewards = ((number, float(each.reward)) for number, each in named)
         values = [
-            (each.id, name, float(value))
-            for each in self.outcomes
+            (number, name, float(value))
+            for number, each in named
             for name, value in (each.guardrails or {}).items()
         ]
         return read_outcomes(pair for pair in rewards if not math.isnan(pair[1])), values
@@ -236,6 +275,12 @@ class FailBody(Body, json_schema_extra=example(ids=[1], reason="left the page"))
 
     ids: Annotated[list[Natural], Field(fail_fast=True)]
     reason: Annotated[str, Field(max_length=1000)] = "failed"
+
+
+class EraseBody(Body, json_schema_extra=example(unit="visitor-81")):
+    """A unit to erase, with its decision points and covariates."""
+
+    unit: UnitName = Field(description="As it was asked for.")
 
 
 class LeaseBody(Body, json_schema_extra=example(lease="1d")):
@@ -354,11 +399,16 @@ class AssignmentsOut(
         parts = batch.arms, batch.probabilities, batch.rounds
         columns = zip(batch.ids, *(part.tolist() for part in parts), strict=True)
         labels, same = batch.labels, {"phase": batch.phase}
+        made: list[dict[str, Any]] = [
+            {"id": id_, "arm": arm, "label": labels[arm], "probability": p, **same, "round": r}
+            for id_, arm, p, r in columns
+        ]
+        for place, known in enumerate(batch.known or ()):
+            made[place] |= known._asdict()
+        for place, phase in enumerate(batch.phases or ()):
+            made[place]["phase"] = phase
         return {
-            "assignments": [
-                {"id": id_, "arm": arm, "label": labels[arm], "probability": p, **same, "round": r}
-                for id_, arm, p, r in columns
-            ],
+            "assignments": made,
             "phase": batch.phase,
             "waiting": batch.waiting,
             "state": batch.state,
