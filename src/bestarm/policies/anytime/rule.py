@@ -197,17 +197,17 @@ class AnytimeBAI(Policy):
         # A bound on the baseline helps where its level is known and does not cancel anyway.
         known_level = (bounds is None or level is not None) and self._block == 1 and not forecasts
         self._tilted = known_level and problem.drifts and not problem.expresses_level
+        question = Question(self._top, self._tolerance, control is not None)
         self._assume = partial(
             Assumptions.make,
             bounds=self._bounds,
             mean_bound=mean_bound,
-            question=Question(self._top, self._tolerance, control is not None),
             blocks=self._block > 1,
             items=self._items,
             level=level,
             tilted=self._tilted,
         )
-        self._assumptions = self._assume(problem)
+        self._assumptions = self._assume(problem, question=question)
         self._scale = self._assumptions.scale
         # Of a finite population, no item may be left out.
         self._worst_case = missing == "worst-case" or self._items is not None
@@ -709,7 +709,8 @@ class AnytimeBAI(Policy):
         self._sampler, self._estimates = sampler, sampler.estimates
         self._era = Era(None if every else options, problem, sampler, table, tilted)
         self._learned, self._learned_pulls, self._compiled = len(self._past), self._pulls, None
-        self._assumptions = self._assume(self.problem)
+        question = Question(control=self._effects is not None, changed=True)
+        self._assumptions = self._assume(self.problem, question=question)
         if self._effects is not None:
             self._effects.change(problem, self._arms)
 
