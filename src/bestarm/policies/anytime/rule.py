@@ -197,7 +197,6 @@ class AnytimeBAI(Policy):
         # A bound on the baseline helps where its level is known and does not cancel anyway.
         known_level = (bounds is None or level is not None) and self._block == 1 and not forecasts
         self._tilted = known_level and problem.drifts and not problem.expresses_level
-        question = Question(self._top, self._tolerance, control is not None)
         self._assume = partial(
             Assumptions.make,
             bounds=self._bounds,
@@ -207,7 +206,9 @@ class AnytimeBAI(Policy):
             level=level,
             tilted=self._tilted,
         )
-        self._assumptions = self._assume(problem, question=question)
+        self._assumptions = self._assume(
+            problem, question=Question(self._top, self._tolerance, control is not None)
+        )
         self._scale = self._assumptions.scale
         # Of a finite population, no item may be left out.
         self._worst_case = missing == "worst-case" or self._items is not None
