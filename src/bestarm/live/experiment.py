@@ -657,8 +657,8 @@ class Experiment(ExperimentCore):
         It reads one state, in pieces: the memory needed does not grow with the experiment.
 
         Args:
-            path: the file, `.csv` or `.parquet`; it is there whole or not at all. Where there is a
-                forecaster, it has the forecasts, and as JSON what was known of each assignment.
+            path: the file, `.csv` or `.parquet`; it is there whole or not at all. Where there are
+                any, it has forecasts, units, decision points, and covariates as JSON.
             layout: `"assignments"` with all that is on record, or `"mrt"`, one row per
                 decision point as analysts of micro-randomised trials have it, without unused
                 outcomes.

@@ -138,6 +138,7 @@ class Follower:
     """
 
     recommendation: Recommendation
+    known: int  # the number of targets that the policy knows of: not one that was just added
     plan: Plan | None
     # The assignment whose outcome holds up the decision, and when it was given out.
     waits_for: tuple[int | None, float | None]
@@ -183,7 +184,7 @@ class Follower:
             if self._guards is not None:
                 known = self.options.problem.target_labels, self.options.retired
                 self.guardrails = tuple(self._guards.table(snapshot, *known))
-        self.recommendation = recommend(policy, head.state)
+        self.recommendation, self.known = recommend(policy, head.state), policy.problem.targets
         self.plan = self._plans[head.phase] if head.planned else None
         self.slices = _merged(self._parts)
         before = [each for each in self._kept if each.pulls < self.recommendation.pulls]
@@ -230,9 +231,9 @@ class Follower:
 
 
 def _look(policy: Policy) -> Iterator[PolicySnapshot]:
-    """What the policy knows now, if it tells."""
-    if (look := policy.look()) is not None:
-        recommendation = policy.recommend()
+    """What the policy knows now, if it tells; nothing before the first pulls."""
+    recommendation = policy.recommend()
+    if recommendation.pulls and (look := policy.look()) is not None:
         yield PolicySnapshot(recommendation.pulls, recommendation.active, look)
 
 

@@ -266,7 +266,8 @@ def leaderboard(follower: Follower, level: float, *, radii: bool = True) -> tupl
     """
     problem, retired = follower.options.problem, follower.options.retired
     recommendation, dropped = follower.recommendation, follower.log.eliminated
-    leading, active = leaders(recommendation), set(recommendation.active)
+    new = range(follower.known, problem.targets)
+    leading, active = leaders(recommendation), {*recommendation.active, *new}
     arms = {row.tobytes(): arm for arm, row in reversed(list(enumerate(problem.source)))}
 
     def option(target: int) -> Option:
@@ -424,7 +425,8 @@ class Watch:
         """The verdict in one sentence, from counters and log alone: for lists of many."""
         with self._log_lock, self.experiment.read() as snapshot:
             self._log.read(snapshot)
-            return wording.headline(self._log, self.experiment.problem, self.experiment.traits)
+            problem = self.experiment.options_at(snapshot).problem
+            return wording.headline(self._log, problem, self.experiment.traits)
 
     def health(self, *, over: bool = False) -> tuple[Check, ...]:
         """The health checks, which read many rows: repeated where the experiment is over, or else

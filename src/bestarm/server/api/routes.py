@@ -154,7 +154,8 @@ async def ask(name: Name, body: schemas.AskBody, request: Request) -> Response:
 
     def assign() -> Batch:
         experiment = experiments.open(name)
-        if rounds * experiment.problem.arms > most:  # of rounds, fewer
+        arms = experiment.stored_spec("asked").problem.arms  # a round has no more
+        if rounds * arms > most:  # of rounds, fewer
             with experiment.read() as snapshot:
                 _check_size("count", rounds, max(1, most // snapshot.head.size))
         # The same key of another caller is another request.
@@ -192,8 +193,7 @@ async def tell(name: Name, body: schemas.TellBody, request: Request) -> Response
     if keys:
         find = partial(Experiment.ids_of_units, keys=keys, precondition=allowed)
         ids += await experiments.read(name, find)
-    told = body.read(ids) if few else await run_in_threadpool(body.read, ids)
-    outcomes, values = told
+    outcomes, values = body.read(ids) if few else await run_in_threadpool(body.read, ids)
     receipt = await experiments.tell(name, Tell(outcomes, allowed, values))
     return Response(_receipt.dump_json(receipt), media_type="application/json")
 
