@@ -14,6 +14,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri
 
 from bestarm.live.experiment import Experiment
+from bestarm.live.guarding import GuardrailRow
 from bestarm.live.spec import Spec
 from bestarm.live.store.contract import Head
 from bestarm.live.values import Check, savings
@@ -171,6 +172,7 @@ class Overview:
     pace: float | None  # recent outcomes per hour
     forecast: EndForecast | None  # None if it is over or nothing is known
     hours: tuple[float | None, ...] | None  # what that takes at this pace: middle, low, high
+    guardrails: tuple[GuardrailRow, ...]  # one per guardrail and option
     events: tuple[
         EventView, ...
     ]  # newest first: all that tell something, and the last routine ones
@@ -513,6 +515,7 @@ class Watch:
             pace=pace,
             forecast=forecast,
             hours=hours,
+            guardrails=follower.guardrails,
             events=tuple(
                 EventView(each.at, each.kind, wording.describe(each, problem, open_plans=head.open))
                 for each in reversed(log.events)

@@ -193,8 +193,8 @@ async def tell(name: Name, body: schemas.TellBody, request: Request) -> Response
     if keys:
         find = partial(Experiment.ids_of_units, keys=keys, precondition=allowed)
         ids += await experiments.read(name, find)
-    told = body.read(ids) if few else await run_in_threadpool(body.read, ids)
-    receipt = await experiments.tell(name, Tell(told, allowed))
+    outcomes, values = body.read(ids) if few else await run_in_threadpool(body.read, ids)
+    receipt = await experiments.tell(name, Tell(outcomes, allowed, values))
     return Response(_receipt.dump_json(receipt), media_type="application/json")
 
 
@@ -270,6 +270,13 @@ async def get_recommendation(name: Name, experiments: Experiments) -> schemas.Re
     return await experiments.compute(
         name, lambda watch: schemas.RecommendationOut.of(watch.experiment)
     )
+
+
+@viewing.get("/experiments/{name}/guardrails", summary="The guardrails")
+async def get_guardrails(name: Name, experiments: Experiments) -> schemas.GuardrailsOut:
+    """How much worse than the control each option is, in intervals that hold at every look."""
+    rows = await experiments.compute(name, lambda watch: watch.experiment.guardrails())
+    return schemas.GuardrailsOut(guardrails=list(rows))
 
 
 @viewing.get(
