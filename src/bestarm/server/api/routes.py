@@ -154,7 +154,8 @@ async def ask(name: Name, body: schemas.AskBody, request: Request) -> Response:
 
     def assign() -> Batch:
         experiment = experiments.open(name)
-        if rounds * experiment.problem.arms > most:  # of rounds, fewer
+        arms = experiment.stored_spec("asked").problem.arms  # a round has no more
+        if rounds * arms > most:  # of rounds, fewer
             with experiment.read() as snapshot:
                 _check_size("count", rounds, max(1, most // snapshot.head.size))
         # The same key of another caller is another request.
@@ -192,8 +193,8 @@ async def tell(name: Name, body: schemas.TellBody, request: Request) -> Response
     if keys:
         find = partial(Experiment.ids_of_units, keys=keys, precondition=allowed)
         ids += await experiments.read(name, find)
-    told = body.read(ids) if few else await run_in_threadpool(body.read, ids)
-    receipt = await experiments.tell(name, Tell(told, allowed))
+    outcomes, values = body.read(ids) if few else await run_in_threadpool(body.read, ids)
+    receipt = await experiments.tell(name, Tell(outcomes, allowed, values))
     return Response(_receipt.dump_json(receipt), media_type="application/json")
 
 
@@ -269,6 +270,13 @@ async def get_recommendation(name: Name, experiments: Experiments) -> schemas.Re
     return await experiments.compute(
         name, lambda watch: schemas.RecommendationOut.of(watch.experiment)
     )
+
+
+@viewing.get("/experiments/{name}/guardrails", summary="The guardrails")
+async def get_guardrails(name: Name, experiments: Experiments) -> schemas.GuardrailsOut:
+    """How much worse than the control each option is, in intervals that hold at every look."""
+    rows = await experiments.compute(name, lambda watch: watch.experiment.guardrails())
+    return schemas.GuardrailsOut(guardrails=list(rows))
 
 
 @viewing.get(

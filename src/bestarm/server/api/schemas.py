@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    WrapValidator,
+)
+from pydantic_core import PydanticKnownError
 
 from bestarm.defaults import DELTA
 from bestarm.live import Assignment, Batch, Check, Experiment, ExperimentListing, Receipt, Status
+from bestarm.live.guarding import GuardrailRow, Value
 from bestarm.live.inputs import read_outcomes
 from bestarm.live.store.contract import Event, UnitKey
 from bestarm.live.units import read_told
@@ -102,6 +112,27 @@ class Body(BaseModel, extra="forbid", strict=True):
     """The body of a request: nothing in it is converted or ignored."""
 
 
+class GuardrailIn(
+    Body, json_schema_extra=example(bounds=[0, 1], worse_by=0.01, alpha=0.05, action="retire")
+):
+    """What is promised of a second outcome.
+
+    Attributes:
+        bounds: its lowest and its highest value.
+        worse_by: how much worse than the control an option may be.
+        alpha: the probability with which an option that is never worse by more is found worse, for
+            all options together, however often one looks.
+        action: what happens to an option that is found worse.
+        worse: which values are worse: higher ones, as of refunds, or lower ones, as of revenue.
+    """
+
+    bounds: Bounds
+    worse_by: Scale
+    alpha: Number = 0.05
+    action: Literal["retire", "alert"] = "retire"
+    worse: Literal["higher", "lower"] = "higher"
+
+
 class CreateBody(
     Body,
     json_schema_extra=example(
@@ -135,6 +166,8 @@ class CreateBody(
         description: what it is about, in words.
         forecaster: `default` to subtract a forecast from every outcome, made before the option is
             drawn; `own` if every ask brings its forecasts; none if left out.
+        guardrails: second outcomes in which no option may be worse than the policy's control by
+            more than a margin, by name.
     """
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
@@ -154,6 +187,7 @@ class CreateBody(
     otherwise: Number | None = None
     description: Annotated[str, Field(max_length=10_000)] = ""
     forecaster: Literal["default", "own"] | None = None
+    guardrails: dict[Label, GuardrailIn] = Field(default_factory=dict)
 
 
 class AskBody(Body, json_schema_extra=example(count=2)):
@@ -175,8 +209,20 @@ class AskBody(Body, json_schema_extra=example(count=2)):
     forecasts: Annotated[list[Number], Field(fail_fast=True)] | None = None
 
 
+_ABSENT: Any = object()
+
+
+def _reward(value: Any, check: Callable[[Any], float], info: ValidationInfo) -> float:
+    """A reward; NaN where only guardrails are told."""
+    if value is not _ABSENT:
+        return check(value)
+    if info.data.get("guardrails"):
+        return math.nan
+    raise PydanticKnownError("missing")
+
+
 class OutcomeIn(Body):
-    """The outcome of one assignment, which its id or its unit names.
+    """The outcome of one assignment, which its id or its unit names, values of guardrails, or both.
 
     Attributes:
         id: of the assignment.
@@ -187,7 +233,14 @@ class OutcomeIn(Body):
     id: Natural | None = None
     unit: UnitName | None = None
     decision_point: UnitName | None = None
-    reward: bool | Number = Field(description="A number, or true or false for 1 and 0.")
+    guardrails: dict[Label, bool | Number] | None = Field(
+        default=None, description="Values by the name of the guardrail."
+    )
+    reward: Annotated[bool | Number, WrapValidator(_reward)] = Field(
+        default_factory=lambda: _ABSENT,
+        validate_default=True,
+        description="A number, or true or false for 1 and 0.",
+    )
 
 
 class TellBody(
@@ -202,13 +255,20 @@ class TellBody(
         told = (read_told(each.id, each.unit, each.decision_point) for each in self.outcomes)
         return [key for keys in told for key in keys or ()]
 
-    def read(self, ids: Sequence[int]) -> tuple[list[int], list[float]]:
-        """Ids, each once, and a reward for each; `ids` are those of the units."""
+    def read(self, ids: Sequence[int]) -> tuple[tuple[list[int], list[float]], list[Value]]:
+        """Ids, each once, and a reward for each; and values of guardrails.
+
+        The `ids` are those of the units.
+        """
         found = iter(ids)
-        return read_outcomes(
-            (next(found) if each.id is None else each.id, float(each.reward))
-            for each in self.outcomes
-        )
+        named = [(next(found) if each.id is None else each.id, each) for each in self.outcomes]
+        rewards = ((number, float(each.reward)) for number, each in named)
+        values = [
+            (number, name, float(value))
+            for number, each in named
+            for name, value in (each.guardrails or {}).items()
+        ]
+        return read_outcomes(pair for pair in rewards if not math.isnan(pair[1])), values
 
 
 class FailBody(Body, json_schema_extra=example(ids=[1], reason="left the page")):
@@ -286,7 +346,7 @@ _STATUS = {
 }
 StatusOut = Annotated[Status, Field(examples=[_STATUS])]
 ReceiptOut = Annotated[
-    Receipt, Field(examples=[{"recorded": 2, "repeated": 0, "late": 0, "held": 0}])
+    Receipt, Field(examples=[{"recorded": 2, "repeated": 0, "late": 0, "held": 0, "values": 0}])
 ]
 
 
@@ -441,6 +501,35 @@ class RecommendationOut(
         for name in ("active", "chosen"):
             known[f"{name}_labels"] = [labels[target] for target in known[name]]
         return cls(**known)
+
+
+class GuardrailsOut(
+    BaseModel,
+    json_schema_extra=example(
+        guardrails=[
+            {
+                "guardrail": {
+                    "name": "refund",
+                    "bounds": [0, 1],
+                    "worse_by": 0.01,
+                    "alpha": 0.05,
+                    "action": "retire",
+                    "worse": "higher",
+                },
+                "target": 2,
+                "label": "express",
+                "state": "unclear",
+                "low": -0.004,
+                "high": 0.019,
+                "values": 1210,
+                "outstanding": 3,
+            }
+        ]
+    ),
+):
+    """How much worse than the control each option is, by each guardrail."""
+
+    guardrails: list[GuardrailRow]
 
 
 class HealthOut(
