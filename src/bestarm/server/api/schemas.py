@@ -228,14 +228,13 @@ class OutcomeIn(Body):
         id: of the assignment.
         unit: that it was asked for, instead of the id.
         decision_point: of the unit, if it was asked for with one.
+        guardrails: values by the name of the guardrail.
     """
 
     id: Natural | None = None
     unit: UnitName | None = None
     decision_point: UnitName | None = None
-    guardrails: dict[Label, bool | Number] | None = Field(
-        default=None, description="Values by the name of the guardrail."
-    )
+    guardrails: dict[Label, bool | Number] | None = None
     reward: Annotated[bool | Number, WrapValidator(_reward)] = Field(
         default_factory=lambda: _ABSENT,
         validate_default=True,
@@ -258,7 +257,7 @@ class TellBody(
     def read(self, ids: Sequence[int]) -> tuple[tuple[list[int], list[float]], list[Value]]:
         """Ids, each once, and a reward for each; and values of guardrails.
 
-        The `ids` are those of the units.
+        `ids` are those of the units.
         """
         found = iter(ids)
         named = [(next(found) if each.id is None else each.id, each) for each in self.outcomes]
