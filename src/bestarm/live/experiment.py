@@ -380,8 +380,8 @@ class Experiment(ExperimentCore):
                 guardrail. What is not told is left out, or NaN.
             precondition: see `ask`.
         """
-        if (table := units.read_table(outcomes)) is not None:
-            ids = self.ids_of_units(table[0], precondition=precondition)
+        if (keys := units.read_table(outcomes)) is not None:
+            ids = self.ids_of_units(keys, precondition=precondition)
             outcomes = outcomes.assign(id=list(ids))  # type: ignore[union-attr]  # a data frame
         told, values = inputs.read_told(outcomes, self._guardrail_names)
         answer = self._tells(Tell(told, precondition, values))
