@@ -48,7 +48,13 @@ def test_an_experiment_over_http_is_the_experiment_of_the_library(
         assert [each["probability"] for each in given] == expected.probabilities.tolist()
         rewards = {each.id: float((each.arm + each.id) % 3 < 2 - each.arm) for each in expected}
         receipt = api.post(f"{experiment}/tell", json=outcomes(rewards)).json()
-        assert receipt == {"recorded": len(rewards), "repeated": 0, "late": 0, "held": 0}
+        assert receipt == {
+            "recorded": len(rewards),
+            "repeated": 0,
+            "late": 0,
+            "held": 0,
+            "served": 0,
+        }
         beside.tell_many(rewards)
     assert api.get(experiment).json()["state"] == "finished"
     found, recommendation = api.get(f"{experiment}/recommendation").json(), beside.recommendation()
@@ -58,7 +64,7 @@ def test_an_experiment_over_http_is_the_experiment_of_the_library(
     assert (found["final"], found["claims"], found["contradicted"]) == (True, 0.05, False)
     assert found["chosen_labels"] == found["active_labels"] == [recommendation.label]
     late = api.post(f"{experiment}/ask", json={}).json()
-    assert (late["assignments"], late["state"]) == ([], "finished")
+    assert (late["assignments"], late["state"]) == ([asdict(beside.ask()[0])], "finished")
 
 
 def test_the_lead_over_a_control_is_that_of_the_library(api: httpx.Client, served: Served) -> None:
@@ -116,7 +122,7 @@ def test_outcomes_with_a_window(api: httpx.Client, served: Served) -> None:
     api.post(f"{window}/ask", json={"count": 2})
     for reward in (1, 0):  # a conversion, and its cancellation
         told = api.post(f"{window}/tell", json=outcomes({0: reward}))
-        assert told.json() == {"recorded": 1, "repeated": 0, "late": 0, "held": 1}
+        assert told.json() == {"recorded": 1, "repeated": 0, "late": 0, "held": 1, "served": 0}
     assert api.get(window).json()["early"] == 1
     with library(served, window) as beside:
         assert (beside.window, beside.otherwise) == (604_800.0, 0.0)
@@ -222,19 +228,31 @@ def test_outcomes_are_told_once_all_or_none(api: httpx.Client, experiment: str) 
         return api.post(f"{experiment}/tell", json=outcomes(rewards))
 
     api.post(f"{experiment}/ask", json={"count": 4})
-    assert tell({0: 1, 1: 0}).json() == {"recorded": 2, "repeated": 0, "late": 0, "held": 0}
-    assert tell({0: 1, 2: 0}).json() == {"recorded": 1, "repeated": 1, "late": 0, "held": 0}
+    assert tell({0: 1, 1: 0}).json() == {
+        "recorded": 2,
+        "repeated": 0,
+        "late": 0,
+        "held": 0,
+        "served": 0,
+    }
+    assert tell({0: 1, 2: 0}).json() == {
+        "recorded": 1,
+        "repeated": 1,
+        "late": 0,
+        "held": 0,
+        "served": 0,
+    }
     wrong(tell({3: 1, 0: 0}), 409, "conflicting_outcome")
     for unknown in (4, 10**18):
         wrong(tell({3: 1, unknown: 0}), 404, "unknown_assignment")
     wrong(api.post(f"{experiment}/fail", json={"ids": [5]}), 404, "unknown_assignment")
     wrong(tell({3: 1.5}), 422, "invalid_input")
     assert api.get(experiment).json()["answered"] == 3
-    assert tell({}).json() == {"recorded": 0, "repeated": 0, "late": 0, "held": 0}
+    assert tell({}).json() == {"recorded": 0, "repeated": 0, "late": 0, "held": 0, "served": 0}
     wrong(api.post(f"{experiment}/fail", json={"ids": [0]}), 409, "conflicting_outcome")
     for _ in range(2):
         assert api.post(f"{experiment}/fail", json={"ids": [3]}).json()["lost"] == 1
-    assert tell({3: 1}).json() == {"recorded": 1, "repeated": 0, "late": 1, "held": 0}
+    assert tell({3: 1}).json() == {"recorded": 1, "repeated": 0, "late": 1, "held": 0, "served": 0}
 
 
 def test_polling_with_an_etag_costs_nothing_until_something_changes(

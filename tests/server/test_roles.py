@@ -96,6 +96,7 @@ def test_the_table_of_roles(routes: list[tuple[str, str, Role]]) -> None:
     api = {(m, p.removeprefix("/api/v1")): role for m, p, role in routes if p.startswith("/api/")}
     experiment = "/experiments/{name}"
     telling = {("POST", f"{experiment}/{what}") for what in ("ask", "tell", "fail")}
+    telling.add(("GET", f"{experiment}/served"))
     managing = {("POST", f"{experiment}/{what}") for what in ("pause", "resume", "lease", "stop")}
     managing.add(("POST", "/experiments"))
     for route, role in api.items():

@@ -197,6 +197,8 @@ class JudgementLog:
             return []
         batch = self._experiment.ask(1)
         self.finished = batch.finished
+        if not batch.experiment:
+            return []
         if batch:
             self._rounds, self.remaining = self._rounds + 1, len(batch)
             self._outstanding += len(batch)

@@ -124,6 +124,7 @@ class Tell(NamedTuple):
 
     outcomes: transitions.Outcomes
     precondition: Precondition | None
+    served: int = 0  # outcomes of assignments made after the end, which are not recorded
 
 
 class Answer(NamedTuple):
@@ -183,6 +184,7 @@ class ExperimentCore:
         self._replayer = PolicyReplayer(make)  # its policy computes the steps
         self._recorded = PolicyReplayer(make)  # its policy is told nothing that is not on record
         self._assigner = Assigner(self.problem.source_labels, seed)
+        self._served: int | None = None  # the target that `ask` serves, once it is known to be over
         self._set_up_locks()
         _experiments.add(self)
 
@@ -233,7 +235,7 @@ class ExperimentCore:
             record = partial(
                 transitions.record_outcomes, tx, bounds=self.traits.bounds, now=self._stamp(tx)
             )
-            receipts = _answers(tx, calls, lambda call: record(call.outcomes))
+            receipts = _answers(tx, calls, lambda call: record(call.outcomes, served=call.served))
             pending = transitions.pending_step(tx.head)
             entered = tx.head.window is None  # a report within its window is not learned
         answers: list[Answer | Exception] = []

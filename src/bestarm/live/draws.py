@@ -27,7 +27,7 @@ from bestarm.live.store.contract import (
 )
 from bestarm.live.values import Batch
 from bestarm.numerics.geometry import Array
-from bestarm.problem import as_weights
+from bestarm.problem import Problem, as_weights
 from bestarm.records import BlockPlan, Blocks, Plan, round_robin
 
 ForecastColumns = dict[str, Any]  # what is known before the draw
@@ -217,6 +217,17 @@ class Assigner:
             waiting = head.outstanding  # as it is now, whatever it was then
         parts = rows["arm"].copy(), rows["probability"].copy(), rows["round"].copy()
         return self._batch(head, request.phase, request.first, parts, waiting)
+
+    def serve(self, head: Head, problem: Problem, target: int, count: int) -> Batch:
+        """Assignments of a target after the end: not of the experiment, and not recorded."""
+        label, features = problem.target_labels[target], problem.target[target]
+        same = np.flatnonzero((problem.source == features).all(axis=1)).tolist()
+        named = [arm for arm in same if problem.source_labels[arm] == label] or same
+        arm, labels = (named[0], self._labels) if named else (-1, (*self._labels, label))
+        parts = np.full(count, arm), np.ones(count), head.rounds + np.arange(count)
+        for part in parts:
+            part.flags.writeable = False
+        return Batch((None,) * count, *parts, labels, head.phase, 0, head.state, experiment=False)
 
     def _batch(
         self, head: Head, phase: int, start: int, parts: tuple[Ids, Array, Ids], waiting: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bestarm.checks import whole
 from bestarm.errors import ClockError, InvalidInputError
@@ -13,7 +13,7 @@ from bestarm.live import inputs, transitions
 from bestarm.live.audit.verify import Audit, audit
 from bestarm.live.core import Ask, ExperimentCore, Precondition, StepPendingError, Tell
 from bestarm.live.draws import MOST, read_seed
-from bestarm.live.events import log, sha256
+from bestarm.live.events import log, recommendation_data, sha256
 from bestarm.live.export import Progress, assignments_frame, export, outcomes_frame, reports_frame
 from bestarm.live.forecasts import Covariates, forecast_maker, kind_of
 from bestarm.live.replay import ReplayResult, recommend, replay
@@ -115,6 +115,7 @@ class Experiment(ExperimentCore):
         super().__init__(MemoryLedger(), policy, read_seed(seed), clock, forecaster)
         with self._ledger.transaction() as tx:
             tx.head, created = transitions.begin(self._now(tx), limits, seed=self.seed)
+            tx.head.options = self.problem.targets
             tx.add_event(created)
         self.advance()
         with self.read() as snapshot:
@@ -198,6 +199,7 @@ class Experiment(ExperimentCore):
         with inputs.connected(url) as (store, ledgers):
             now = inputs.read_time(store.now() if clock is None else clock(), stored=True)
             head, created = transitions.begin(now, limits, seed=spec.seed, name=title, **hashes)
+            head.options = problem.targets
             ledger = ledgers.create(store, title, head=head, created=created, **texts)
             experiment = cls._stored(ledger, spec, clock, forecaster)
             experiment.advance()
@@ -261,6 +263,11 @@ class Experiment(ExperimentCore):
         Where the policy draws blocks, these are rounds of several assignments each: see
         `Batch.blocks`.
 
+        Once the experiment is over, it serves the winner: `count` assignments of the option that
+        was shown to be the best; of the control where none was shown to be better; or, without a
+        control, of the option that the recommendation names. Their `experiment` is False, they have
+        no id, and nothing is recorded of them: telling their outcomes is harmless.
+
         Args:
             count: how many are wanted.
             request_id: a name for this request: asking again under it, after an answer that got
@@ -276,22 +283,60 @@ class Experiment(ExperimentCore):
         maker = forecast_maker(self._forecasts, covariates, forecasts, count, self.read)
         name = None if request_id is None else inputs.read_label(request_id, "request_id")
         call = Ask(count, name, maker, precondition)
-        while True:
+        while self._served is None:
             try:
-                return self._asks(call)
+                batch = self._asks(call)
+                if batch or not batch.finished:
+                    return batch
+                self._served = self._find_served()
             except StepPendingError:
                 if not self.advance():
                     with self._stepped:
                         self._stepped.wait(_STEP_WAIT)
                 call = call._replace(after_steps=False)
+        return self._serve(self._served, call)
 
-    def tell(self, id: int | Assignment, reward: float) -> Receipt:  # noqa: A002  (the field's name)
+    def served(self) -> Assignment | None:
+        """What `ask` serves once the experiment is over; None before."""
+        if self._served is None and self.finished:
+            self._served = self._find_served()
+        nothing = Ask(1, None, None, None)
+        return None if self._served is None else self._serve(self._served, nothing)[0]
+
+    def _find_served(self) -> int:
+        """The target that is served after the end."""
+        end: dict[str, Any] | None = None
+        with self.read() as snapshot:
+            if snapshot.head.state == "finished":  # the log has it, whatever the policy says now
+                kinds = {event.kind: event.data for event in snapshot.events()}
+                end = kinds.get("finished")
+        if end is None:
+            end = recommendation_data(self.recommendation())
+        control, shown = self.traits.control, end["final"] and end["error_bound"] is not None
+        return int(end["target"] if shown or control is None else control)
+
+    def _serve(self, target: int, call: Ask) -> Batch:
+        """Assignments of a target after the end, or those that a named request was given before."""
+        with self.read() as snapshot:
+            if call.precondition is not None:
+                call.precondition(snapshot)
+            before = None if call.name is None else snapshot.request(call.name)
+            if before is not None:
+                return self._assigner.repeat(snapshot, before, call.rounds)
+            return self._assigner.serve(snapshot.head, self.problem, target, call.rounds)
+
+    def tell(
+        self,
+        id: int | Assignment | None,  # noqa: A002  (the field's name)
+        reward: float,
+    ) -> Receipt:
         """Record the outcome of one assignment. Telling the same outcome again is harmless.
 
-        Where outcomes have a window, another reward told within it replaces the one before.
+        Where outcomes have a window, another reward told within it replaces the one before. Of an
+        assignment made after the end nothing is recorded, as the receipt says.
 
         Args:
-            id: the assignment, or its id.
+            id: the assignment, or its id, which is None for one made after the end.
             reward: a number; True and False are 1 and 0.
 
         Raises:
@@ -316,12 +361,19 @@ class Experiment(ExperimentCore):
                 with the columns `id` and `reward`.
             precondition: see `ask`.
         """
-        answer = self._tells(Tell(inputs.read_outcomes(outcomes), precondition))
+        ids, rewards, served = inputs.read_outcomes(outcomes)
+        if served and not ids:
+            with self.read() as snapshot:
+                if precondition is not None:
+                    precondition(snapshot)
+                transitions.check_served(snapshot.head, served)
+            return Receipt(0, 0, 0, served=served)
+        answer = self._tells(Tell((ids, rewards), precondition, served))
         if answer.step_pending is not None:
             self.advance()
         return answer.receipt
 
-    def fail(self, id: int | Assignment, reason: str = "failed") -> None:  # noqa: A002
+    def fail(self, id: int | Assignment | None, reason: str = "failed") -> None:  # noqa: A002
         """Record that the outcome of an assignment will never come. Repeating it is harmless.
 
         Under a closed plan another assignment is drawn in its place. Under an open plan the policy
@@ -335,7 +387,7 @@ class Experiment(ExperimentCore):
 
     def fail_many(
         self,
-        ids: Iterable[int | Assignment],
+        ids: Iterable[int | Assignment | None],
         reason: str = "failed",
         *,
         precondition: Precondition | None = None,
@@ -344,8 +396,9 @@ class Experiment(ExperimentCore):
 
         Raises what `fail` raises.
         """
-        numbers = inputs.read_ids(ids)
+        numbers, served = inputs.read_ids(ids)
         with self._changing(precondition) as (tx, now):
+            transitions.check_served(tx.head, served)
             transitions.record_failures(tx, numbers, reason=inputs.clean_text(reason), now=now)
 
     def expire(self) -> bool:

@@ -25,8 +25,9 @@ from bestarm.live.values import Assignment
 if TYPE_CHECKING:
     from bestarm.live.store.sql import SqlLedger, Store
 
-_Pairs = Iterable[tuple[int, float]] | Iterable[tuple[int | Assignment, float]]
-Outcomes = Mapping[int, float] | Mapping[Assignment, float] | _Pairs
+_Pairs = Iterable[tuple[int, float]] | Iterable[tuple[int | Assignment | None, float]]
+_Mappings = Mapping[int, float] | Mapping[int | None, float] | Mapping[Assignment, float]
+Outcomes = _Mappings | _Pairs
 
 EARLIEST = 946_684_800.0  # the beginning of the year 2000, in seconds since 1970
 LATEST = 7_258_118_400.0  # the beginning of the year 2200
@@ -38,8 +39,11 @@ _UNITS = {"milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
 _LARGEST_REWARD = 1e100
 
 
-def read_outcomes(outcomes: Any) -> tuple[list[int], list[float]]:
-    """Ids and rewards, each id once, from a mapping, from pairs or from a data frame."""
+def read_outcomes(outcomes: Any) -> tuple[list[int], list[float], int]:
+    """Ids and rewards, each id once, from a mapping, from pairs or from a data frame.
+
+    And how many more there are of assignments that were made after the end, which have no id.
+    """
     if hasattr(outcomes, "columns"):
         if not {"id", "reward"} <= set(outcomes.columns):
             message = "A table of outcomes needs the columns 'id' and 'reward'."
@@ -60,21 +64,24 @@ def read_outcomes(outcomes: Any) -> tuple[list[int], list[float]]:
             message = f"{wanted}; got {reprlib.repr(pairs)}."
             remedy = "For example {0: 1.5, 1: 0.2} or zip(ids, rewards)."
             raise InvalidInputError(message, field="outcomes", value=pairs, remedy=remedy) from None
-    numbers, values = list(map(_outcome_id, numbers)), list(map(_reward, values))
+    every, values = list(map(_outcome_id, numbers)), list(map(_reward, values))
+    if served := every.count(None):
+        values = [each for number, each in zip(every, values, strict=True) if number is not None]
+    numbers = [number for number in every if number is not None]
     if len(set(numbers)) < len(numbers):
         first: dict[int, float] = {}
         for number, value in zip(numbers, values, strict=True):
             if first.setdefault(number, value) != value:
                 raise conflict(number, first[number], value)
-        return list(first), list(first.values())
-    return numbers, values
+        return list(first), list(first.values()), served
+    return numbers, values, served
 
 
-def _outcome_id(number: object) -> int:
+def _outcome_id(number: object) -> int | None:
     if type(number) is int and 0 <= number < 2**63:
         return number
-    if isinstance(number, Assignment):
-        return number.id
+    if number is None or isinstance(number, Assignment):
+        return None if number is None else number.id
     if isinstance(number, np.floating) and number.is_integer():
         number = int(number)  # a row of a table of ids and rewards
     # Numbers that no id can be are unknown ids, whatever their size.
@@ -96,12 +103,12 @@ def _reward(value: object, field: str = "reward") -> float:
     return number + 0.0
 
 
-def read_ids(ids: object) -> Ids:
-    """Ids, each once, in the same order."""
+def read_ids(ids: object) -> tuple[Ids, int]:
+    """Ids, each once, in the same order; and how many assignments made after the end have none."""
     every = ids if isinstance(ids, Iterable) else [ids]
-    numbers = (each.id if isinstance(each, Assignment) else each for each in every)
-    numbers = (whole(each, "id", least=0, below=2**63) for each in numbers)
-    return np.array(list(dict.fromkeys(numbers)), dtype=np.int64)
+    given = [each.id if isinstance(each, Assignment) else each for each in every]
+    numbers = (whole(each, "id", least=0, below=2**63) for each in given if each is not None)
+    return np.array(list(dict.fromkeys(numbers)), dtype=np.int64), given.count(None)
 
 
 def conflict(number: int, before: float, now: float) -> ConflictingOutcomeError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any
 
@@ -211,19 +211,26 @@ Outcomes = tuple[Sequence[int], Sequence[float]]  # ids, each once, and a reward
 
 
 def record_outcomes(
-    tx: Transaction, outcomes: Outcomes, *, bounds: tuple[float, float] | None, now: float
+    tx: Transaction,
+    outcomes: Outcomes,
+    *,
+    bounds: tuple[float, float] | None,
+    now: float,
+    served: int = 0,
 ) -> Receipt:
     """Record outcomes, or reports of those that have a window: see `Experiment.tell_many`.
 
-    Rewards outside the bounds are refused, and counted once per assignment.
+    Rewards outside the bounds are refused, and counted once per assignment. Those of `served` more
+    assignments, which were made after the end, are not recorded.
     """
     ids, rewards = outcomes
     head = tx.head
+    check_served(head, served)
     expire(tx, now)
     _check_bounds(tx, ids, rewards, bounds, now)
     _check_assigned(ids, head)
     if head.window is not None:
-        return _record_reports(tx, ids, rewards, now)
+        return replace(_record_reports(tx, ids, rewards, now), served=served)
     known, lost = tx.settlements(ids)
     new: dict[int, float] = {}
     for number, reward in zip(ids, rewards, strict=True):
@@ -233,14 +240,24 @@ def record_outcomes(
         elif before != reward:
             raise conflict(number, before, reward)
     lost &= new.keys()
+    if new:
+        head.last_told = now
     late = set(new) if head.over else lost
-    receipt = Receipt(len(new), len(ids) - len(new), len(late))
+    receipt = Receipt(len(new), len(ids) - len(new), len(late), served=served)
     if new:
         _add_outcomes(tx, new, now, late=late, lost=lost)
     if late:
         data = events.late_data(np.array([*late]), np.array([new[each] for each in late]))
         log(tx, "late", now, **data)
     return receipt
+
+
+def check_served(head: Head, served: int) -> None:
+    """Raise InvalidInputError if outcomes have no id though the experiment is not over."""
+    if served and not head.over:
+        message = f"`id` must be a whole number; got None, and the experiment is {head.state}."
+        remedy = "Use the ids that `ask` returned: only assignments made after the end have none."
+        raise InvalidInputError(message, field="id", value=None, remedy=remedy)
 
 
 def _add_outcomes(
@@ -278,6 +295,7 @@ def _record_reports(
     new = {each: to for each, to in zip(ids, rewards, strict=True) if known.get(each) != to}
     late = [each for each in new if head.over or each in settled or each in lost]
     if new:
+        head.last_told = now
         flags = np.isin(list(new), late).tolist()
         tx.add_reports(list(new), list(new.values()), at=now, late=flags)
         for number, row in enumerate(zip(new.items(), flags, strict=True), head.reports):
@@ -371,6 +389,7 @@ class _SummaryStep:
     answered: Ids | None  # ids of outcomes that were outstanding, and that it reports
     pending: Ids | None  # ids of outcomes that are outstanding: a later summary reports them
     dropped: Sequence[int]  # targets that the policy dropped
+    left: int  # how many it did not
     final: Recommendation | None  # of a policy that stops here
 
 
@@ -468,7 +487,8 @@ def _tell(
     after = policy.recommend()
     # A summary that closes a phase leaves the end to the next plan.
     final = after if record.late and policy.plan() is None else None
-    return _SummaryStep(record, answered, pending, sorted(set(active) - set(after.active)), final)
+    dropped, left = sorted(set(active) - set(after.active)), len(after.active)
+    return _SummaryStep(record, answered, pending, dropped, left, final)
 
 
 def apply(tx: Transaction, step: Step, labels: Sequence[str], at: float) -> None:
@@ -516,6 +536,7 @@ def _record_summary(tx: Transaction, told: _SummaryStep, labels: Sequence[str], 
             head.arrivals += int((~np.isin(told.pending, still)).sum())
     tx.add_summary(record)
     head.summaries += 1
+    head.options = told.left
     if record.plain is not None:
         head.spread += summaries.spread_of(record.plain)
         head.spread_left += summaries.spread_of(record.summary)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
 from operator import attrgetter
-from typing import overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,35 +16,49 @@ from bestarm.numerics.geometry import Array
 
 LEVELS = ("ok", "warning", "alarm")
 
+# None only after the end, and `tell` takes it: programs that do arithmetic on ids of a running
+# experiment need no branch for type checkers.
+if TYPE_CHECKING:
+    MaybeId = int | Any
+    Ids = range | Any
+else:
+    MaybeId = int | None
+    Ids = range | tuple[None, ...]
+
 
 @dataclass(frozen=True)
 class Assignment:
     """One option to try.
 
     Attributes:
-        id: its number: 0, 1, 2, … in the order asked for.
-        arm: the option's row in the source.
+        id: its number: 0, 1, 2, … in the order asked for; None where it is not of the experiment.
+        arm: the option's row in the source; −1 for a winner that is not there.
         label: the option's name.
         probability: the probability that it was in its round; 1 under a fixed plan.
         phase: the phase it belongs to, whenever its outcome arrives.
         round: the number of its round: 0, 1, 2, … Those of one round were drawn together; without
             blocks, each is a round of its own.
+        experiment: whether it is part of the experiment. False once that is over: it is the option
+            to use from then on, and nothing is recorded of it.
     """
 
-    id: int
+    id: MaybeId
     arm: int
     label: str
     probability: float
     phase: int
     round: int
+    experiment: bool = True
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Batch(Sequence[Assignment]):
     """The assignments of one `ask`, all of one phase: an immutable sequence, empty while waiting.
 
+    Once the experiment is over, they are all of the option to use: see `Experiment.ask`.
+
     Attributes:
-        ids: the ids of the assignments.
+        ids: the ids of the assignments; None for each that is not of the experiment.
         arms: the source arm of each, read-only.
         probabilities: the probability of each arm to be in its round, read-only.
         rounds: the number of the round of each, read-only.
@@ -54,9 +68,10 @@ class Batch(Sequence[Assignment]):
             the number of outstanding outcomes; 0 otherwise. If the request is repeated, it is
             the number outstanding by then.
         state: of the experiment: `"running"`, `"paused"`, `"stopped"` or `"finished"`.
+        experiment: whether they are part of the experiment: see `Assignment`.
     """
 
-    ids: range
+    ids: Ids
     arms: NDArray[np.int64]
     probabilities: Array
     rounds: NDArray[np.int64]
@@ -64,10 +79,11 @@ class Batch(Sequence[Assignment]):
     phase: int
     waiting: int
     state: str = "running"
+    experiment: bool = True
 
     @property
     def finished(self) -> bool:
-        """Whether the experiment is over: there will be no more assignments."""
+        """Whether the experiment is over: there will be no more assignments of it."""
         return self.state in {"stopped", "finished"}
 
     def __len__(self) -> int:
@@ -82,7 +98,8 @@ class Batch(Sequence[Assignment]):
             return tuple(self[i] for i in range(*index.indices(len(self))))
         arm, number = int(self.arms[index]), int(self.rounds[index])
         chance = float(self.probabilities[index])
-        return Assignment(self.ids[index], arm, self.labels[arm], chance, self.phase, number)
+        parts = self.ids[index], arm, self.labels[arm], chance, self.phase, number
+        return Assignment(*parts, self.experiment)
 
     def blocks(self) -> Iterator[tuple[Assignment, ...]]:
         """The assignments round by round, each in the random order in which to try its options."""
@@ -91,7 +108,9 @@ class Batch(Sequence[Assignment]):
 
     def __str__(self) -> str:
         parts = []
-        if self:
+        if self and not self.experiment:
+            parts.append(f"{plural(len(self), 'assignment')} of {self[0].label!r} after the end")
+        elif self:
             made = in_rounds(len(self), int(self.rounds[-1] - self.rounds[0]) + 1)
             parts.append(f"{made} of phase {self.phase}")
             parts[0] += f" (ids {self.ids[0]} to {self.ids[-1]})"
@@ -115,12 +134,15 @@ class Receipt:
         late: how many of the recorded came after their assignment was lost, after the end of its
             window or of the experiment. They are kept and flagged, and no decision depends on them.
         held: how many of the recorded count once their window ends, and may be corrected before.
+        served: how many were of assignments made after the end (`Assignment.experiment` is False),
+            and are not recorded.
     """
 
     recorded: int
     repeated: int
     late: int
     held: int = 0
+    served: int = 0
 
     def __str__(self) -> str:
         text = f"{plural(self.recorded, 'outcome')} recorded"
@@ -131,6 +153,8 @@ class Receipt:
         if self.late:
             verb = "is" if self.late == 1 else "are"
             text += f"; {self.late} came too late to be used and {verb} flagged"
+        if self.served:
+            text += f"; {self.served} of assignments made after the end, not recorded"
         return text
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bestarm.live import Batch, Experiment
 
 _TRUTH = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
+_NO_ID = {"none", "null"}  # of an assignment made after the end, as printed in words and in JSON
 _TABLE = "Give a table with the columns id and reward."
 
 
@@ -28,7 +29,7 @@ def ask(
     request_id: str | None = None,
     covariates: Path | None = None,
 ) -> Result:
-    """Get assignments: what to try next, drawn and on record.
+    """Get assignments: what to try next, drawn and on record; after the end, the option to use.
 
     Args:
         count ([COUNT]): How many are wanted; 1 if left out, or one for each row of --covariates.
@@ -62,9 +63,15 @@ def ask(
             "assignments": [asdict(assignment) for assignment in batch],
         },
         _lines(batch, rounds),
-        note=_why_fewer(batch, rounds, count) if rounds < count else "",
+        note=_note(batch, rounds, count),
         unprinted=_unprinted(experiment.name, batch, count, request_id) if batch else "",
     )
+
+
+def _note(batch: Batch, rounds: int, count: int) -> str:
+    if not batch.experiment:
+        return f"The experiment is {batch.state}: this is the option to use. Nothing is recorded."
+    return _why_fewer(batch, rounds, count) if rounds < count else ""
 
 
 def _read_known(path: Path) -> dict[str, list[Any]]:
@@ -88,6 +95,8 @@ def _covariate(text: str) -> float | bool | str:
 
 
 def _unprinted(name: str, batch: Batch, count: int, request_id: str | None) -> str:
+    if not batch.experiment:
+        return "Nothing was assigned: the experiment is over."
     made = f"Assignments {batch.ids[0]} to {batch.ids[-1]} were made but could not be printed."
     if request_id is None:
         return f"{made} bestarm experiment export {name} --out FILE.csv shows them."
@@ -97,7 +106,8 @@ def _unprinted(name: str, batch: Batch, count: int, request_id: str | None) -> s
 def _lines(batch: Batch, rounds: int) -> list[str]:
     """A line per assignment; where several make up a round, with its number in front."""
     width = max((len(str(number)) for number in batch.ids[-1:]), default=1)
-    lines = [f"{assignment.id:>{width}}  {assignment.label}" for assignment in batch]
+    ids = [str(number).lower() for number in batch.ids]
+    lines = [f"{number:>{width}}  {each.label}" for number, each in zip(ids, batch, strict=True)]
     if rounds == len(batch):
         return lines
     last = len(str(batch.rounds[-1]))
@@ -127,7 +137,8 @@ def tell(
     """Record the outcome of one assignment or of many: all of them or, on an error, none.
 
     Args:
-        outcome ([ID REWARD]): An assignment's id and its reward: a number, yes or no.
+        outcome ([ID REWARD]): An assignment's id and its reward: a number, yes or no. Of one made
+            after the end, whose id is none, nothing is recorded.
         from_ (OUTCOMES.csv): Read ids and rewards from this file, CSV or JSON, or from standard
             input if it is -.
     """
@@ -170,8 +181,10 @@ def fail(experiment: Experiment, ids: list[str], *, reason: str = "failed") -> R
     return Result({"state": experiment.state, "failed": numbers}, [words])
 
 
-def _read_id(text: str, where: str = "") -> int:
-    """An assignment's id: a whole number in plain digits."""
+def _read_id(text: str, where: str = "") -> int | None:
+    """An assignment's id: a whole number in plain digits, or none."""
+    if text.strip().lower() in _NO_ID:
+        return None
     try:
         if not text.strip().lstrip("+-").isdecimal():
             raise ValueError  # noqa: TRY301
@@ -198,14 +211,14 @@ def _read_reward(text: str, where: str = "") -> float:
     return value
 
 
-def read_outcomes(path: Path) -> tuple[list[tuple[int, float]], int]:
+def read_outcomes(path: Path) -> tuple[list[tuple[int | None, float]], int]:
     """Ids and rewards of a CSV or JSON file, and how many rows have no reward yet.
 
     A header names the columns `id` and `reward` (or `outcome`), among others; without one there are
     these two.
     """
     file = UserFile(path, "from", _TABLE)
-    outcomes: list[tuple[int, float]] = []
+    outcomes: list[tuple[int | None, float]] = []
     skipped, columns = 0, None
     for place, fields in file.rows():
         where = f" in {place} of {file.name}"

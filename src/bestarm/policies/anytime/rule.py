@@ -269,6 +269,7 @@ class AnytimeBAI(Policy):
             margin=self._tolerance,
             evidence_needed=self._level,
             precision=self._precision,
+            control=None if self._effects is None else self._effects.control,
             max_pulls=self._max_pulls,
             follows=self._compiled is not None,
         )

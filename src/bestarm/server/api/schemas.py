@@ -156,7 +156,7 @@ class AskBody(Body, json_schema_extra=example(count=2)):
 class OutcomeIn(Body):
     """The outcome of one assignment."""
 
-    id: Natural
+    id: Natural | None = Field(description="Null for an assignment made after the end.")
     reward: bool | Number = Field(description="A number, or true or false for 1 and 0.")
 
 
@@ -167,15 +167,15 @@ class TellBody(
 
     outcomes: Annotated[list[OutcomeIn], Field(fail_fast=True)]
 
-    def read(self) -> tuple[list[int], list[float]]:
-        """Ids, each once, and a reward for each."""
+    def read(self) -> tuple[list[int], list[float], int]:
+        """Ids, each once, a reward for each, and how many outcomes have no id."""
         return read_outcomes((each.id, float(each.reward)) for each in self.outcomes)
 
 
 class FailBody(Body, json_schema_extra=example(ids=[1], reason="left the page")):
     """Assignments whose outcome will never come."""
 
-    ids: Annotated[list[Natural], Field(fail_fast=True)]
+    ids: Annotated[list[Natural | None], Field(fail_fast=True)]
     reason: Annotated[str, Field(max_length=1000)] = "failed"
 
 
@@ -222,7 +222,7 @@ _STATUS = {
 }
 StatusOut = Annotated[Status, Field(examples=[_STATUS])]
 ReceiptOut = Annotated[
-    Receipt, Field(examples=[{"recorded": 2, "repeated": 0, "late": 0, "held": 0}])
+    Receipt, Field(examples=[{"recorded": 2, "repeated": 0, "late": 0, "held": 0, "served": 0}])
 ]
 
 
@@ -253,8 +253,10 @@ class AssignmentsOut(
     BaseModel,
     json_schema_extra=example(
         assignments=[
-            {"id": 0, "arm": 2, "label": "express", "probability": 0.25, "phase": 1, "round": 0},
-            {"id": 1, "arm": 0, "label": "one page", "probability": 0.5, "phase": 1, "round": 1},
+            {"id": 0, "arm": 2, "label": "express", "probability": 0.25, "phase": 1, "round": 0}
+            | {"experiment": True},
+            {"id": 1, "arm": 0, "label": "one page", "probability": 0.5, "phase": 1, "round": 1}
+            | {"experiment": True},
         ],
         phase=1,
         waiting=0,
@@ -275,16 +277,28 @@ class AssignmentsOut(
         """From the library's, as plain data, because a batch may be large."""
         parts = batch.arms, batch.probabilities, batch.rounds
         columns = zip(batch.ids, *(part.tolist() for part in parts), strict=True)
-        labels, same = batch.labels, {"phase": batch.phase}
+        labels, phase, of = batch.labels, {"phase": batch.phase}, {"experiment": batch.experiment}
         return {
             "assignments": [
-                {"id": id_, "arm": arm, "label": labels[arm], "probability": p, **same, "round": r}
+                {"id": id_, "arm": arm, "label": labels[arm], "probability": p, **phase, "round": r}
+                | of
                 for id_, arm, p, r in columns
             ],
             "phase": batch.phase,
             "waiting": batch.waiting,
             "state": batch.state,
         }
+
+
+class ServedOut(
+    BaseModel, json_schema_extra=example(label="express", arm=2, state="finished", experiment=False)
+):
+    """The option to use once an experiment is over."""
+
+    label: str = Field(description="Its name.")
+    arm: int = Field(description="Its row in the source; −1 if it is not there.")
+    state: str = Field(description="Of the experiment: stopped or finished.")
+    experiment: bool = Field(description="False: nothing is recorded of its use.")
 
 
 class RecommendationOut(
