@@ -13,6 +13,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import Receive, Scope, Send
 
 from bestarm.live.store.sql import Store
+from bestarm.server import metrics
 from bestarm.server.api import plan, routes
 from bestarm.server.api.schemas import describe_fields
 from bestarm.server.experiments import Maintenance, OpenExperiments
@@ -70,13 +71,15 @@ def create_app(
     app.state.experiments = OpenExperiments(store)
     app.state.streams = StatusStreams(app.state.experiments, limits)
     app.state.maintenance = Maintenance(app.state.experiments)
+    app.state.requests = metrics.RequestCounts()
     app.state.planner = plan.Planner(limits.planning)
     app.router.routes += routes.asking.routes  # found at once: an included router is searched twice
-    for router in (routes.viewing, routes.telling, routes.managing, plan.router):
+    for router in (routes.viewing, routes.telling, routes.managing, plan.router, metrics.router):
         app.include_router(router)
     add_pages(app)
     app.add_middleware(_CompressedPages, minimum_size=1000, compresslevel=5)
-    app.add_middleware(Guard, limits=limits, local=local, hosts=hosts)
+    answered = app.state.requests.add
+    app.add_middleware(Guard, limits=limits, local=local, hosts=hosts, answered=answered)
     return app
 
 

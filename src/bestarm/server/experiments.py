@@ -223,6 +223,7 @@ class Maintenance:
     def __init__(self, experiments: OpenExperiments) -> None:
         self._experiments = experiments
         self.worst: dict[str, Check | None] = {}  # checks by experiment, None if all are well
+        self.alarms: dict[str, tuple[Check, ...]] = {}  # those that are alarms, by experiment
         self._changes = ChangeFeed(experiments.store)
         self._unchecked: dict[str, None] = {}  # names, in order
 
@@ -242,6 +243,7 @@ class Maintenance:
         changes, gone = self._changes.read(now=self._experiments.store.now())
         for name in gone:
             self.worst.pop(name, None)
+            self.alarms.pop(name, None)
             self._unchecked.pop(name, None)
         for change in changes:
             if change.overdue:
@@ -267,3 +269,4 @@ class Maintenance:
         checks = self._experiments.watch(name).health()
         worst = max(checks, key=lambda check: LEVELS.index(check.level), default=None)
         self.worst[name] = None if worst is None or worst.level == "ok" else worst
+        self.alarms[name] = tuple(check for check in checks if check.level == "alarm")
