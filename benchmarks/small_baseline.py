@@ -118,7 +118,9 @@ def _level(kind: str, policy: AnytimeBAI) -> float:
         leader, second = policy._evidence.leaders
     else:
         leader, second = 0, 2
-    return -BOUND * float(np.sign(_sum(policy, policy._targets[leader] - policy._targets[second])))
+    return -BOUND * float(
+        np.sign(_sum(policy, policy._targets.now[leader] - policy._targets.now[second]))
+    )
 
 
 def one_run(kind: str, seed: int) -> tuple[bool, int]:

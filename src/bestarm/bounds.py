@@ -110,6 +110,44 @@ def control_shares(delta: float, *, targets: int) -> ControlShares:
     return ControlShares(0.9 * delta, 0.05 * delta, 0.05 * delta / (2 * (targets - 1)))
 
 
+class ChangeShares(NamedTuple):
+    """What of δ is spent on what, where options may be added and retired; together at most δ.
+
+    Attributes:
+        unchanged: decisions among the options there were at the start.
+        reserve: those on options that were added; and as much again on pairs of options, which
+            decide once an option was retired.
+    """
+
+    unchanged: float
+    reserve: float
+
+    def addition(self, number: int) -> float:
+        """For the option that was added j-th: 2^−j of the reserve."""
+        return self.reserve * 0.5**number
+
+    def pair(self, number: int, *, targets: int) -> float:
+        """For a pair of options, each pair once: of those at the start (0), or with the j-th added.
+
+        Half of the reserve is for the H(H − 1)/2 pairs of the start, 2^−j of the other half for the
+        H + j − 1 pairs of the j-th that was added.
+        """
+        if number == 0:
+            return self.reserve / (targets * (targets - 1))
+        return self.addition(number) / (2 * (targets + number - 1))
+
+    def interval(self, number: int, *, targets: int) -> float:
+        """For one side of the interval of such a pair: all pairs of the start have `unchanged`."""
+        if number == 0:
+            return pairs_delta(self.unchanged, targets=targets)
+        return self.addition(number) / (targets + number - 1)
+
+
+def change_shares(delta: float) -> ChangeShares:
+    """91 % of δ for the options of the start (0.094 nats), the rest for changes."""
+    return ChangeShares(0.91 * delta, 0.045 * delta)
+
+
 # Radii and evidence at any look
 
 

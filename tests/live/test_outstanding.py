@@ -115,8 +115,8 @@ def test_an_outcome_that_comes_after_all_takes_the_place_of_its_worst() -> None:
             for target in evidence.chosen.tolist():
                 pairs = evidence._pairs[target]
                 expected = np.zeros_like(pairs.wealth)
-                for each in policy._past[: pairs.batches]:
-                    expected += evidence._bets(each.frame, pairs).log_growth(each)
+                for place, each in enumerate(policy._past[: pairs.batches]):
+                    expected += evidence._growth(pairs, place, each)[0]
                 np.testing.assert_allclose(pairs.wealth, expected, atol=1e-9)
         assert experiment.verify().findings == ()
 

@@ -130,6 +130,8 @@ CASES = {
     "anytime, items": Case(AnytimeBAI, "one-hot", _RANGE | {"block": 4, "items": 900}),
     "anytime, forecasts": Case(AnytimeBAI, "plane", _RANGE | {"forecasts": True}),
     "anytime, level": Case(AnytimeBAI, "plane", _RANGE | {"level": 0.3}),
+    "anytime, changes": Case(AnytimeBAI, "one-hot", _RANGE | {"changes": True}, losses=True),
+    "anytime, floors": Case(AnytimeBAI, "plane", {"floors": {"1": 0.2}}),
     "anytime, max_pulls": Case(AnytimeBAI, "plane", {"max_pulls": 1000}),
     "sp-bai": Case(SPBAI, "transductive"),
     "sp-bai, seed": Case(SPBAI, "transductive", {"seed": 3}),
@@ -215,6 +217,11 @@ def play(case: Case, run: Run | None = None) -> Run:
                 "said": _decisions(policy),
             }
         )
+        if policy.traits.changes and number == 4:
+            policy.retire(1)
+        if policy.traits.changes and number == 7:
+            arms = policy.problem.arms + 1
+            policy.add(Problem(np.eye(arms), delta=policy.problem.delta))
     return {"version": case.policy.version, "steps": steps}
 
 
@@ -265,12 +272,14 @@ def _value(case: Case, plan: Plan) -> float:
     problem = PROBLEMS[case.problem]
     weights = plan.counts if plan.weights is None else plan.weights
     assert weights is not None
+    if case.options.get("changes"):  # of the arms that are drawn
+        weights = weights[weights > 0]
+        problem = Problem(np.eye(len(weights)))
     return centered_diameter(problem.source, weights / weights.sum(), problem.target)
 
 
 def _drawn(case: Case, plan: Plan, rng: np.random.Generator, number: int) -> Run:
     """Totals of a plan's pulls, in few digits; the first of an open plan are many more."""
-    problem = PROBLEMS[case.problem]
     pulls = plan.pulls
     if plan.open and number == 0:
         pulls = 30 * pulls
@@ -281,10 +290,10 @@ def _drawn(case: Case, plan: Plan, rng: np.random.Generator, number: int) -> Run
         assert plan.weights is not None
         counts = rng.multinomial(pulls, plan.weights)
     spread = 0.2 if plan.open else 1.0
-    means = spread * np.linspace(0.8, -0.2, problem.arms) + 0.1 * rng.normal(size=problem.arms)
-    missing = np.zeros(problem.arms, dtype=np.int64)
+    means = spread * np.linspace(0.8, -0.2, plan.arms) + 0.1 * rng.normal(size=plan.arms)
+    missing = np.zeros(plan.arms, dtype=np.int64)
     if case.losses and number:
-        missing = np.minimum(counts, rng.integers(3, size=problem.arms))
+        missing = np.minimum(counts, rng.integers(3, size=plan.arms))
     counts = counts - missing
     more: Run = {}
     if plan.extremes:

@@ -48,6 +48,7 @@ class Traits:
         follows: whether `follow` makes rounds.
         changes: whether options may be added and retired while it runs. Such a policy takes a
             summary of fewer pulls than its plan asked for.
+        control: the target that effects are measured against, or None.
     """
 
     version: int | None = None
@@ -63,6 +64,7 @@ class Traits:
     budgeted: bool = False
     follows: bool = False
     changes: bool = False
+    control: int | None = None
 
     @property
     def names_the_best(self) -> bool:
@@ -177,7 +179,7 @@ class Policy(Protocol):
 
         Raises ProtocolError, and changes nothing, unless `traits.changes`.
         """
-        raise _cannot_change(self)
+        raise cannot_change(self)
 
     def retire(self, target: int) -> None:  # noqa: ARG002
         """Go on without an option, for good: it has no probability in later plans.
@@ -186,7 +188,7 @@ class Policy(Protocol):
 
         Raises ProtocolError, and changes nothing, unless `traits.changes`.
         """
-        raise _cannot_change(self)
+        raise cannot_change(self)
 
     def look(self) -> Look | None:
         """What the policy knows about every target now; None if it says so per phase only."""
@@ -237,7 +239,8 @@ def has_stopped() -> ProtocolError:
     )
 
 
-def _cannot_change(policy: Policy) -> ProtocolError:
+def cannot_change(policy: Policy) -> ProtocolError:
+    """What a policy raises whose options are not added or retired."""
     return ProtocolError(
         f"{type(policy).__name__} was not made for options that are added or retired.",
         field="changes",

@@ -177,7 +177,7 @@ def test_what_was_awaited_and_never_came_stays_at_its_worst() -> None:
     table[:2] = NAN
     awaited = np.isnan(table)
     policy.update(Rounds.of(plan, kinds, table, awaited))
-    contrasts = policy._targets[:1] - policy._targets[1:]
+    contrasts = policy._targets.now[:1] - policy._targets.now[1:]
     before = policy._past[0].frame.bets(contrasts).log_growth(policy._past[0])
     policy.amend(Rounds.of(plan, kinds, table), phase=1)
     after = policy._past[0].frame.bets(contrasts).log_growth(policy._past[0])

@@ -20,6 +20,7 @@ from bestarm.policies.anytime.evidence import (
     Evidence,
     TopTargetsEvidence,
 )
+from bestarm.policies.anytime.options import TargetCoordinates
 
 RATES = np.array([0.95, 0.75, 0.25, 0.05])  # so far apart that every batch adds evidence
 ARMS = np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
@@ -27,9 +28,13 @@ GRID, UNIT = StakeGrid.make(), Scale(0.0, 1.0)
 BATCHES, PULLS = WINDOW + 9, 40
 NEVER = 1e6  # a level that nothing reaches
 KINDS: dict[str, Callable[[], Evidence]] = {
-    "best": lambda: BestTargetEvidence(ARMS, level=NEVER, grid=GRID),
-    "best two": lambda: TopTargetsEvidence(ARMS, level=NEVER, top=2, tolerance=0.0, grid=GRID),
-    "tolerance": lambda: TopTargetsEvidence(ARMS, level=NEVER, top=1, tolerance=0.1, grid=GRID),
+    "best": lambda: BestTargetEvidence(TargetCoordinates(ARMS), level=NEVER, grid=GRID),
+    "best two": lambda: TopTargetsEvidence(
+        TargetCoordinates(ARMS), level=NEVER, top=2, tolerance=0.0, grid=GRID
+    ),
+    "tolerance": lambda: TopTargetsEvidence(
+        TargetCoordinates(ARMS), level=NEVER, top=1, tolerance=0.1, grid=GRID
+    ),
 }
 
 
@@ -88,7 +93,9 @@ TOLERANCE = 0.1
 
 
 def within_tolerance(level: float) -> TopTargetsEvidence:
-    return TopTargetsEvidence(TARGETS, level=level, top=1, tolerance=TOLERANCE, grid=GRID)
+    return TopTargetsEvidence(
+        TargetCoordinates(TARGETS), level=level, top=1, tolerance=TOLERANCE, grid=GRID
+    )
 
 
 def steady(means: Array, *, seed: int, batches: int = 6) -> list[BatchOutcome]:
@@ -188,7 +195,7 @@ def test_pairs_met_late_are_replayed_as_if_they_had_been_there() -> None:
     before = policy.evidence()
     leader = int(evidence.chosen[0])
     # Another leads for a moment, then the first again: its pairs are replayed from the past.
-    towards = policy._targets[leader] - policy._targets.mean(axis=0)
+    towards = policy._targets.now[leader] - policy._targets.now.mean(axis=0)
     evidence.rank(-towards, policy._past)
     assert evidence.chosen[0] != leader
     evidence.rank(towards, policy._past)

@@ -103,7 +103,7 @@ def test_lost_pulls_count_in_intervals_as_in_bets() -> None:
         plan = next_plan(policy)
         lost = rng.multinomial(5, weights_of(plan))
         policy.update(replace(clicks([0.9, 0.5, 0.1], rng)(plan), missing=lost))
-    rows = policy._targets[[0, 0, 1]] - policy._targets[[1, 2, 2]]
+    rows = policy._targets.now[[0, 0, 1]] - policy._targets.now[[1, 2, 2]]
     ends = lower_ends(rows, policy._past, level=2.0, grid=GRID)
     assert sum(batch.totals.lost.sum() for batch in policy._past) == 40
     for row, end in zip(rows, ends, strict=True):
@@ -117,7 +117,7 @@ def test_intervals_spend_delta_on_all_ordered_pairs() -> None:
     play(policy, clicks([0.6, 0.5, 0.4, 0.3], np.random.default_rng(6)), plans=6)
     found = policy.intervals()
     others = np.arange(4) != found.leader
-    rows = (policy._targets[found.leader] - policy._targets)[others]
+    rows = (policy._targets.now[found.leader] - policy._targets.now)[others]
     level = math.log(12 / 0.06)
     np.testing.assert_allclose(
         found.low[others], lower_ends(rows, policy._past, level=level, grid=GRID)
@@ -214,7 +214,8 @@ def test_opponents_chosen_after_the_batch_would_be_wrong() -> None:
     """A broken twin bets along whoever did best in the batch, and claims leads that are none."""
 
     def peeking(self: ControlEffect, past: list[BatchOutcome]) -> float:
-        rows = np.delete(self._targets, self.control, axis=0) - self._targets[self.control]
+        targets = self._targets.now
+        rows = np.delete(targets, self.control, axis=0) - targets[self.control]
         growth = [batch.frame.bets(rows).log_growth(batch).max(axis=0) for batch in past]
         return float(np.sum(growth, axis=0).max() - math.log(1 / self.shares.behind))
 

@@ -178,7 +178,7 @@ def test_ends_of_intervals_are_about_weighted_averages() -> None:
             policy.update(Summary.from_pulls(arms, paid, size=4, center=plan.center))
             leads.append((rates[when, 0] - rates[when, 1]).sum())
             at += plan.pulls
-        contrast = (policy._targets[0] - policy._targets[1])[None]
+        contrast = (policy._targets.now[0] - policy._targets.now[1])[None]
         for sign in (1, -1):
             low, average = weighted_average(policy, sign * contrast, sign * np.array(leads), 6.908)
             assert low < average

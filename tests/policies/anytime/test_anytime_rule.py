@@ -574,7 +574,7 @@ def rounds(plan: Plan, rng: np.random.Generator, pending: int) -> Outcomes:
 def growth(policy: AnytimeBAI, frame: Any, summary: Summary) -> Array:
     """What bets under a frame make of a batch."""
     outcome: Any = BlockOutcome if isinstance(summary, Rounds) else BatchOutcome
-    contrasts = policy._targets[:1] - policy._targets[1:]
+    contrasts = policy._targets.now[:1] - policy._targets.now[1:]
     grown: Array = frame.bets(contrasts).log_growth(outcome(frame, summary))
     return grown
 

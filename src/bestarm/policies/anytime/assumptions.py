@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from bestarm.checks import choice, computable, finite, not_negative
+from bestarm.checks import choice, computable, finite, not_negative, suggestion
 from bestarm.compiling import tiered
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.numerics.geometry import linear_span
@@ -78,6 +79,9 @@ def check_options(
     items: int | None,
     max_pulls: int | None,
     level: float | None,
+    single: bool,
+    changes: bool,
+    floors: Mapping[str, float] | None,
 ) -> None:
     """Raise unless the options of the rule fit each other."""
     choice(missing, ("ignorable", "worst-case"), "missing")
@@ -138,6 +142,20 @@ def check_options(
             *("level", level, "Leave `level` out."),
         ),
         (
+            changes and not (single and block == 1 and items is None),
+            "Options can be added and retired where one best option is named and drawn singly.",
+            *(
+                "changes",
+                changes,
+                "Leave `changes`, or `top`, `tolerance`, `block` and `items`, out.",
+            ),
+        ),
+        (
+            changes and not np.array_equal(problem.source, problem.target),
+            "Options can be added and retired where each is an arm that can be pulled.",
+            *("changes", changes, "Leave `changes` out, or the targets."),
+        ),
+        (
             block > 1 and max_pulls is not None and max_pulls < block,
             f"One round alone has {block} pulls.",
             *("max_pulls", max_pulls, f"Allow at least {block}."),
@@ -146,6 +164,34 @@ def check_options(
     for wrong, message, field, value, remedy in rules:
         if wrong:
             raise InvalidInputError(message, field=field, value=value, remedy=remedy)
+    if floors is not None:
+        _check_floors(floors, problem.source_labels, block)
+
+
+def _check_floors(floors: object, labels: tuple[str, ...], block: int) -> None:
+    if not isinstance(floors, Mapping) or block > 1:
+        raise InvalidInputError(
+            f"`floors` must be names of options with probabilities; got {floors!r}.",
+            field="floors",
+            value=floors,
+            remedy='For example {"old": 0.2}; blocks have none.',
+        )
+    for name, floor in floors.items():
+        if name not in labels:
+            raise InvalidInputError(
+                f"There is no option {name!r}.",
+                field="floors",
+                value=name,
+                remedy=suggestion(str(name), labels) or f"The options are {', '.join(labels)}.",
+            )
+        not_negative(floor, "floors")
+    if not sum(floors.values()) < 1:
+        raise InvalidInputError(
+            f"`floors` must sum to less than 1; got {sum(floors.values()):g}.",
+            field="floors",
+            value=dict(floors),
+            remedy="The rest is what the policy chooses by what it learns.",
+        )
 
 
 def check_plan_options(plan: Plan, *, provisional: bool, forecasts: bool, blocks: bool) -> None:

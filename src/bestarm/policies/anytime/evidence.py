@@ -12,6 +12,7 @@ import numpy as np
 from bestarm.compiling import tiered
 from bestarm.numerics.geometry import TIE, Array, ranked
 from bestarm.policies.anytime.bets import BetResult, Indices, StakeGrid, log_average
+from bestarm.policies.anytime.options import TargetCoordinates
 from bestarm.records import Summary
 
 _ALL_PAIRS = 4096  # up to this many contrasts between chosen and others a design sees all of them
@@ -145,6 +146,10 @@ class Evidence(Protocol):
         """Take a new estimate of θ."""
         ...
 
+    def add(self, capital: float) -> None:
+        """Take in a target that was added, which starts with this log wealth."""
+        ...
+
     def log_evidence(self) -> Array:
         """The log of the evidence against every target, which drops it at the level."""
         ...
@@ -257,12 +262,12 @@ class BestTargetEvidence:
     Of the last batches, from the first that lacks an outcome on, every prefix is looked at.
 
     Args:
-        targets: in coordinates of the affine span.
+        targets: in coordinates.
         level: log(1/δ).
         grid: the stakes.
     """
 
-    def __init__(self, targets: Array, *, level: float, grid: StakeGrid) -> None:
+    def __init__(self, targets: TargetCoordinates, *, level: float, grid: StakeGrid) -> None:
         self._targets, self._level, self._grid = targets, level, grid
         self._wealth: Array = np.zeros((len(targets), len(grid)))  # logs; of finalized batches
         self._pending: list[_PendingBatch] = []  # the batches after them
@@ -303,11 +308,12 @@ class BestTargetEvidence:
     def open_contrasts(self) -> OpenContrasts:
         """The leader's contrasts to all others that are left."""
         known = self._order, self._values, self._level, LEAST_NEED
-        return OpenContrasts(*leader_contrasts(self._targets, *known))
+        return OpenContrasts(*leader_contrasts(self._targets.now, *known))
 
     def place_bets(self, frame: AnyFrame) -> PlacedBets:
         """Every target left against the leader, the leader against the runner-up."""
-        return PlacedBets(self._order, frame.bets(opponent_contrasts(self._targets, self._order)))
+        contrasts = opponent_contrasts(self._targets.now, self._order)
+        return PlacedBets(self._order, frame.bets(contrasts))
 
     def settle(self, placed: PlacedBets | None, batch: AnyBatch) -> None:
         """Add the growth to each wealth, and drop targets whose wealth has reached 1/δ."""
@@ -354,7 +360,14 @@ class BestTargetEvidence:
     def rank(self, slope: Array, past: Sequence[AnyBatch]) -> None:  # noqa: ARG002 - no pair is replayed
         """Put the leader first and the runner-up second; the others follow in order of index."""
         self._order = self.active.copy()
-        put_leaders_first(self._targets, slope, TIE, self._order)
+        put_leaders_first(self._targets.now, slope, TIE, self._order)
+
+    def add(self, capital: float) -> None:
+        """The best of more targets is the best of those before: their wealth goes on."""
+        added = len(self._values)
+        self._wealth = np.vstack([self._wealth, np.full((1, len(self._grid)), capital)])
+        self._values = np.append(self._values, capital)
+        self.active, self._order = np.append(self.active, added), np.append(self._order, added)
 
     def log_evidence(self) -> Array:
         """The log of each target's e-value against its being the best, when last it bet.
@@ -420,30 +433,34 @@ class TopTargetsEvidence:
     lack outcomes count them at their worst: see `BestTargetEvidence`.
 
     Args:
-        targets: in coordinates of the affine span.
+        targets: in coordinates.
         level: the log of the wealth at which a pair is decided.
         top: m.
         tolerance: ε.
         grid: the stakes.
         control: a target whose pairs are kept up to date whether it is chosen or not, or None.
+        capital: the log wealth that a pair starts with: of targets that were there from the start,
+            of the first that was added, and so on.
     """
 
     def __init__(
         self,
-        targets: Array,
+        targets: TargetCoordinates,
         *,
         level: float,
         top: int,
         tolerance: float,
         grid: StakeGrid,
         control: int | None = None,
+        capital: Sequence[float] = (0.0,),
     ) -> None:
         self._control = [] if control is None else [control]
         self._targets, self._level, self._grid = targets, level, grid
         self._top, self._tolerance = top, tolerance
         self._pairs: dict[int, _TargetPairs] = {}  # by target; the last chosen come last
         self._finalized = 0  # how many batches may be in them
-        self._order: Indices = np.arange(len(targets))
+        self._capital = list(capital)
+        self._order: Indices = targets.present
         self._bring_up_to_date([])
 
     @property
@@ -453,13 +470,14 @@ class TopTargetsEvidence:
 
     @property
     def leaders(self) -> tuple[int, int]:
-        """The two targets of the highest estimates."""
-        return int(self._order[0]), int(self._order[1])
+        """The two targets of the highest estimates, while there are two."""
+        return int(self._order[0]), int(self._order[min(1, len(self._order) - 1)])
 
     def is_shown_best(self, target: int) -> bool:
         """Whether this target has beaten every other one, but for the tolerance."""
         pairs = self._pairs.get(target)
-        return pairs is not None and bool((np.delete(pairs.most, target) >= self._level).all())
+        others = self._order[self._order != target]
+        return pairs is not None and bool((pairs.most[others] >= self._level).all())
 
     @property
     def _lacking(self) -> Array:
@@ -489,25 +507,37 @@ class TopTargetsEvidence:
             border[-1, :] = border[:, 0] = True
             undecided = border & undecided if (border & undecided).any() else undecided
         inside, outside = np.nonzero(undecided)
-        rows = self._targets[self._order[inside]] - self._targets[self._order[self._top + outside]]
+        targets = self._targets.now
+        rows = targets[self._order[inside]] - targets[self._order[self._top + outside]]
         return OpenContrasts(rows, np.maximum(lacking[inside, outside], LEAST_NEED))
 
     def _open_contrasts_of_control(self) -> OpenContrasts:
         """The undecided pairs of the control, where all others are decided."""
         [control] = self._control
         needs = self._level - self._pairs[control].most
-        needs[control] = 0.0
-        rivals = np.flatnonzero(needs > 0)
+        rivals = self._order[(needs[self._order] > 0) & (self._order != control)]
+        rivals.sort()
+        targets = self._targets.now
         return OpenContrasts(
-            self._targets[control] - self._targets[rivals], np.maximum(needs[rivals], LEAST_NEED)
+            targets[control] - targets[rivals], np.maximum(needs[rivals], LEAST_NEED)
         )
 
     def place_bets(self, frame: AnyFrame) -> None:
         """None that need to be kept: they follow from the frame."""
 
-    def _bets(self, frame: AnyFrame, pairs: _TargetPairs) -> AnyBets:
-        contrasts = self._targets[pairs.target] - self._targets[pairs.rivals]
-        return frame.bets(contrasts, margin=self._tolerance)
+    def _growth(self, pairs: _TargetPairs, place: int, *batches: AnyBatch) -> list[Array]:
+        """What each of these outcomes of batch number `place` adds to the log wealth of pairs.
+
+        Nothing where a target of the pair was not among the options of the batch.
+        """
+        contrasts = self._targets.contrasts(place, pairs.target, pairs.rivals)
+        known = ~np.isnan(contrasts[:, 0])
+        growth = [np.zeros((len(known), len(self._grid))) for _ in batches]
+        if known.any():
+            bets = batches[0].frame.bets(contrasts[known], margin=self._tolerance)
+            for part, batch in zip(growth, batches, strict=True):
+                part[known] = bets.log_growth(batch)
+        return growth
 
     def settle(self, placed: PlacedBets | None, batch: AnyBatch) -> None:
         """Nothing yet: `rank` takes the batch in with the rest of the past."""
@@ -516,8 +546,8 @@ class TopTargetsEvidence:
         """Bring up to date what has taken the batch in; `rank` does the others."""
         for pairs in self._pairs.values():
             if place < pairs.batches:
-                bets = self._bets(after.frame, pairs)
-                pairs.wealth += bets.log_growth(after) - bets.log_growth(before)
+                now, then = self._growth(pairs, place, after, before)
+                pairs.wealth += now - then
                 self._decide(pairs, self._grid.log_value(pairs.wealth))
 
     def _decide(self, pairs: _TargetPairs, values: Array) -> None:
@@ -531,14 +561,15 @@ class TopTargetsEvidence:
         """Look at every prefix of batches that lack outcomes, without taking them in."""
         wealth = pairs.wealth.copy()
         values = self._grid.log_value(wealth)
-        for batch in pending:
-            wealth += self._bets(batch.frame, pairs).log_growth(batch)
+        for place, batch in enumerate(pending, pairs.batches):
+            wealth += self._growth(pairs, place, batch)[0]
             values = np.maximum(values, self._grid.log_value(wealth))
         self._decide(pairs, values)
 
     def rank(self, slope: Array, past: Sequence[AnyBatch]) -> None:
         """Order the targets by their estimates, and take in the batches that chosen ones lack."""
-        self._order = ranked(self._targets @ slope)
+        present = self._targets.present
+        self._order = present[ranked(self._targets.now[present] @ slope)]
         self._bring_up_to_date(past)
 
     def _bring_up_to_date(self, past: Sequence[AnyBatch]) -> None:
@@ -552,7 +583,7 @@ class TopTargetsEvidence:
             while pairs.batches < soon or (pairs.batches < self._finalized and room > 0):
                 room -= len(pairs.rivals) * (pairs.batches >= soon)
                 batch = past[pairs.batches]
-                pairs.wealth += self._bets(batch.frame, pairs).log_growth(batch)
+                pairs.wealth += self._growth(pairs, pairs.batches, batch)[0]
                 self._decide(pairs, self._grid.log_value(pairs.wealth))
                 pairs.batches += 1
             if pairs.batches == self._finalized < len(past):
@@ -561,9 +592,32 @@ class TopTargetsEvidence:
             del self._pairs[old]
 
     def _new_pairs(self, target: int) -> _TargetPairs:
-        count = len(self._targets)
-        wealth = np.zeros((count - 1, len(self._grid)))
-        return _TargetPairs(target, np.delete(np.arange(count), target), wealth, np.zeros(count))
+        additions, present = self._targets.additions, self._targets.present
+        capital = np.array(self._capital)[np.maximum(additions[target], additions)]
+        rivals = present[present != target]
+        wealth = np.repeat(capital[rivals, None], len(self._grid), axis=1)
+        return _TargetPairs(target, rivals, wealth, capital)
+
+    def add(self, capital: float) -> None:
+        """Pairs with the target that was added start with this."""
+        added = len(self._targets) - 1
+        self._capital.append(capital)
+        self._order = np.append(self._order, added)
+        for pairs in self._pairs.values():
+            pairs.rivals, pairs.most = (
+                np.append(pairs.rivals, added),
+                np.append(pairs.most, capital),
+            )
+            pairs.wealth = np.vstack([pairs.wealth, np.full((1, len(self._grid)), capital)])
+
+    def retire(self) -> None:
+        """Leave out the pairs with a target that was retired."""
+        present = self._targets.present
+        self._order = self._order[np.isin(self._order, present)]
+        self._pairs = {o: pairs for o, pairs in self._pairs.items() if o in present}
+        for pairs in self._pairs.values():
+            left = np.isin(pairs.rivals, present)
+            pairs.rivals, pairs.wealth = pairs.rivals[left], pairs.wealth[left]
 
     def log_evidence(self) -> Array:
         """For each target, the least of the pairs that must put it in or out, as a log.
@@ -572,9 +626,10 @@ class TopTargetsEvidence:
         level is decided. A running maximum is not an e-value.
         """
         lacking = self._lacking
-        evidence = np.empty(len(self._targets))
+        evidence = np.zeros(len(self._targets))
         evidence[self._order[self._top :]] = self._level - lacking.max(axis=0)
-        evidence[self.chosen] = self._level - lacking.max(axis=1)
+        if lacking.size:
+            evidence[self.chosen] = self._level - lacking.max(axis=1)
         return evidence
 
 
@@ -585,13 +640,14 @@ class EffectMeasurement:
     """After the decision: pulls go on for one contrast, and nothing is decided any more.
 
     Args:
-        before: the evidence that decided.
+        before: the evidence that decided; kept.
         target: the target that it named.
         control: the target that its lead is measured against.
         targets: in coordinates of the affine span.
     """
 
     def __init__(self, before: Evidence, target: int, control: int, targets: Array) -> None:
+        self.before = before
         self.chosen: Indices = np.array([target])
         self.active: Indices = np.sort([target, control])
         self.leaders = target, control
@@ -618,6 +674,9 @@ class EffectMeasurement:
 
     def rank(self, slope: Array, past: Sequence[AnyBatch]) -> None:
         """Nothing: the decision is made."""
+
+    def add(self, capital: float) -> None:
+        """Nothing: with another target the evidence before goes on."""
 
     def log_evidence(self) -> Array:
         """The log of every target's e-value, when the decision was made."""

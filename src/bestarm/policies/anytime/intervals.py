@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bestarm.bounds import control_shares, pairs_delta, rates_delta
+from bestarm.bounds import ChangeShares, change_shares, control_shares, pairs_delta, rates_delta
 from bestarm.checks import suggestion
 from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
@@ -22,6 +22,7 @@ from bestarm.policies.anytime.bets import (
     StakeGrid,
 )
 from bestarm.policies.anytime.evidence import AnyBatch, AnyFrame, finalized
+from bestarm.policies.anytime.options import TargetCoordinates
 from bestarm.policies.policy import Rates
 from bestarm.problem import Problem
 from bestarm.recommendation import Effect
@@ -30,6 +31,7 @@ _HALVINGS = 60
 # Stakes relative to the width of the range: pulls from a few to 10¹², variances 10⁶ apart.
 _RATE_STAKES: Array = 0.5 ** np.arange(26.0)
 _RUINED = -1e300  # the log wealth of a stake that has ended
+_NO_CAPITAL = np.zeros(1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +54,7 @@ class Intervals:
 
 
 def lead_intervals(
-    targets: Array,
+    targets: TargetCoordinates,
     leader: int,
     slope: Array,
     past: Sequence[AnyBatch],
@@ -60,40 +62,54 @@ def lead_intervals(
     grid: StakeGrid,
     delta: float,
     margin: float | None,
+    shares: ChangeShares | None = None,
 ) -> Intervals:
-    """How far the leader is ahead of every target.
+    """How far the leader is ahead of every target; NaN of those that are retired.
 
     Args:
-        targets: in coordinates of the span.
+        targets: in coordinates.
         leader: its index.
         slope: θ̂.
         past: the batches so far.
         grid: the stakes.
         delta: δ.
+        shares: what of δ is for targets that are added, if they may be.
         margin: how much worse than the best the leader may be, once that is decided. On the event
             that the decision is right, no lead is less than minus this, so lower ends are raised;
             with that event, they hold together but for a probability of 2δ.
     """
-    rows = targets[leader] - targets
-    others = np.arange(len(rows)) != leader
-    level = -math.log(pairs_delta(delta, targets=len(rows)))
-    low, high = np.zeros((2, len(rows)))
-    both = np.concatenate([rows[others], -rows[others]])  # in one pass over the past
-    ends = lower_ends(both, past, level=level, grid=grid)
-    low[others], high[others] = ends[: others.sum()], -ends[others.sum() :]
+    others = targets.present[targets.present != leader]
+    initial = int((targets.additions == 0).sum())
+    level, capital = -math.log(pairs_delta(delta, targets=initial)), np.zeros(2 * len(others))
+    if shares is not None:
+        added = np.maximum(targets.additions[others], targets.additions[leader]).tolist()
+        each = [math.log(shares.interval(j, targets=initial)) for j in added]
+        capital = np.tile(each, 2) + level
+    better, worse = np.full(len(others), leader), others
+    both = np.append(better, worse), np.append(worse, better)  # in one pass over the past
+    ends = lower_ends(
+        lambda place, _: targets.contrasts(place, *both),
+        past,
+        level=level,
+        grid=grid,
+        capital=capital,
+    )
+    low, high = np.where(np.isnan(targets.now[:, 0]), np.nan, np.zeros((2, len(targets))))
+    low[others], high[others] = ends[: len(others)], -ends[len(others) :]
     if margin is not None:
         low[others] = np.maximum(low[others], -margin)
         high = np.maximum(high, low)
         delta = 2 * delta
-    return Intervals(leader, rows @ slope, low, high, delta)
+    return Intervals(leader, (targets.now[leader] - targets.now) @ slope, low, high, delta)
 
 
 def lower_ends(
-    contrasts: Array | Callable[[AnyFrame], Array],
+    contrasts: Array | Callable[[int, AnyFrame], Array],
     past: Sequence[AnyBatch],
     *,
     level: float,
     grid: StakeGrid,
+    capital: Array = _NO_CAPITAL,
 ) -> Array:
     """The largest v at which each contrast's e-process against y·θ ≤ v has reached exp(level).
 
@@ -102,24 +118,29 @@ def lower_ends(
     lost has min(1, its least factor): with v < 0 that is at least what it is with v = 0.
 
     Args:
-        contrasts: rows, in coordinates of the span; or what gives one row for each batch, from what
-            was fixed before it.
+        contrasts: rows, in coordinates of the span; or what gives them for each batch, by its
+            number and from what was fixed before it. Rows that are NaN bet nothing on it.
         past: the batches so far.
         level: the log of the threshold.
         grid: the stakes.
+        capital: the log wealth that each contrast starts with.
     """
-    count = 1 if callable(contrasts) else len(contrasts)
+    count = len(capital) if callable(contrasts) else len(contrasts)
     wealth, exposure, capped = np.zeros((3, count, len(grid)))
+    wealth += capital[:, None]
     ends: Array = np.full(count, -np.inf)
     prefixes = {finalized(past), len(past)}  # both hold: the better one counts
     for done, batch in enumerate(past, start=1):
-        rows = contrasts(batch.frame) if callable(contrasts) else contrasts
-        stakes, growth = batch.frame.bets(rows).settle(batch)
-        wealth += growth
-        exposure += batch.exposure * stakes
-        capped += batch.capped_exposure * stakes
-        if done in prefixes and exposure.any():
-            ends = np.maximum(ends, invert_wealth(wealth, exposure, capped, level, grid))
+        rows = contrasts(done - 1, batch.frame) if callable(contrasts) else contrasts
+        known = ~np.isnan(rows[:, 0])
+        if known.any():
+            stakes, growth = batch.frame.bets(rows[known]).settle(batch)
+            wealth[known] += growth
+            exposure[known] += batch.exposure * stakes
+            capped[known] += batch.capped_exposure * stakes
+        if done in prefixes and (seen := exposure.any(axis=1)).any():
+            parts = wealth[seen], exposure[seen], capped[seen]
+            ends[seen] = np.maximum(ends[seen], invert_wealth(*parts, level, grid))
     return ends
 
 
@@ -189,15 +210,28 @@ class ControlEffect:
         arms: the source arms, in coordinates of their span.
         targets: the targets, in the same coordinates up to a shift.
         grid: the stakes.
+        changes: whether targets may be added: a share is kept for their effects.
     """
 
     def __init__(
-        self, problem: Problem, control: int, arms: Array, targets: Array, grid: StakeGrid
+        self,
+        problem: Problem,
+        control: int,
+        arms: Array,
+        targets: TargetCoordinates,
+        grid: StakeGrid,
+        *,
+        changes: bool = False,
     ) -> None:
-        self.control = control
+        self.control, self._label = control, problem.target_labels[control]
         self.shares = control_shares(problem.delta, targets=problem.targets)
         self._problem, self._arms, self._targets = problem, arms, targets
         self._grid = grid
+        self._changes = change_shares(1.0) if changes else None
+
+    def change(self, problem: Problem, arms: Array) -> None:
+        """Take the problem of the options that there are now, and its arms in coordinates."""
+        self._problem, self._arms = problem, arms
 
     def effect(
         self,
@@ -218,24 +252,40 @@ class ControlEffect:
             margin: how much worse than the best the target may be, by the decision; None if it is
                 not decided.
         """
-        label = self._problem.target_labels[self.control]
         if target == self.control:
-            return Effect(self.control, label, 0.0, 0.0, 0.0)
-        contrast = self._targets[target] - self._targets[self.control]
-        level = -math.log(self.shares.pair)
-        low, high = lower_ends(np.stack([contrast, -contrast]), past, level=level, grid=self._grid)
+            return Effect(self.control, self._label, 0.0, 0.0, 0.0)
+        both = np.array([target, self.control])
+        low, high = lower_ends(
+            lambda place, _: self._targets.contrasts(place, both, both[::-1]),
+            past,
+            level=-math.log(self._pair_share(target)),
+            grid=self._grid,
+            capital=np.zeros(2),
+        )
         lower, upper = float(low), -float(high)
-        if margin is not None:
+        if margin is not None and not self._targets.retired:
             # By the decision, the target is at most `margin` worse than the best.
             lower = max(lower, max(self.behind(past), 0.0) - margin)
         upper = max(upper, lower)
+        contrast = self._targets.now[target] - self._targets.now[self.control]
         estimate = min(max(float(contrast @ slope), lower), upper)
-        mean = self._mean_reward(slope, past[:learned])
+        known = [each for i, each in enumerate(past[:learned]) if self._targets.are_now(i)]
+        mean = self._mean_reward(slope, known)
         relative = estimate / mean if mean is not None and mean > 0 else None
-        return Effect(self.control, label, estimate, lower, upper, relative)
+        return Effect(self.control, self._label, estimate, lower, upper, relative)
+
+    def _pair_share(self, target: int) -> float:
+        """The share of δ for one bound on the lead of a target."""
+        share, added = self.shares.pair, self._targets.additions
+        if self._changes is None:
+            return share
+        if not added[target]:
+            return share * self._changes.unchanged
+        initial = int((added == 0).sum())
+        return share * (initial - 1) * self._changes.addition(int(added[target]))
 
     def behind(self, past: Sequence[AnyBatch]) -> float:
-        """A lower bound on how far the control is behind the best target.
+        """A lower bound on how far the control is behind the best target, if none was retired.
 
         While max over o of (o − c)·θ ≤ m, bets against (o − c)·θ ≤ m are fair or worse whoever
         the opponents are, so no union over targets is needed. −∞ if there is no evidence yet.
@@ -243,17 +293,17 @@ class ControlEffect:
         level = -math.log(self.shares.behind)
         return float(lower_ends(self._against_leader, past, level=level, grid=self._grid)[0])
 
-    def _against_leader(self, frame: AnyFrame) -> Array:
+    def _against_leader(self, place: int, frame: AnyFrame) -> Array:
         """The contrast of the leader of the time to the control; of the runner-up to itself."""
         leader, second = frame.leaders
         opponent = second if leader == self.control else leader
-        return np.asarray(self._targets[[opponent]] - self._targets[self.control])
+        return self._targets.contrasts(place, [opponent], [self.control])
 
     def _mean_reward(self, slope: Array, past: Sequence[AnyBatch]) -> float | None:
         """The estimated mean reward of the control over these batches, if it can be pulled."""
-        features = self._problem.target[self.control]
+        features = self._problem.target[self._problem.target_labels.index(self._label)]
         same = np.flatnonzero((self._problem.source == features).all(axis=1))
-        if not len(same):
+        if not len(same) or not past:
             return None
         level = mean_level(complete_batches(past), self._arms, slope)
         return level + float(self._arms[same[0]] @ slope)
@@ -276,6 +326,7 @@ def average_rates(
     targets: Array,
     slope: Array,
     scale: Scale,
+    delta: float,
 ) -> Rates:
     """What each target would have paid on average, had it been pulled in every round.
 
@@ -301,16 +352,17 @@ def average_rates(
         targets: the targets, in the same coordinates, not shifted.
         slope: θ̂.
         scale: where rewards lie.
+        delta: the probability with which any interval may miss its average.
     """
     done = past[: len(complete_batches(past))]
-    ends = _rate_lower_ends(done, problem, arms, targets, scale)
+    ends = _rate_lower_ends(done, problem, arms, targets, scale, delta)
     lowest, highest = scale.low + scale.center, scale.high + scale.center
     low = np.clip(ends[: len(targets)], lowest, highest)
     high = np.maximum(np.clip(-ends[len(targets) :], lowest, highest), low)
     level = mean_level(done, arms, slope)
     estimate = np.clip(level + targets @ slope, low, high)
     rounds = sum(each.summary.pulls for each in done)
-    return Rates(estimate, low, high, rounds, problem.delta)
+    return Rates(estimate, low, high, rounds, delta)
 
 
 def _rate_weights(frame: Frame, arms: Array, targets: Array, *, drifts: bool) -> Array:
@@ -323,10 +375,15 @@ def _rate_weights(frame: Frame, arms: Array, targets: Array, *, drifts: bool) ->
 
 
 def _rate_lower_ends(
-    past: Sequence[BatchOutcome], problem: Problem, arms: Array, targets: Array, scale: Scale
+    past: Sequence[BatchOutcome],
+    problem: Problem,
+    arms: Array,
+    targets: Array,
+    scale: Scale,
+    delta: float,
 ) -> Array:
     """Lower ends for the average of each target, then for the negative of each."""
-    level = -math.log(rates_delta(problem.delta, targets=problem.targets))
+    level = -math.log(rates_delta(delta, targets=problem.targets))
     stakes = _RATE_STAKES / (scale.high - scale.low + scale.noise)
     grid = StakeGrid(stakes, np.zeros(0), np.full(len(stakes), -math.log(len(stakes)) - 1e-12))
     count = 2 * len(targets)

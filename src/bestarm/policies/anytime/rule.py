@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from bestarm import bounds as thresholds
+from bestarm.bounds import ChangeShares, change_shares
 from bestarm.checks import interval, not_negative, positive, whole
 from bestarm.errors import ProtocolError
 from bestarm.numerics.geometry import Array
@@ -37,6 +40,7 @@ from bestarm.policies.anytime.intervals import (
     lead_intervals,
     targets_are_arms,
 )
+from bestarm.policies.anytime.options import Era, TargetCoordinates, carry_over, remaining
 from bestarm.policies.anytime.sampler import (
     Config,
     IndependentSampler,
@@ -44,6 +48,7 @@ from bestarm.policies.anytime.sampler import (
     Sampler,
     Stage,
     coordinates,
+    span_of,
     target_coordinates,
 )
 from bestarm.policies.policy import (
@@ -51,6 +56,7 @@ from bestarm.policies.policy import (
     Policy,
     Rates,
     Traits,
+    cannot_change,
     check_adoptable,
     has_stopped,
     same_plan,
@@ -70,9 +76,11 @@ class OpenPlan(NamedTuple):
     """A plan given out, with what was fixed before it was drawn."""
 
     plan: Plan
+    drawn: Plan  # the same, over the options of its era alone
     frame: Any  # a `Frame`, or a `BlockFrame`
     bets: PlacedBets | None
     stage: Stage
+    era: Era
 
 
 class AnytimeBAI(Policy):
@@ -122,6 +130,9 @@ class AnytimeBAI(Policy):
             lets it be anything that fits. (Without bounds that level is always 0.) The smaller the
             distance, the fewer pulls, down to those of a linear bandit, where features cannot
             express a level that all arms share.
+        changes: whether options may be added and retired while it runs. A reserve of 9 % of δ is
+            kept for what is decided after a change: 0.094 nats more evidence are needed before.
+        floors: the least probability that options are drawn with, by name, until they are retired.
 
     Example:
         >>> from bestarm import AnytimeBAI, Problem
@@ -153,6 +164,8 @@ class AnytimeBAI(Policy):
         block: int = 1,
         items: int | None = None,
         level: float | None = None,
+        changes: bool = False,
+        floors: Mapping[str, float] | None = None,
     ) -> None:
         self.problem = as_problem(problem)
         self._seed = whole(seed, "seed", least=0)
@@ -175,72 +188,62 @@ class AnytimeBAI(Policy):
             items=items,
             max_pulls=max_pulls,
             level=level,
+            single=self._top == 1 and not self._tolerance,
+            changes=changes,
+            floors=floors,
         )
         # A bound on the baseline helps where its level is known and does not cancel anyway.
         known_level = (bounds is None or level is not None) and self._block == 1 and not forecasts
         self._tilted = known_level and problem.drifts and not problem.expresses_level
-        self._assumptions = Assumptions.make(
-            problem,
-            self._bounds,
-            mean_bound,
+        self._assume = partial(
+            Assumptions.make,
+            bounds=self._bounds,
+            mean_bound=mean_bound,
             question=Question(self._top, self._tolerance, control is not None),
             blocks=self._block > 1,
             items=self._items,
             level=level,
             tilted=self._tilted,
         )
+        self._assumptions = self._assume(problem)
         self._scale = self._assumptions.scale
         # Of a finite population, no item may be left out.
         self._worst_case = missing == "worst-case" or self._items is not None
-        self._missing = 0
-        self._arms, features, self._targets = coordinates(problem, self._tilted)
+        self._forecasts, self._floors = forecasts, dict(floors or {})
+        self._arms, features, targets = coordinates(problem, self._tilted)
+        self._targets = TargetCoordinates(targets)
         self._grid = StakeGrid.make(expected_gap)
         self._effects, index = None, None
         if control is not None:
             index = find_control(problem, control, names=self._top)
-            self._effects = ControlEffect(problem, index, self._arms, self._targets, self._grid)
-        config = Config(
-            self.problem,
-            self._assumptions,
-            *(self._arms, features, self._targets, self._grid, self._tolerance, self._worst_case),
-            problem.baseline if self._tilted else math.inf,
-        )
+            known = problem, index, self._arms, self._targets, self._grid
+            self._effects = ControlEffect(*known, changes=changes)
         best = self._top == 1 and not self._tolerance
         spent = problem.delta if self._effects is None else self._effects.shares.decision
+        self._shares = change_shares(spent) if changes else None
+        spent = spent if self._shares is None else self._shares.unchanged
         if not best:
             spent = thresholds.set_delta(spent, targets=problem.targets, top=self._top)
         self._level = -math.log(spent)  # the log of the e-value that drops a target
-        level = self._level + _SLACK
         self._evidence: Evidence = (
-            BestTargetEvidence(self._targets, level=level, grid=self._grid)
+            BestTargetEvidence(self._targets, level=self._level + _SLACK, grid=self._grid)
             if best
             else TopTargetsEvidence(
                 self._targets,
-                level=level,
+                level=self._level + _SLACK,
                 top=self._top,
                 tolerance=self._tolerance,
                 grid=self._grid,
                 control=index,
             )
         )
-        self._sampler: Sampler = (
-            IndependentSampler(config, forecasts=forecasts)
-            if self._block == 1
-            else BlockSampler(
-                config, block=self._block, control=index, drops=best, items=self._items
-            )
-        )
         self._level_evidence = LevelEvidence(self._grid)
-        self._compiled = None
-        if self._effects is None and not forecasts:
-            self._compiled = CompiledRun.of(
-                config, self._evidence, self._sampler, self._level_evidence
-            )
+        self._begin_first_era(features, index)
         self._estimates: Any = self._sampler.estimates
         self._past: list[Any] = []  # batches, as the sampler makes them
         self._plans = 0
         self._pulls = self._rounds = 0  # drawn
-        self._outcomes = self._pending = 0
+        self._outcomes = self._pending = self._missing = 0
         self._learned = self._learned_pulls = 0  # the first batches, that estimates rest on
         self._open: OpenPlan | None = None
         self._before: OpenPlan | None = None  # the plan before: pulls under it may still come in
@@ -251,10 +254,40 @@ class AnytimeBAI(Policy):
         self._exact: tuple[int, ...] | None = None  # the best of all items
         self._tied: tuple[int, ...] = ()
 
+    def _begin_first_era(self, features: Array, control: int | None) -> None:
+        config = self._config(self.problem, features)
+        self._sampler: Sampler = (
+            IndependentSampler(config, forecasts=self._forecasts, floors=self._floors)
+            if self._block == 1
+            else BlockSampler(
+                config,
+                block=self._block,
+                control=control,
+                drops=isinstance(self._evidence, BestTargetEvidence),
+                items=self._items,
+            )
+        )
+        self._era = Era(None, self.problem, self._sampler, self._targets.now)
+        self._eras = 0  # changes so far
+        self._compiled = None
+        if self._effects is None and not self._forecasts and not self._floors:
+            self._compiled = CompiledRun.of(
+                config, self._evidence, self._sampler, self._level_evidence
+            )
+
+    def _config(self, problem: Problem, features: Array) -> Config:
+        return Config(
+            problem,
+            self._assumptions,
+            *(self._arms, features, self._targets.now, self._grid, self._tolerance),
+            self._worst_case,
+            problem.baseline if self._tilted else math.inf,
+        )
+
     @property
     def _run_state(self) -> RunState:
         most = None if self._max_pulls is None else self._max_pulls - self._pulls
-        before = None if self._before is None else self._before.plan
+        before = None if self._before is None else self._before.drawn
         return RunState(self._plans + 1, self._pulls, self._rounds, most, before)
 
     @property
@@ -272,6 +305,8 @@ class AnytimeBAI(Policy):
             control=None if self._effects is None else self._effects.control,
             max_pulls=self._max_pulls,
             follows=self._compiled is not None,
+            changes=self._shares is not None,
+            control=None if self._effects is None else self._effects.control,
         )
 
     def has_stopped(self) -> bool:
@@ -283,7 +318,8 @@ class AnytimeBAI(Policy):
         if self._stopped is not None:
             return None
         if self._open is None:
-            self._open = self._prepare(self._sampler.plan(self._evidence, self._run_state))
+            plan = self._sampler.plan(self._evidence, self._run_state)
+            self._open = self._prepare(self._era.widen(plan))
         return self._open.plan
 
     def adopt(self, plan: Plan) -> None:
@@ -296,19 +332,22 @@ class AnytimeBAI(Policy):
 
     def _prepare(self, plan: Plan) -> OpenPlan:
         """Fix all that bets on a plan rest on, from the past and the plan alone."""
-        frame, stage = self._sampler.prepare(plan, self._evidence, self._run_state)
-        return OpenPlan(plan, frame, self._evidence.place_bets(frame), stage)
+        drawn = self._era.narrow(plan)
+        frame, stage = self._sampler.prepare(drawn, self._evidence, self._run_state)
+        bets = self._evidence.place_bets(frame)
+        return OpenPlan(plan, drawn, frame, bets, stage, self._era)
 
     def update(self, summary: Summary) -> None:
         """Take the outcome of the current plan: bet, drop, decide whether to continue.
 
         Args:
-            summary: the totals of the plan's pulls: as many as it asks for, or more.
+            summary: the totals of the plan's pulls: as many as it asks for, or more; or fewer,
+                where options may change.
         """
         if self.plan() is None or self._open is None:
             raise has_stopped()
         drawn = self._open
-        drawn.plan.check(summary)
+        drawn.plan.check(summary, beyond=self._shares is not None)
         self._take_in(drawn, summary)
         self._plans += 1
         self._sampler.keep(drawn.stage)
@@ -343,17 +382,17 @@ class AnytimeBAI(Policy):
             self._take_in(drawn, summary)
         else:
             place = phase - 1  # one batch per phase
-            before = self._past[place]
-            after = self._sampler.amended(before, summary)
-            self._contradicted |= self._sampler.contradicted_by(drawn.frame, summary)
+            before, summary = self._past[place], drawn.era.narrow_summary(summary)
+            after = drawn.era.sampler.amended(before, summary)
+            self._contradicted |= drawn.era.sampler.contradicted_by(drawn.frame, summary)
             self._past[place] = after
             if not after.pending:
                 del self._outstanding[phase]
             self._evidence.amend(place, before, after)
             self._check_level(before, after)
-            self._sampler.record(before, after)
+            drawn.era.sampler.record(before, after)
             if place < self._learned:
-                self._sampler.relearn(place, before, after, summary)
+                drawn.era.sampler.relearn(place, before, after, summary)
             else:
                 self._learn()
             self._count(after.summary, 1)
@@ -389,14 +428,16 @@ class AnytimeBAI(Policy):
 
     def _take_in(self, drawn: OpenPlan, summary: Summary) -> None:
         """Take in a summary; raise, or withdraw the claim, if it contradicts itself or A3."""
-        self._contradicted |= self._sampler.contradicted_by(drawn.frame, summary)
-        batch = self._sampler.outcome(drawn.frame, summary)
+        summary = drawn.era.narrow_summary(summary)
+        self._contradicted |= drawn.era.sampler.contradicted_by(drawn.frame, summary)
+        batch = drawn.era.sampler.outcome(drawn.frame, summary)
+        self._targets.record(drawn.era.targets)
         self._evidence.settle(drawn.bets, batch)
         self._check_level(None, batch)
         self._past.append(batch)
         self._pulls += summary.pulls + summary.missing_pulls + summary.pending_pulls
         self._rounds += summary.rounds
-        self._sampler.record(None, batch)
+        drawn.era.sampler.record(None, batch)
         self._learn()
         self._count(summary, 1)
 
@@ -427,7 +468,8 @@ class AnytimeBAI(Policy):
             if pending <= allowed * (pulls + pending) and waiting <= allowed * (settled + waiting):
                 ready, self._learned_pulls = place + 1, drawn
         for place in range(self._learned, ready):
-            self._sampler.learn(place, self._past[place], self._pulls)
+            if self._targets.are_now(place):
+                self._sampler.learn(place, self._past[place], self._pulls)
         self._learned = ready
 
     def _decide(self) -> None:
@@ -448,7 +490,7 @@ class AnytimeBAI(Policy):
         if self._stopped == "identified" and self._effects is not None and self._is_imprecise():
             target = int(self._evidence.chosen[0])
             self._evidence = EffectMeasurement(
-                self._evidence, target, self._effects.control, self._targets
+                self._evidence, target, self._effects.control, self._targets.now
             )
             self._stopped, self._measuring = None, True
         if self._stopped is None and not self._pending:
@@ -522,6 +564,7 @@ class AnytimeBAI(Policy):
             grid=self._grid,
             delta=self.problem.delta,
             margin=self._tolerance if self._reason in FINAL and self._top == 1 else None,
+            shares=None if self._shares is None else change_shares(self.problem.delta),
         )
 
     def look(self) -> Look:
@@ -537,19 +580,111 @@ class AnytimeBAI(Policy):
         alone: the baseline and the leads may move as they like. None with blocks, or where targets
         are not arms.
         """
-        if self._followed or not self._outcomes or self._block > 1 or self._contradicted:
+        if self._followed or self._block > 1 or self._contradicted:
             return None
-        if not targets_are_arms(self.problem):
+        past = [batch for i, batch in enumerate(self._past) if self._targets.are_now(i)]
+        if not any(batch.summary.pulls for batch in past) or not targets_are_arms(self.problem):
             return None
+        delta = self.problem.delta
+        if self._shares is not None:
+            shares = change_shares(delta)
+            delta = shares.addition(self._eras) if self._eras else shares.unchanged
         rates = average_rates(
-            self.problem,
-            self._past,
+            self._era.problem,
+            past,
             arms=self._arms,
-            targets=target_coordinates(self.problem, self._tilted),
+            targets=target_coordinates(self._era.problem, self._tilted),
             slope=self._estimates.slope,
             scale=self._scale,
+            delta=delta,
         )
+        if (options := self._era.options) is not None:
+            wide = np.full((3, self.problem.targets), np.nan)
+            wide[:, options] = rates.estimate, rates.low, rates.high
+            rates = replace(rates, estimate=wide[0], low=wide[1], high=wide[2])
         return replace(rates, binary=self._binary)
+
+    # --- options that come and go ----------------------------------------------------------------
+
+    def add(self, problem: Problem) -> None:
+        """Go on with one more option. Evidence against the others goes on ("Changes")."""
+        shares = self._check_change()
+        self.problem = problem
+        self._begin_era(np.append(self._targets.present, problem.targets - 1))
+        added = int(self._targets.additions[-1])
+        if self._targets.retired:
+            initial = int((self._targets.additions == 0).sum())
+            share = shares.pair(added, targets=initial)
+        else:
+            share = shares.addition(added)
+        self._evidence.add(math.log(share) + self._level)
+        self._decide()
+
+    def retire(self, target: int) -> None:
+        """Go on without an option. From then on pairs of those that stay decide ("Changes")."""
+        shares = self._check_change()
+        left = self._targets.present
+        whole(target, "target", least=0, below=self.problem.targets)
+        if target not in left or len(left) == 1:
+            raise ProtocolError(
+                f"Option {target} is retired already, or the last one.",
+                field="target",
+                value=target,
+                remedy="Retire one of several that are left.",
+            )
+        self._begin_era(left[left != target])
+        if isinstance(self._evidence, TopTargetsEvidence):
+            self._evidence.retire()
+        else:
+            additions = self._targets.additions
+            initial = int((additions == 0).sum())
+            pairs = [shares.pair(j, targets=initial) for j in range(additions.max() + 1)]
+            self._evidence = TopTargetsEvidence(
+                self._targets,
+                level=self._level + _SLACK,
+                top=1,
+                tolerance=0.0,
+                grid=self._grid,
+                capital=[math.log(share) + self._level for share in pairs],
+            )
+        self._decide()
+
+    def _check_change(self) -> ChangeShares:
+        """Make ready for a change: a verdict that was not yet acted on is taken back."""
+        if self._shares is None or self._followed:  # the batches that it followed are not kept
+            raise cannot_change(self)
+        if isinstance(self._evidence, EffectMeasurement):
+            self._evidence, self._measuring = self._evidence.before, False
+        self._stopped, self._open = None, None
+        return self._shares
+
+    def _begin_era(self, options: Counts) -> None:
+        """Draw among these options from now on."""
+        before, added = self._era, len(options) > len(self._targets.present)
+        every = len(options) == self.problem.targets
+        self._eras += 1
+        if len(options) == 1:  # there is nothing left to draw for
+            table = np.full_like(self._targets.now, np.nan)
+            table[options] = self._targets.now[options]
+            self._targets.change(table, len(self._past))
+            return
+        problem = self.problem if every else remaining(self.problem, options)
+        self._arms, features, targets = coordinates(problem, self._tilted)
+        table = np.full((self.problem.targets, targets.shape[1]), np.nan)
+        table[options] = targets
+        self._targets.change(table, len(self._past))
+        floors = {name: p for name, p in self._floors.items() if name in problem.source_labels}
+        config = self._config(problem, features)
+        sampler = IndependentSampler(config, forecasts=self._forecasts, floors=floors)
+        if len(options) > 2 or not added:  # else there is no contrast in common
+            spans = span_of(before.problem, self._tilted), span_of(problem, self._tilted)
+            carry_over(self._estimates, sampler.estimates, *spans, added=added)
+        self._sampler, self._estimates = sampler, sampler.estimates
+        self._era = Era(None if every else options, problem, sampler, table)
+        self._learned, self._learned_pulls, self._compiled = len(self._past), self._pulls, None
+        self._assumptions = self._assume(self.problem)
+        if self._effects is not None:
+            self._effects.change(problem, self._arms)
 
     @property
     def _named_targets(self) -> tuple[int, ...]:
@@ -583,7 +718,9 @@ class AnytimeBAI(Policy):
         out = self.problem.targets - len(self._judged_targets)
         unit = Unit(percent=self._binary)
         known = self._outcomes, self._tolerance, self._items, out, unit
-        return replace(recommendation, statement=_statement(recommendation, self.problem, *known))
+        options = len(self._targets.present)
+        statement = _statement(recommendation, self.problem, options, *known)
+        return replace(recommendation, statement=statement)
 
     @property
     def _has_estimates(self) -> bool:
@@ -608,6 +745,7 @@ class AnytimeBAI(Policy):
 def _statement(
     recommendation: Recommendation,
     problem: Problem,
+    targets: int,
     outcomes: int,
     tolerance: float,
     items: int | None,
@@ -619,6 +757,7 @@ def _statement(
     Args:
         recommendation: what is recommended.
         problem: the problem.
+        targets: how many options there are, without those that are retired.
         outcomes: how many outcomes are in.
         tolerance: how much worse than the best a named target may be.
         items: the number of items there are, if they are finite.
@@ -630,7 +769,7 @@ def _statement(
             "Rewards contradict the declared scales, so nothing is proven. Declare a larger "
             "`noise`, `baseline` or `mean_bound`, or with `bounds` another `level`."
         )
-    targets, count = problem.targets, len(recommendation.chosen)
+    count = len(recommendation.chosen)
     names = ", ".join(repr(problem.target_labels[i]) for i in recommendation.chosen)
     if recommendation.reason not in FINAL:
         return f"Not decided{_undecided(recommendation, names, outcomes, targets)}"
@@ -645,6 +784,8 @@ def _statement(
         claim = _tie(recommendation, problem)
     elif count > 1:
         claim = f"{names} are the {count} best of {targets} options"
+    elif targets == 1:
+        return f"{names} is the only option left: all others are retired."
     else:
         claim = f"{names} is the best of {targets} options"
     if recommendation.reason == "exact":

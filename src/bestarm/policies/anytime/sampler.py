@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
@@ -62,7 +63,8 @@ _CLEAR = 3.0  # standard errors from which on a level counts as having left the 
 Key = tuple[tuple[int, ...], int]  # the targets chosen, and how many are left
 
 
-def _span(problem: Problem, tilted: bool) -> Span:
+def span_of(problem: Problem, tilted: bool) -> Span:
+    """The span whose coordinates are used: the arms' affine one, or their linear one."""
     return problem.span if problem.drifts and not tilted else linear_span(problem.source)
 
 
@@ -72,7 +74,7 @@ def coordinates(problem: Problem, tilted: bool = False) -> tuple[Array, Array, A
 
     Where a bound on the baseline is used, the origin is that of the features.
     """
-    span = _span(problem, tilted)
+    span = span_of(problem, tilted)
     arms = np.ascontiguousarray(span.coordinates(problem.source))
     features = np.ascontiguousarray(lift(arms)) if problem.drifts else arms
     targets = span.contrast_coordinates(problem.target - problem.target[0])
@@ -82,7 +84,7 @@ def coordinates(problem: Problem, tilted: bool = False) -> tuple[Array, Array, A
 @lru_cache(maxsize=128)
 def target_coordinates(problem: Problem, tilted: bool = False) -> Array:
     """The targets in the coordinates of `coordinates`, not shifted."""
-    span = _span(problem, tilted)
+    span = span_of(problem, tilted)
     return np.ascontiguousarray(span.coordinates(problem.target))
 
 
@@ -406,10 +408,15 @@ class IndependentSampler:
     Args:
         config: what it is made from.
         forecasts: whether a forecast is subtracted from every reward.
+        floors: the least probability of arms, by label.
     """
 
-    def __init__(self, config: Config, *, forecasts: bool) -> None:
+    def __init__(
+        self, config: Config, *, forecasts: bool, floors: Mapping[str, float] | None = None
+    ) -> None:
         self._config, self._forecasts = config, forecasts
+        labels = config.problem.source_labels
+        self._floors = np.array([(floors or {}).get(label, 0.0) for label in labels])
         self._scale, self._intercept = config.assumptions.scale, config.problem.drifts
         self._provisional = config.assumptions.bounds is not None
         rank = config.arms.shape[1]
@@ -439,7 +446,7 @@ class IndependentSampler:
         if stage is not None and still_serves(stage, contrast_key(evidence), pulls):
             weights = stage.sampling.probabilities
         else:
-            weights = self._design(evidence)
+            weights = self._floors + (1 - self._floors.sum()) * self._design(evidence)
         if run.before is None or weights is not run.before.weights:
             weights = as_weights(weights, len(weights))
         scalars = self.estimates.state.scalars
