@@ -42,7 +42,6 @@ class Traits:
             evidence.
         precision: how narrow it makes the interval of its effect before it stops: half its width,
             in reward units; None if it stops once it is sure.
-        control: the target that effects are measured against, or None.
         max_pulls: the number of pulls at which it stops in any case, or None.
         budgeted: whether it stops when its pulls are spent, and not when it is sure.
         follows: whether `follow` makes rounds.
@@ -59,7 +58,6 @@ class Traits:
     margin: float = 0.0
     evidence_needed: float | None = None
     precision: float | None = None
-    control: int | None = None
     max_pulls: int | None = None
     budgeted: bool = False
     follows: bool = False

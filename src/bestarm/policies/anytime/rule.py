@@ -302,7 +302,6 @@ class AnytimeBAI(Policy):
             margin=self._tolerance,
             evidence_needed=self._level,
             precision=self._precision,
-            control=None if self._effects is None else self._effects.control,
             max_pulls=self._max_pulls,
             follows=self._compiled is not None,
             changes=self._shares is not None,
