@@ -24,7 +24,8 @@ NO_DECISION = "no decision depends on it"
 CACHES = """
     outcomes reports early losses late refusals lowest highest last_told options phase
     planned open provisional pulls size limit first phase_outcomes phase_losses outstanding_before
-    summary_end arrivals amendments settled_end oldest summaries last_time clock_setback spread spread_left
+    summary_end arrivals amendments settled_end oldest summaries last_time
+    clock_setback spread spread_left
 """
 NOT_COVERED = {f"experiments.{name}": CACHE for name in CACHES.split()} | {
     "experiments.created": "for lists of experiments; the time in the first event is hashed",
