@@ -207,7 +207,8 @@ class ExperimentCore:
     def _commit_asks(self, calls: Sequence[Ask]) -> Sequence[Batch | Exception]:
         """Make the assignments of several calls in one transaction, unless a step is pending."""
         with self._ledger.transaction() as tx:
-            now = self._stamp(tx)
+            # After the end nothing is recorded, not even the time.
+            now = tx.head.last_time if tx.head.over else self._stamp(tx)
             return _answers(tx, calls, lambda call: self._assign(tx, call, now))
 
     def _assign(self, tx: Transaction, call: Ask, now: float) -> Batch:

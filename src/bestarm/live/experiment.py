@@ -444,6 +444,21 @@ class Experiment(ExperimentCore):
         with self._changing(leaps=True) as (tx, now):
             log(tx, "noted", now, **numbers, text=inputs.clean_text(text))
 
+    def log_news(
+        self, find: Callable[[Snapshot, float], Sequence[tuple[str, dict[str, Any]]]]
+    ) -> None:
+        """Add the events that a function finds to be new, for programs that watch the experiment.
+
+        The function gets the ledger and the time, and returns kinds of events and their data. It is
+        called again in the transaction that adds them, so that nobody else has added them.
+        """
+        with self.read() as snapshot:
+            if not find(snapshot, self._now(snapshot)):
+                return
+        with self._changing() as (tx, now):
+            for kind, data in find(tx, now):
+                log(tx, kind, now, **data)
+
     def change_lease(
         self, lease: float | str | None, *, precondition: Precondition | None = None
     ) -> None:

@@ -241,7 +241,7 @@ def record_outcomes(
             raise conflict(number, before, reward)
     lost &= new.keys()
     if new:
-        head.last_told = now
+        head.last_told = max(head.last_told, now)
     late = set(new) if head.over else lost
     receipt = Receipt(len(new), len(ids) - len(new), len(late), served=served)
     if new:
@@ -295,7 +295,7 @@ def _record_reports(
     new = {each: to for each, to in zip(ids, rewards, strict=True) if known.get(each) != to}
     late = [each for each in new if head.over or each in settled or each in lost]
     if new:
-        head.last_told = now
+        head.last_told = max(head.last_told, now)
         flags = np.isin(list(new), late).tolist()
         tx.add_reports(list(new), list(new.values()), at=now, late=flags)
         for number, row in enumerate(zip(new.items(), flags, strict=True), head.reports):

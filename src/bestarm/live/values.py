@@ -268,8 +268,16 @@ def held_up(number: int | None, since: float | None) -> str:
     """A clause on the outcome that holds up the decision; empty if none does."""
     if number is None or since is None:
         return ""
-    when = datetime.fromtimestamp(since, UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return f"the decision waits for the outcome of assignment {number}, made {when}"
+    return f"the decision waits for the outcome of assignment {number}, made {in_utc(since)}"
+
+
+def in_utc(seconds: float) -> str:
+    """A time as people read it.
+
+    >>> in_utc(0)
+    '1970-01-01 00:00 UTC'
+    """
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def plural(count: int, noun: str) -> str:

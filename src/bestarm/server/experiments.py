@@ -217,7 +217,7 @@ class Maintenance:
 
     Leases that ran out are seen to in every round. Health is checked of what has changed, then of
     all others that are not over, as time alone may make an outcome overdue; what there is no time
-    for is left to the next round.
+    for is left to the next round. An alarm or a stall that begins is added to the log.
     """
 
     def __init__(self, experiments: OpenExperiments) -> None:
@@ -266,7 +266,9 @@ class Maintenance:
             _log.error("Maintenance skips an experiment", exc_info=error)
 
     def _check(self, name: str) -> None:
-        checks = self._experiments.watch(name).health()
+        watch = self._experiments.watch(name)
+        checks = watch.health()
         worst = max(checks, key=lambda check: LEVELS.index(check.level), default=None)
         self.worst[name] = None if worst is None or worst.level == "ok" else worst
         self.alarms[name] = tuple(check for check in checks if check.level == "alarm")
+        watch.record_alarms()

@@ -7,7 +7,7 @@ from typing import Any
 
 from bestarm.live.events import recommendation_data
 from bestarm.live.store.contract import Event, Head
-from bestarm.live.values import held_up, in_rounds, in_time, plural
+from bestarm.live.values import held_up, in_rounds, in_time, in_utc, plural
 from bestarm.live.watch.follower import Log
 from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
@@ -175,6 +175,17 @@ def _list(names: Sequence[str]) -> str:
     return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
 
 
+def _remark(kind: str, data: Mapping[str, Any]) -> str:
+    """A note, or what a server noticed."""
+    if kind == "noted":
+        return str(data["text"])
+    if kind == "stalled":
+        since, awaited = in_utc(data["since"]), plural(data["outstanding"], "outcome")
+        return f"Stalled: nothing was told since {since}; {awaited} outstanding."
+    check = data["check"]
+    return f"Alarm ({check}): {data['finding']}" if kind == "alarm" else f"Alarm ended ({check})."
+
+
 def describe(event: Event, problem: Problem, *, open_plans: bool) -> str:
     """An event in words. Under open plans more may be drawn than the plan asks for."""
     data, kind = event.data, event.kind
@@ -208,8 +219,8 @@ def describe(event: Event, problem: Problem, *, open_plans: bool) -> str:
             outcomes = plural(sum(end - first for first, end in data["ids"]), "outcome")
             late = "came too late to be used" if kind == "late" else "given up"
             text = f"{outcomes} {late}."
-        case "noted":
-            text = data["text"]
+        case "noted" | "alarm" | "cleared" | "stalled":
+            text = _remark(kind, data)
         case "paused":
             text = "Paused: no assignments are made."
         case "stopped":
