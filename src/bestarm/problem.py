@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.checks import not_negative, probability
+from bestarm.checks import not_negative, probability, vector
 from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError, UnidentifiableError
 from bestarm.numerics.geometry import Array, Span, affine_span, identical_rows, linear_span
@@ -232,6 +232,58 @@ class Problem:
     def with_baseline(self, baseline: float) -> Problem:
         """The same problem with another bound on |ν_t|."""
         return self._replaced(baseline=not_negative(baseline, "baseline"))
+
+    def with_option(self, label: str, features: object = None) -> Problem:
+        """The same problem with one more arm, which is a target too, at the end.
+
+        Args:
+            label: its name.
+            features: its features; if left out, it gets a dimension of its own, in which all others
+                are 0, as is right for options without features.
+
+        Raises:
+            InvalidInputError: the label is taken, the targets are not the arms, or there are more
+                or fewer features than the others have.
+
+        Example:
+            >>> Problem.named(["old", "new"]).with_option("video").source_labels
+            ('old', 'new', 'video')
+        """
+        if not np.array_equal(self.source, self.target):
+            raise InvalidInputError(
+                "Options can be added only where the arms themselves are compared.",
+                field="target",
+                value=self.target.shape,
+                remedy="Create another experiment with the arms and the targets that are wanted.",
+            )
+        if label in {*self.source_labels, *self.target_labels}:
+            raise InvalidInputError(
+                f"There is an option {label!r} already.",
+                field="option",
+                value=label,
+                remedy="Choose another name: one that was used is never used again.",
+            )
+        if features is None:
+            row = np.append(np.zeros(self.dimension), 1.0)
+            rows = np.column_stack([self.source, np.zeros(self.arms)])
+        else:
+            rows, row = self.source, vector(features, "features")
+            if row.shape != (self.dimension,):
+                raise InvalidInputError(
+                    f"`features` has {row.size} numbers; those of the other options have "
+                    f"{self.dimension}.",
+                    field="features",
+                    value=row.size,
+                    remedy="Give as many, or leave them out for an option that shares none.",
+                )
+        return Problem(
+            np.vstack([rows, row]),
+            delta=self.delta,
+            noise=self.noise,
+            baseline=self.baseline,
+            source_labels=(*self.source_labels, label),
+            target_labels=(*self.target_labels, label),
+        )
 
     def _replaced(self, **parts: float) -> Problem:
         other = copy(self)

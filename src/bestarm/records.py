@@ -7,7 +7,7 @@ A round has one baseline. A `Plan` has rounds of one pull, and a `Summary` its t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -149,6 +149,13 @@ class Plan:
         """The share of each source arm among the pulls."""
         return np.asarray(self.weights if self.counts is None else self.counts / self.pulls)
 
+    def widened(self, arms: int) -> Plan:
+        """The same plan over more arms: it pulls none of those that were added since."""
+        if arms == self.arms:
+            return self
+        parts = {name: getattr(self, name) for name in ("weights", "counts")}
+        return replace(self, **{name: _padded(part, arms) for name, part in parts.items()})
+
     def check(self, summary: Summary, *, beyond: bool = False) -> None:
         """Raise unless the summary can be the outcome of exactly this plan.
 
@@ -207,6 +214,11 @@ class Plan:
                 f"The counts of the summary do not fit the plan of phase {self.phase}.",
                 summary.counts,
             )
+
+
+def _padded(part: Any, arms: int) -> Any:
+    """One number per arm, 0 for those that were added since."""
+    return None if part is None else np.pad(part, (0, arms - len(part)))
 
 
 def _counted(part: Counts, shape: tuple[int, ...]) -> Counts | None:
@@ -382,6 +394,15 @@ class Summary:
     def rewards(self) -> Array:
         """The sum of the rewards per arm, less their forecasts, with the center added back."""
         return np.asarray(self.sums + self.center * self.counts)
+
+    def widened(self, arms: int) -> Summary:
+        """The same totals for more arms: there are no pulls of those that were added since."""
+        if arms == len(self.counts):
+            return self
+        parts = {each.name: getattr(self, each.name) for each in fields(self)}
+        one = {"center": self.center, "forecast_sum": self.forecast_sum}
+        padded = {name: _padded(part, arms) for name, part in parts.items() if name not in one}
+        return replace(self, **padded)
 
     @property
     def is_binary(self) -> bool:

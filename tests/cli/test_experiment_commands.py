@@ -122,8 +122,9 @@ def test_asking_and_telling(drinks: str) -> None:
     assert [each["id"] for each in report["assignments"]] == [1, 2, 3]
     assert report == data("ask", drinks, "3", "--request-id", "a")
     assert set(report) == {"experiment", "state", "phase", "waiting", "assignments"}
-    facts = {"id", "arm", "label", "probability", "phase", "round", "experiment"}
-    assert set(report["assignments"][0]) == facts
+    fields = {"id", "arm", "label", "probability", "phase", "round"}
+    fields |= {"unit", "decision_point", "covariates", "experiment"}
+    assert set(report["assignments"][0]) == fields
     assert run("tell", drinks, "0", "-0.5")[0] == "1 outcome recorded.\n"
     assert data("tell", drinks, "0", "-0.5") == {
         "experiment": "drinks",

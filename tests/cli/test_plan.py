@@ -16,7 +16,7 @@ from databases import wait_until
 
 from bestarm import Problem
 from bestarm.cli.output import show_progress
-from bestarm.planning import Effort, JobEffort, PlanRequest, plan_experiment
+from bestarm.planning import Effort, JobEffort, PlanRequest, detectable_lifts, plan_experiment
 from bestarm.planning import plan as planning_module
 
 run = partial(commands.run, "plan")
@@ -168,10 +168,76 @@ def test_a_file_of_scenarios(arms: str, tmp_path: Path) -> None:
         (["--gap", "1", "--window", "7d"], "A window needs `per_day`"),
         (["--gap", "1", "--workers", "0"], "`workers` must be a whole number"),
         (["--scenario", "nowhere.toml"], "'nowhere.toml' cannot be read"),
+        (["--gap", "+10 %"], "needs a base rate"),
+        (
+            ["--gap", "+-3", "--base", "2 %"],
+            "must be a lead like 0.002, '+10 %' (of the base rate)",
+        ),
+        (["--gap", "+10 %", "--base", "200 %"], "must lie between the bounds 0 and 1; got 2"),
+        (["--gap", "+80 %", "--base", "60 %"], "above the highest outcome, 1"),
+        (["--visitors", "0"], "`visitors` must be a whole number of at least 1"),
+        (["--visitors", "9", "--gap", "1"], "`gap` does not go with `visitors`"),
+        (["--visitors", "9", "--base", "two"], "a percentage like '2 %'"),
+        (["--gap", "1", "--options", "3"], "`options` does not go with a file of options"),
     ],
 )
 def test_bad_input_is_one_sentence(arms: str, options: list[str], words: str) -> None:
     assert words in refused(arms, *options)
+
+
+def test_a_plan_in_percent_for_options_without_a_file() -> None:
+    options = ("--options", "3", "--base", "20 %", "--gap", "+50 %", "--policy", "anytime")
+    out, _ = run(*options, "--runs", "5")
+    assert "'option 1' leads all others by 0.1, +50 % (0.2 → 0.3) of the base rate;" in out
+    (assumed,) = commands.data("plan", *options, "--runs", "5")["scenarios"]
+    assert (assumed["base"], assumed["level"]) == (0.2, pytest.approx(0.25))
+    assert "from 2 to 10000; got 1" in refused("--options", "1", "--gap", "1")
+
+
+LIFTS = ("--visitors", "400", "--base", "20 %", "--options", "3", "--runs", "5", "--drift", "none")
+
+
+def test_visitors_say_which_lift_is_found_with_which_probability() -> None:
+    labels = ["option 1", "option 2", "option 3"]
+    request = PlanRequest(
+        Problem.named(labels, noise=0.5), base=0.2, bounds=(0, 1), drift="none", runs=5, per_day=50
+    )
+    found = detectable_lifts(request, visitors=400)
+    document = commands.data("plan", *LIFTS, "--per-day", "50")
+    assert document == json.loads(json.dumps(found.to_dict()))
+    out, _ = run(*LIFTS, "--per-day", "50")
+    (curve,) = found.curves
+    lift = curve.at(0.8).lift
+    assert lift is not None
+    share, rate = (f"{float(f'{100 * each:.3g}'):g} %" for each in (lift / 0.2, 0.2 + lift))
+    words = f"a lift of +{share} (20 % → {rate}) is found with probability 80 %."
+    assert f"With 400 visitors {words}" in out
+    assert "3 options, δ = 0.05; 400 visitors (8.0 days). 5 simulated experiments per lift" in out
+    assert "A lift in percent is of the base rate, 20 %: that of all other options." in out
+    for point in curve.points:
+        assert f" {point.probability:.1%} (" in out
+    assert max(map(len, out.split("A lift in percent")[0].splitlines())) <= 100
+
+
+def test_visitors_without_a_base_rate_find_leads_in_units_of_the_outcome(arms: str) -> None:
+    out, _ = run(arms, "--visitors", "3", "--runs", "2", "--drift", "none")
+    assert re.search(r"With 3 visitors no lead up to \S+ is found with probability 80 %\.", out)
+    assert "base rate" not in out
+
+
+@pytest.mark.parametrize(("left", "partial"), [(12, True), (58, False)])
+def test_ctrl_c_within_a_curve_and_before_it(
+    monkeypatch: pytest.MonkeyPatch, left: int, partial: bool
+) -> None:
+    def stop(done: int, total: int) -> None:
+        if done and done == total - left:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("bestarm.cli.plan.show_progress", lambda *_: nullcontext(stop))
+    monkeypatch.setattr("bestarm.planning.lifts._PILOT", 2)
+    out, err = run(*LIFTS, code=130)
+    assert ("Interrupted: the figures are partial" in out) == partial
+    assert ("interrupted before any experiment had been simulated" in err) != partial
 
 
 def test_a_file_that_holds_no_scenarios(arms: str, tmp_path: Path) -> None:

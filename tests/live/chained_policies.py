@@ -13,7 +13,7 @@ from clocks import Clock
 
 from bestarm import Experiment
 from bestarm.errors import ProtocolError
-from bestarm.policies import Policy, check_adoptable
+from bestarm.policies import Policy, Traits, check_adoptable
 from bestarm.problem import Problem
 from bestarm.recommendation import Recommendation
 from bestarm.records import BlockPlan, Plan, Rounds, Summary
@@ -35,6 +35,7 @@ class Chained(Policy):
             `"open"`, or `"turning"` for open and closed ones in turn; `"provisional"`; `"blocks"`
             and `"provisional blocks"` for rounds of two and of three arms in turn.
         forecasts: whether forecasts are subtracted, under plans that are not fixed.
+        changes: whether options come and go.
     """
 
     def __init__(
@@ -45,8 +46,11 @@ class Chained(Policy):
         sizes: tuple[int, ...] = SIZES,
         kind: str = "mixed",
         forecasts: bool = False,
+        changes: bool = False,
     ) -> None:
         self.problem = problem
+        self.changes = changes
+        self.retired: set[int] = set()
         self.sizes = sizes
         self.kind = kind
         self.forecasts = (-1.0, 1.5) if forecasts else None
@@ -55,6 +59,10 @@ class Chained(Policy):
         self._planned: dict[int, Plan] = {}
         self._digest = hashlib.sha256()  # of the summaries
         self._digested = 0  # how many of them
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(changes=self.changes)
 
     @property
     def phase(self) -> int:
@@ -98,12 +106,15 @@ class Chained(Policy):
         phase, rng, arms = self.phase, self._rng(), self.problem.arms
         size = self.sizes[phase - 1]
         if self.kind == "fixed" or (self.kind == "mixed" and phase % 2 == 0):
-            counts = rng.multinomial(size, np.full(arms, 1 / arms))
+            left = np.array([arm not in self.retired for arm in range(arms)])
+            counts = rng.multinomial(size, left / left.sum())
             return Plan.fixed(counts, phase=phase)
         if "blocks" in self.kind:
             return self._over_blocks(phase, size, rng)
         weights = rng.dirichlet(np.ones(arms))
-        weights[phase % arms] = 0.0
+        weights[list(self.retired)] = 0.0
+        if arms - len(self.retired) > 1:
+            weights[phase % arms] = 0.0
         weights /= weights.sum()
         if self.kind == "provisional":
             most = None if rng.random() < 0.5 else size + 4
@@ -135,7 +146,7 @@ class Chained(Policy):
         plan = self.plan()
         if plan is None:
             raise ProtocolError("No plan is open.", field="summary")
-        plan.check(summary)
+        plan.check(summary, beyond=self.changes)
         self.summaries.append(summary)
 
     def amend(self, summary: Summary, *, phase: int) -> None:
@@ -145,11 +156,25 @@ class Chained(Policy):
         self._late.add(len(self.summaries))
         self.summaries.append(summary)
 
+    def retire(self, target: int) -> None:
+        self._change(f"retired {target}")
+        self.retired.add(target)
+
+    def add(self, problem: Problem) -> None:
+        self._change(f"added {problem.source.tolist()}")
+        self.problem = problem
+
+    def _change(self, what: str) -> None:
+        self._rng()  # what it was told so far comes first
+        self._digest.update(what.encode())
+        self._planned.pop(self.phase, None)  # one that was never on record
+
     def _plan_of(self, phase: int) -> Plan:
         return self._planned[phase]
 
     def recommend(self) -> Recommendation:
-        target = int(self._rng().integers(self.problem.targets))
+        left = [each for each in range(self.problem.targets) if each not in self.retired]
+        target = left[int(self._rng().integers(len(left)))]
         pulls = sum(summary.pulls for summary in self.summaries)
         done = self._stopped()
         return Recommendation(
@@ -159,7 +184,7 @@ class Chained(Policy):
             reason="identified" if done else "running",
             pulls=pulls,
             error_bound=None,
-            active=(target,) if done else tuple(range(self.problem.targets)),
+            active=(target,) if done else tuple(left),
         )
 
 
@@ -192,9 +217,11 @@ def create_chained(
     *,
     kind: str = "mixed",
     sizes: Sequence[int] = SIZES,
+    changes: bool = False,
     **given: Any,
 ) -> Experiment:
     """A stored experiment with a chained policy."""
     settings: dict[str, Any] = {"seed": 4, "clock": Clock(step=0.5)} | given
-    settings |= {"policy": "chained_policies:Chained", "options": {"kind": kind, "sizes": sizes}}
+    options = {"kind": kind, "sizes": sizes, "changes": changes}
+    settings |= {"policy": "chained_policies:Chained", "options": options}
     return Experiment.create(url, name, PROBLEM, **settings)

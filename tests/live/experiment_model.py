@@ -101,6 +101,7 @@ class Model:
     reports: list[tuple[int, float, float, bool]] = field(default_factory=list)
     losses: list[int] = field(default_factory=list)  # in the order lost
     requests: dict[str, tuple[int, Given]] = field(default_factory=dict)
+    units: dict[tuple[str, str], list[int]] = field(default_factory=dict)  # ids of their rounds
     handed: list[HandedOver] = field(default_factory=list)
     plans: list[tuple[Plan, int]] = field(default_factory=list)  # with their first ids
     planned: bool = False
@@ -182,6 +183,36 @@ class Model:
         if request is not None and new:
             self.requests[request] = count, given
         return given
+
+    def ask_units(
+        self, keys: list[tuple[str, str]], now: float, forecasts: list[float] | None = None
+    ) -> Given:
+        known = {} if self.over else self.units
+        new = [place for place, key in enumerate(keys) if key not in known]
+        given = Given([], [], [], [], self.plan.phase if self.plans else 0, 0, self.state)
+        if new:
+            some = None if forecasts is None else [forecasts[place] for place in new]
+            given = self.ask(len(new), now, forecasts=some)
+            turns = [given.ids[at : at + self.size] for at in range(0, len(given.ids), self.size)]
+            made = zip((keys[place] for place in new), turns, strict=False)
+            self.units |= dict(made)
+        if len(new) == len(keys):
+            return given
+        rows = [self.rows[number] for key in keys for number in self.units.get(key, ())]
+        return replace(
+            given,
+            ids=[row.id for row in rows],
+            arms=[row.arm for row in rows],
+            probabilities=[row.probability for row in rows],
+            rounds=[row.round for row in rows],
+        )
+
+    def erase(self, unit: str) -> int:
+        mine = [key for key in self.units if key[0] == unit]
+        for key in mine:
+            del self.units[key]
+        self.kinds += ["erased"] if mine else []
+        return len(mine)
 
     def _room(self, count: int) -> int:
         given = len(self.rows) - self.first

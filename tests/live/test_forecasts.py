@@ -243,7 +243,7 @@ def test_covariates_that_cannot_be_read_are_damage(
 ) -> None:
     experiment = create()
     experiment.ask(covariates={"age": 31.0})
-    change(tmp_path / "store.db", f"UPDATE bestarm_assignments SET covariates = '{text}'")
+    change(tmp_path / "store.db", f"UPDATE bestarm_units SET covariates = '{text}'")
     with reopen(experiment) as again, pytest.raises(DamagedStoreError, match="assignment 0"):
         again.ask()
     experiment.close()
@@ -320,12 +320,11 @@ def test_a_forecast_that_is_no_number_assigns_nothing() -> None:
     assert experiment.status().pulls == 0
 
 
-@pytest.mark.parametrize("given", [{"covariates": {"x": 1.0}}, {"forecasts": [1.0]}])
-def test_an_experiment_without_a_forecaster_says_so(given: dict[str, Any]) -> None:
+def test_an_experiment_without_a_forecaster_says_so() -> None:
     experiment = Experiment(AnytimeBAI(PROBLEM, bounds=(-10, 10)))
     with pytest.raises(InvalidInputError, match="no forecaster") as refused:
-        experiment.ask(**given)
-    assert "forecaster='default'" in refused.value.remedy
+        experiment.ask(forecasts=[1.0])
+    assert "forecaster='own'" in refused.value.remedy
 
 
 def test_a_forecaster_of_ones_own_is_given_again(create: Create) -> None:

@@ -173,3 +173,21 @@ def test_a_loop_that_tells_what_it_asks_for_ends() -> None:
         for assignment in experiment.ask(100):
             experiment.tell(assignment.id, 1.0)
     assert experiment.ask()[0].label == experiment.recommendation().label
+
+
+def test_units_are_served_like_all_others(tmp_path: Path) -> None:
+    with create(tmp_path) as experiment:
+        experiment.ask(unit=["a", "b"])
+        experiment.tell(unit="a", reward=1)
+        experiment.stop()
+        served = experiment.ask(unit=["a", "b", "new"])
+        assert [(each.label, each.id, each.unit) for each in served] == [
+            ("old", None, "a"),
+            ("old", None, "b"),
+            ("old", None, "new"),
+        ]
+        # "a" has its outcome, that of "b" is outstanding, and nothing is known of "new".
+        for unit, expected in (("a", (0, 0, 1)), ("b", (1, 1, 0)), ("new", (0, 0, 1))):
+            receipt = experiment.tell(unit=unit, reward=0)
+            assert (receipt.recorded, receipt.late, receipt.served) == expected
+        assert experiment.outcomes()["reward"].tolist() == [1.0, 0.0]

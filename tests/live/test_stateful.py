@@ -74,6 +74,9 @@ class Crashing:
             if self._at == 0:
                 raise CrashError
 
+    def purge(self) -> None:
+        self._ledger.purge()
+
     def close(self) -> None:
         self._ledger.close()
 
@@ -156,6 +159,11 @@ class Machine(RuleBasedStateMachine):
             amount, request = arguments
             forecasts = self.forecasts(amount)
             return experiment.ask(amount, request_id=request, forecasts=forecasts)
+        if name == "ask_units":
+            (keys,) = arguments
+            points = [point or None for _, point in keys]
+            given: Any = {"decision_point": points, "forecasts": self.forecasts(len(keys))}
+            return experiment.ask(unit=[unit for unit, _ in keys], **given)
         return getattr(experiment, name)(*arguments)
 
     def forecasts(self, amount: int) -> list[float] | None:
@@ -190,6 +198,43 @@ class Machine(RuleBasedStateMachine):
             amount = known[0]
         batch = self.do(who, "ask", amount, name)
         self.same(batch, self.expect(amount, name))
+
+    keys = st.tuples(st.sampled_from("stuv"), st.sampled_from(["", "1", "2"]))
+
+    @rule(who=who, keys=st.lists(keys, min_size=1, max_size=4, unique=True))
+    def ask_by_unit(self, who: int, keys: list[tuple[str, str]]) -> None:
+        batch = self.do(who, "ask_units", keys)
+        given = self.model.ask_units(keys, self.clock.now, self.forecasts(len(keys)))
+        self.same(batch, given)
+        for each in batch:
+            assert each.id in self.model.units[each.unit, each.decision_point or ""]
+            assert each.phase == self.model.rows[each.id].phase
+
+    @rule(who=who, key=keys)
+    def tell_by_unit(self, who: int, key: tuple[str, str]) -> None:
+        """Again, what was told before; of several assignments nobody knows which is meant."""
+        ids = self.model.units.get(key, [])
+        named = {"unit": key[0], "decision_point": key[1] or None}
+        if len(ids) != 1:
+            error = InvalidInputError if ids else UnknownAssignmentError
+            with pytest.raises(error):
+                self.on(who).tell(reward=0.5, **named)  # type: ignore[arg-type]
+            return
+        told = self.model.told(ids[0])
+        reward = reward_of(ids[0]) if told is None else told
+        receipt = self.on(who).tell(reward=reward, **named)  # type: ignore[arg-type]
+        self.history.append((self.clock.now, ("tell_many", ([(ids[0], reward)],))))
+        assert receipt == self.model.tell_many([(ids[0], reward)], self.clock.now)
+        self.model.advance()
+
+    @rule(who=who, unit=st.sampled_from("stuv"))
+    def erase(self, who: int, unit: str) -> None:
+        rounds = self.model.erase(unit)
+        if rounds:
+            assert self.do(who, "erase", unit) == rounds
+        else:
+            self.refused(who, UnknownAssignmentError, "erase", unit)
+        self.model.advance()
 
     def same(self, batch: Batch, given: Given) -> None:
         if batch.finished and not given.ids:  # what is served is not part of the experiment
@@ -507,6 +552,11 @@ def _entry(record: SummaryRecord) -> dict[str, Any]:
     return {**vars(record), "summary": as_data(record.summary), "plain": plain}
 
 
+def unsalted(data: dict[str, Any]) -> dict[str, Any]:
+    """Without what a random salt is part of."""
+    return {key: data[key] for key in data if key not in {"units", "digest", "salt"}}
+
+
 def everything(experiment: Experiment) -> dict[str, object]:
     """All there is on record, in plain values, except what the first event says."""
     with experiment.read() as snapshot:
@@ -517,9 +567,12 @@ def everything(experiment: Experiment) -> dict[str, object]:
             "plans": [(as_data(each.plan), each.first) for each in snapshot.plans()],
             "reports": [vars(each) for each in snapshot.reports()],
             "entries": [_entry(e) for e in snapshot.summaries()],
-            "events": [(e.number, e.at, e.kind, e.data) for e in snapshot.events(1)],
+            "events": [(e.number, e.at, e.kind, unsalted(e.data)) for e in snapshot.events(1)],
+            "units": [unsalted(vars(each)) for each in snapshot.units(0, snapshot.head.rounds)],
             "head": {
-                n: v for n, v in vars(snapshot.head).items() if n not in {"last_hash", "oldest"}
+                name: value
+                for name, value in vars(snapshot.head).items()
+                if name not in {"last_hash", "units_hash", "oldest"}
             },
             "recommendation": (
                 recommendation.target,

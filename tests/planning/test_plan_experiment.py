@@ -120,7 +120,7 @@ def test_fewer_experiments_or_policies_are_fewer_pulls(
     """The limit is on all of them together: that of 30 experiments here."""
     known = planned(PROBLEM, gap=0.5, runs=1, policies=["sbe"], max_pulls=1)
     bound = known.scenarios[0].lower_bound
-    monkeypatch.setattr(planning_module, "_MOST", 30.5 * bound)
+    monkeypatch.setattr(planning_module, "MOST_PULLS", 30.5 * bound)
     for runs, policies in ((30, ["sbe"]), (15, ["sbe", "rage"])):
         planned(PROBLEM, gap=0.5, runs=runs, policies=policies)
         with pytest.raises(InvalidInputError, match="the limit is"):
@@ -326,7 +326,8 @@ def test_rounds_and_pulls_are_those_of_the_simulation(pairs_plan: ExperimentPlan
         ("anytime", 1),
     ]
     for each in pairs_plan.forecasts:
-        found = simulate(partial(AnytimeBAI, block=each.block), world, runs=8, delta=0.05)
+        method = partial(AnytimeBAI, block=each.block, changes=each.block == 1)
+        found = simulate(method, world, runs=8, delta=0.05)
         assert each.pulls.mean == found.mean_pulls
         assert each.rounds.mean == found.mean_rounds
         assert each.rounds.median == np.median(found.rounds)
@@ -406,6 +407,18 @@ def test_without_a_baseline_there_is_nothing_that_blocks_cancel() -> None:
         planned(still, gap=0.4, block=2)
 
 
+def test_options_may_come_and_go_as_in_experiments_unless_the_policy_excludes_it() -> None:
+    """The reserve for what is decided after a change is part of the plan."""
+    policies = {
+        "usual": AnytimeBAI,
+        "fixed": partial(AnytimeBAI, changes=False),
+        "two": partial(AnytimeBAI, top=2),
+    }
+    usual, fixed, two = planned(PROBLEM, gap=0.6, policies=policies, runs=20).forecasts
+    assert usual.pulls.mean > fixed.pulls.mean
+    assert two.runs == 20
+
+
 YES_NO = Problem(np.eye(3), delta=0.1, noise=0.5)
 ASKED: dict[str, Any] = {
     "gap": 0.4,
@@ -427,7 +440,7 @@ def test_figures_are_those_of_a_simulation_with_the_delay(late_plan: ExperimentP
     assert (late_plan.window, late_plan.delay) == (2 * 86_400, 400)
     request = PlanRequest(YES_NO, **ASKED)
     environment, _ = ScenarioWorld(request, request.resolved_scenarios()[0]).make()
-    method = partial(AnytimeBAI, bounds=(0, 1), max_pulls=10**6)
+    method = partial(AnytimeBAI, bounds=(0, 1), max_pulls=10**6, changes=True)
     results = simulate(method, environment, runs=12, seed=5, delta=0.1, delay=400)
     found = late_plan.forecasts[0]
     assert found.pulls.mean == results.mean_pulls

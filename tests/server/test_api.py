@@ -358,7 +358,6 @@ def test_forecasts_of_ones_own_come_with_the_request(api: httpx.Client) -> None:
 
 def test_what_no_forecaster_can_use_is_refused(api: httpx.Client, experiment: str) -> None:
     for body in (
-        {"covariates": [{"age": 31}]},
         {"forecasts": [0.5]},
         {"covariates": [31]},
         {"forecasts": ["0.5"]},

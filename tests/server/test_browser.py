@@ -22,7 +22,7 @@ from served import Served, create, in_thread, outcomes
 from bestarm import Problem
 from bestarm.live import Experiment
 from bestarm.live.watch.overview import Overview, overview
-from bestarm.planning import PlanRequest, plan_experiment
+from bestarm.planning import PlanRequest, detectable_lifts, plan_experiment
 from bestarm.server.pages.charts import charts
 from bestarm.server.pages.panels import snippets
 from bestarm.server.tokens import Role
@@ -484,6 +484,14 @@ def test_a_browser_plans_and_stops_without_running_what_users_typed(
         page.wait_for_selector("#plan-result th:has-text('anytime ×2')", timeout=compiled)
         in_blocks = page.inner_text("#plan-words")
         page.fill("#block", "1")
+        page.fill("#visitors", "300")
+        page.fill("#base", "20 %")
+        assert page.is_disabled("#gap")
+        page.click("#plan-go")
+        page.wait_for_selector("#plan-words .verdict", timeout=compiled)
+        lifts = page.inner_text("#plan-words")
+        page.fill("#visitors", "")
+        assert page.is_enabled("#gap")
         page.fill("#gap", "0.01")
         page.fill("#runs", "2000")
         page.click("#plan-go")
@@ -505,6 +513,14 @@ def test_a_browser_plans_and_stops_without_running_what_users_typed(
     waiting = plan.waiting(plan.forecasts[1])
     assert f"sp-bai-sharp assigns nothing on {waiting:.0f} of its days" in with_window
     assert "anytime assigns" not in with_window
+    found = detectable_lifts(
+        replace(asked, gap=None, base=0.2, drift="people", policies=["anytime"]), visitors=300
+    )
+    lift = found.curves[0].at(0.5).lift
+    assert lift is not None
+    share, rate = (f"{float(f'{100 * each:.3g}'):g} %" for each in (lift / 0.2, 0.2 + lift))
+    assert f"50 %\t+{share} (20 % → {rate})\t" in lifts
+    assert "With 300 visitors " in lifts
     plan = plan_experiment(replace(asked, block=2))
     for each in plan.forecasts:
         rounds = each.rounds

@@ -21,7 +21,13 @@ from plan_processes import begin, settled, workers
 from served import MANY, Served, get, in_thread, wrong
 
 from bestarm import Problem
-from bestarm.planning import ExperimentPlan, PlanRequest, plan_experiment, worker
+from bestarm.planning import (
+    ExperimentPlan,
+    PlanRequest,
+    detectable_lifts,
+    plan_experiment,
+    worker,
+)
 from bestarm.server.api import plan as plan_api
 from bestarm.server.tokens import Role
 
@@ -149,6 +155,28 @@ def test_a_window_in_seconds_or_in_words(client: httpx.Client) -> None:
 
 
 @pytest.mark.usefixtures("begun")
+def test_visitors_are_answered_with_the_lifts_they_find(client: httpx.Client) -> None:
+    body = {"source_labels": ["old", "new"], "base": "20 %", "drift": ["none"], "runs": 4}
+    *before, (name, lifts) = planned(client, body | {"visitors": 300, "policies": ["anytime"]})
+    assert name == "lifts"
+    assert {each for each, _ in before} == {"progress", "estimate"}
+    problem = Problem.named(["old", "new"], delta=0.05, noise=0.5)
+    request = PlanRequest(problem, base=0.2, bounds=(0, 1), drift=["none"], runs=4)
+    found = detectable_lifts(request, visitors=300)
+    assert lifts == json.loads(json.dumps(found.to_dict()))
+
+
+@pytest.mark.usefixtures("begun")
+def test_a_lift_in_percent(client: httpx.Client) -> None:
+    body = {"source_labels": ["old", "new"], "policies": ["anytime"], "runs": 2}
+    relative, points = (
+        planned(client, body | {"gap": gap, "base": "20 %"})[-1][1] for gap in ("+50 %", 0.1)
+    )
+    assert relative == points
+    assert relative["scenarios"][0]["base"] == 0.2
+
+
+@pytest.mark.usefixtures("begun")
 def test_scenarios_as_documents(client: httpx.Client) -> None:
     drift = {"kind": "switches", "size": 0.5, "period": 40}
     scenario = {"name": "jumps", "theta": [0.9, 0.1], "drift": drift}
@@ -168,6 +196,12 @@ def test_scenarios_as_documents(client: httpx.Client) -> None:
         ({"gap": 1, "source": [[1.0]] * 201}, "at most 200"),
         ({"gap": 1, "command": "rm"}, "`command` is not known."),
         ({"gap": 1, "window": "7d"}, "A window needs `per_day`"),
+        ({"gap": "+10 %"}, "needs a base rate"),
+        ({"gap": [1]}, "a number, or a text like '2 %' or '+10 %'"),
+        ({"gap": "10 %", "base": "2 %"}, "could mean a share of the base rate"),
+        ({"gap": 0.1, "base": "200 %"}, "must lie between the bounds"),
+        ({"visitors": 0}, "must be at least 1"),
+        ({"visitors": 100, "gap": 0.1}, "`gap` does not go with `visitors`"),
         ({"gap": 1, "window": -1, "per_day": 9}, "must be positive"),
         ({"gap": 1, "block": 3}, "from 1 to 2; got 3"),
         ({"gap": 1, "block": 2, "policies": ["sp-bai"]}, "sp-bai does not take `block`"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import count
@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from bestarm.errors import DamagedStoreError
 from bestarm.live.events import next_event
 from bestarm.live.store.contract import (
     Event,
@@ -24,6 +25,8 @@ from bestarm.live.store.contract import (
     Request,
     Rows,
     SummaryRecord,
+    UnitKey,
+    UnitRecord,
 )
 from bestarm.live.store.memory import MemoryLedger
 from bestarm.live.store.sql import SqlLedger, Store
@@ -374,10 +377,46 @@ class CountsTheLostTwice(MemoryLedger):
         return super().first_outstanding(start, end)
 
 
-@breaks("covariates are kept with their assignments", words="its covariates read")
+@breaks("covariates are kept with their rounds", words="its units read")
 class ForgetsCovariates(MemoryLedger):
-    def covariates(self, first: int, end: int) -> dict[int, str]:
-        return {}
+    def add_units(self, records: Sequence[UnitRecord]) -> None:
+        super().add_units([replace(each, covariates=None) for each in records])
+
+
+@breaks("units are told apart by case", words="units by name read")
+class FoldsNames(MemoryLedger):
+    def units_named(self, keys: Sequence[UnitKey]) -> dict[UnitKey, UnitRecord]:
+        every = {each.unit.casefold().strip(): each for each in self._units.values() if each.unit}
+        found = {key: every.get(key.unit.casefold().strip()) for key in keys}
+        return {
+            key: each
+            for key, each in found.items()
+            if each is not None and each.decision_point == key.decision_point
+        }
+
+
+@breaks("a unit has one round per decision point", words="a second round of a unit is taken")
+class TakesUnitsTwice(MemoryLedger):
+    def add_units(self, records: Sequence[UnitRecord]) -> None:
+        with suppress(DamagedStoreError):
+            super().add_units(records)
+
+
+@breaks("what is erased is gone", words="its units read")
+class KeepsCovariatesOfTheErased(MemoryLedger):
+    def erase_units(self, rounds: Ids) -> None:
+        kept = {number: self._units[number].salt for number in rounds.tolist()}
+        super().erase_units(rounds)
+        for number, salt in kept.items():
+            self._units[number] = replace(self._units[number], salt=salt)
+
+
+@breaks("an exception undoes an erasure", words="after erasing and RuntimeError")
+class ErasesForGood(MemoryLedger):
+    def erase_units(self, rounds: Ids) -> None:
+        undo = list(self._undo)
+        super().erase_units(rounds)
+        self._undo = undo
 
 
 @breaks("forecasts are kept to the last bit", words="its rows read")

@@ -21,11 +21,15 @@ from bestarm.forecasting import Forecaster
 from bestarm.live import inputs, transitions
 from bestarm.live.draws import MOST, Assigner, ForecastMaker
 from bestarm.live.forecasts import make_forecasts
+from bestarm.live.options import Options
 from bestarm.live.replay import PolicyReplayer
 from bestarm.live.spec import Spec
 from bestarm.live.store.contract import Ledger, Snapshot, Transaction
+from bestarm.live.units import AskedRounds
 from bestarm.live.values import Batch, Receipt
+from bestarm.numerics.geometry import Array
 from bestarm.policies.policy import Policy
+from bestarm.problem import Problem
 
 T = TypeVar("T")
 Call = TypeVar("Call")
@@ -116,6 +120,7 @@ class Ask(NamedTuple):
     name: str | None
     make_forecasts: ForecastMaker | None
     precondition: Precondition | None
+    asked: AskedRounds | None = None  # what is known of the rounds
     after_steps: bool = True  # whether all pending steps come first, or those that must
 
 
@@ -176,14 +181,15 @@ class ExperimentCore:
         forecaster: Forecaster | str | None,
     ) -> None:
         inputs.check_clock(clock)
-        self.problem, self.traits, self.seed = made_of.problem, made_of.traits, seed
+        self.traits, self.seed = made_of.traits, seed
+        self._first_options = self._options = Options(made_of.problem, made_of.traits)
         self._ledger, self._clock = ledger, clock
         self.spec = made_of if isinstance(made_of, Spec) else None
-        self._forecasts = make_forecasts(forecaster, self.problem, self.spec)
+        self._forecasts = make_forecasts(forecaster, self._features_at, self.spec)
         make = made_of.make if isinstance(made_of, Spec) else made_of
         self._replayer = PolicyReplayer(make)  # its policy computes the steps
         self._recorded = PolicyReplayer(make)  # its policy is told nothing that is not on record
-        self._assigner = Assigner(self.problem.source_labels, seed)
+        self._assigner = Assigner(seed)
         self._served: int | None = None  # the target that `ask` serves, once it is known to be over
         self._set_up_locks()
         _experiments.add(self)
@@ -200,6 +206,25 @@ class ExperimentCore:
         """A transaction that reads one state of the ledger, for programs that watch it."""
         return self._ledger.snapshot()
 
+    @property
+    def problem(self) -> Problem:
+        """The options with their features, as they are now: those that were added come last, and
+        those that were retired are still there."""
+        if not self.traits.changes:
+            return self._first_options.problem
+        with self.read() as snapshot:
+            return self.options_at(snapshot).problem
+
+    def options_at(self, snapshot: Snapshot) -> Options:
+        """The options in one state of the ledger, whichever process changed them."""
+        options = self._options
+        if options.changes_hash != snapshot.head.changes_hash:
+            self._options = options = self._first_options.after_all(snapshot.changes())
+        return options
+
+    def _features_at(self, snapshot: Snapshot) -> Array:
+        return self.options_at(snapshot).problem.source
+
     def _now(self, snapshot: Snapshot) -> float:
         now = snapshot.now() if self._clock is None else self._clock()
         return inputs.read_time(now, stored=self.spec is not None)
@@ -213,8 +238,14 @@ class ExperimentCore:
 
     def _assign(self, tx: Transaction, call: Ask, now: float) -> Batch:
         before = None if call.name is None else tx.request(call.name)
+        labels = self.options_at(tx).problem.source_labels
         if before is not None:
-            return self._assigner.repeat(tx, before, call.rounds)
+            return self._assigner.repeat(tx, before, call.rounds, labels)
+        asked, places = call.asked, range(call.rounds)
+        found = [] if asked is None else asked.find(tx)
+        new = [place for place, each in enumerate(found) if each is None] if found else places
+        if not new:
+            return self._assigner.repeat_units(tx, found, labels)
         transitions.expire(tx, now)
         head = tx.head
         if head.has_pending_step and (
@@ -222,10 +253,13 @@ class ExperimentCore:
         ):
             raise StepPendingError
         whole(call.rounds, "count", least=1, below=MOST // head.size + 1)
-        batch = self._assigner.assign(tx, call.rounds, call.name, now, call.make_forecasts)
+        given = call.make_forecasts, asked
+        batch = self._assigner.assign(tx, new, call.name, now, labels, *given)
         if self._forecasts is not None:
             self._forecasts.drawn(batch.ids, batch.arms)
-        return batch
+        if asked is None or len(new) == call.rounds:
+            return batch
+        return self._assigner.repeat_units(tx, asked.find(tx), labels, waiting=batch.waiting)
 
     def commit_tells(self, calls: Sequence[Tell]) -> Sequence[Answer | Exception]:
         """Record the outcomes of several calls in one transaction, for programs that gather them.
@@ -296,14 +330,13 @@ class ExperimentCore:
         What the policy computes may take long, so others can write meanwhile. A policy in memory,
         which cannot be made again, is told nothing that is not recorded in the same transaction.
         """
-        labels = self.problem.target_labels
         if self.spec is None:
             with self._ledger.transaction() as tx:
                 if not tx.head.has_pending_step:
                     return False
                 now = self._stamp(tx)  # first: a clock may raise
                 step = transitions.prepare(tx, self._replayer)
-                transitions.apply(tx, step, labels, now)
+                transitions.apply(tx, step, self.options_at(tx).problem.target_labels, now)
             return True
         with self.read() as snapshot:
             if not snapshot.head.has_pending_step:
@@ -312,8 +345,11 @@ class ExperimentCore:
         with self._ledger.transaction() as tx:
             fits = step.fits(tx.head)
             if fits:
+                labels = self.options_at(tx).problem.target_labels
                 transitions.apply(tx, step, labels, self._stamp(tx))
-        if not fits and step.plan is None:  # the policy was told what is not on record
+            changed = tx.head.changes > step.changes
+        # The policy was told what is not on record, or it has a plan made before a change.
+        if not fits and (step.plan is None or changed):
             with self.read() as snapshot:
                 self._recorded.policy(snapshot)
             self._replayer = self._recorded.copy()

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,15 +23,17 @@ from bestarm.live.store.contract import (
     Request,
     Snapshot,
     Transaction,
+    UnitRecord,
     damaged,
 )
-from bestarm.live.values import Batch
+from bestarm.live.units import AskedRounds, known_of
+from bestarm.live.values import Batch, Known
 from bestarm.numerics.geometry import Array
 from bestarm.problem import Problem, as_weights
 from bestarm.records import BlockPlan, Blocks, Plan, round_robin
 
-ForecastColumns = dict[str, Any]  # what is known before the draw
-ForecastMaker = Callable[[Snapshot, Plan, int, float], ForecastColumns]
+# Makes the forecasts of the rounds that were asked for at these places, before the draw.
+ForecastMaker = Callable[[Snapshot, Plan, Sequence[int], float], Array]
 
 MOST = 10_000_000  # assignments at a time: more would keep others waiting for minutes
 _BLOCK = 2**16  # counters drawn at a time: bounds the memory of a very large request
@@ -157,49 +159,58 @@ class PlanDraws:
 
 
 class Assigner:
-    """Makes an experiment's next assignments; the labels name its source arms."""
+    """Makes an experiment's next assignments."""
 
-    def __init__(self, labels: tuple[str, ...], seed: int) -> None:
-        self._labels, self._seed = labels, seed
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
         self._draws: PlanDraws | None = None  # of the open plan
 
     def assign(
         self,
         tx: Transaction,
-        count: int,
+        places: Sequence[int],
         name: str | None,
         now: float,
+        labels: tuple[str, ...],
         make_forecasts: ForecastMaker | None = None,
+        asked: AskedRounds | None = None,
     ) -> Batch:
-        """Make up to `count` rounds of the open phase, for a named request if there is one.
+        """Make up to one round of the open phase per place, for a named request if there is one.
 
-        `make_forecasts` is called first, and returns what is fixed before the arms are drawn.
+        `places` are those of new rounds among all that are `asked` for; the `labels` name the
+        source arms. `make_forecasts` is called first: what is known of a round is fixed before its
+        arms are drawn.
         """
-        head = tx.head
+        head, count, known = tx.head, len(places), None
         start, size, first = head.assigned, head.available(count * head.size), head.rounds
         arms, probabilities = np.empty(0, dtype=np.int64), np.empty(0)
         if size:
             if self._draws is None or self._draws.plan.phase != head.phase:
                 self._draws = PlanDraws(tx.plan(head.phase), self._seed)
             plan = self._draws.plan
-            known = {} if make_forecasts is None else make_forecasts(tx, plan, size, now)
+            places = places[: size // head.size]
+            forecasts = None if make_forecasts is None else make_forecasts(tx, plan, places, now)
             arms, probabilities = self._draws.arms(tx, start, size)
             if len(arms) < size:
                 raise damaged(f"Phase {head.phase} has fewer losses on record than were counted.")
             request = None if name is None else Request(name, count, start, size, head.phase)
             if request is not None:
                 head.requests_hash = chain_hash(head.requests_hash, *vars(request).values())
-            for each in enumerate(known.get("covariates") or (), start):
-                head.covariates_hash = chain_hash(head.covariates_hash, *each)
-            tx.add_assignments(arms, probabilities, at=now, request=request, **known)
+            tx.add_assignments(arms, probabilities, at=now, request=request, forecasts=forecasts)
+            if asked is not None:
+                known = asked.record(tx, places)
             head.assigned += size
             head.rounds += size // head.size
             head.oldest = min(head.oldest, now)
         fewer = size < count * head.size and head.state == "running"
         parts = arms, probabilities, first + np.arange(size) // head.size
-        return self._batch(head, head.phase, start, parts, head.outstanding if fewer else 0)
+        waiting = head.outstanding if fewer else 0
+        batch = _batch(head, head.phase, start, parts, labels, waiting)
+        return batch if known is None else replace(batch, known=_known(known))
 
-    def repeat(self, snapshot: Snapshot, request: Request, count: int) -> Batch:
+    def repeat(
+        self, snapshot: Snapshot, request: Request, count: int, labels: tuple[str, ...]
+    ) -> Batch:
         """The assignments that a request was given before.
 
         Raises:
@@ -216,23 +227,57 @@ class Assigner:
         if short and head.planned and head.state == "running" and not head.available(head.size):
             waiting = head.outstanding  # as it is now, whatever it was then
         parts = rows["arm"].copy(), rows["probability"].copy(), rows["round"].copy()
-        return self._batch(head, request.phase, request.first, parts, waiting)
+        batch = _batch(head, request.phase, request.first, parts, labels, waiting)
+        first, end = (int(rows["round"][place]) for place in (0, -1))
+        known = list(snapshot.units(first, end + 1)) if head.units_hash else []
+        return replace(batch, known=_known(known)) if known else batch
 
-    def serve(self, head: Head, problem: Problem, target: int, count: int) -> Batch:
+    @staticmethod
+    def serve(head: Head, problem: Problem, target: int, count: int) -> Batch:
         """Assignments of a target after the end: not of the experiment, and not recorded."""
         label, features = problem.target_labels[target], problem.target[target]
         same = np.flatnonzero((problem.source == features).all(axis=1)).tolist()
         named = [arm for arm in same if problem.source_labels[arm] == label] or same
-        arm, labels = (named[0], self._labels) if named else (-1, (*self._labels, label))
+        labels = problem.source_labels
+        arm, labels = (named[0], labels) if named else (-1, (*labels, label))
         parts = np.full(count, arm), np.ones(count), head.rounds + np.arange(count)
         for part in parts:
             part.flags.writeable = False
         return Batch((None,) * count, *parts, labels, head.phase, 0, head.state, experiment=False)
 
-    def _batch(
-        self, head: Head, phase: int, start: int, parts: tuple[Ids, Array, Ids], waiting: int
+    def repeat_units(
+        self,
+        snapshot: Snapshot,
+        found: Sequence[UnitRecord | None],
+        labels: tuple[str, ...],
+        *,
+        waiting: int = 0,
     ) -> Batch:
-        for part in parts:
-            part.flags.writeable = False
-        ids = range(start, start + len(parts[0]))
-        return Batch(ids, *parts, self._labels, phase, waiting, head.state)
+        """The assignments of rounds that units have, in this order; some may have none."""
+        records = [each for each in found if each is not None]
+        ids = [number for each in records for number in range(each.first, each.first + each.size)]
+        rows = snapshot.rows_of(np.array(ids))
+        rows = rows[np.searchsorted(rows["id"], ids)]
+        parts = rows["arm"].copy(), rows["probability"].copy(), rows["round"].copy()
+        batch = _batch(snapshot.head, snapshot.head.phase, 0, parts, labels, waiting)
+        phases = rows["phase"].tolist()
+        return replace(batch, ids=ids, phases=phases, known=_known(records))
+
+
+def _known(records: Sequence[UnitRecord]) -> list[Known]:
+    """What is known of each assignment of rounds."""
+    return [known for record in records for known in [known_of(record)] * record.size]
+
+
+def _batch(
+    head: Head,
+    phase: int,
+    start: int,
+    parts: tuple[Ids, Array, Ids],
+    labels: tuple[str, ...],
+    waiting: int,
+) -> Batch:
+    for part in parts:
+        part.flags.writeable = False
+    ids = range(start, start + len(parts[0]))
+    return Batch(ids, *parts, labels, phase, waiting, head.state)

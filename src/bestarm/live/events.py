@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from bestarm.live.store.contract import (
+    Change,
     Event,
     Head,
     Ids,
@@ -75,6 +76,16 @@ def summary_data(record: SummaryRecord) -> dict[str, Any]:
     parts = {"summary": record.summary, "plain": record.plain}
     digests = {name: digest(as_data(part)) for name, part in parts.items() if part is not None}
     return known | digests | {"rows": record.digest}
+
+
+def change_data(change: Change, head: Head) -> dict[str, Any]:
+    """What the log says of an option that was added or retired, and the hash of all changes."""
+    known = {name: getattr(change, name) for name in ("phase", "label", "made_by")}
+    if change.kind == "retired":
+        known |= {"reason": change.reason}
+    else:
+        known |= {"features": None if change.features is None else list(change.features)}
+    return known | {"assigned": head.assigned, "changes": head.changes_hash}
 
 
 def recommendation_data(recommendation: Recommendation) -> dict[str, Any]:
@@ -141,11 +152,11 @@ def joined_ids(parts: Iterable[Ids]) -> Ids:
 
 
 def request_data(head: Head) -> dict[str, Any]:
-    """What the log says of requests, of what they brought along, and of reports so far."""
-    data = {"requests": head.requests_hash, "covariates": head.covariates_hash}
+    """What the log says of requests, of what is known of rounds, and of reports so far."""
+    data = {"requests": head.requests_hash, "units": head.units_hash}
     return data if head.window is None else data | {"reports": head.reports_hash}
 
 
 def chain_hash(before: str, *values: object) -> str:
-    """The hash of a request, a report or covariates, and of all before it."""
+    """The hash of a request, a report or a unit, and of all before it."""
     return digest([before, *values])

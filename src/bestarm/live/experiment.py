@@ -4,23 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bestarm.checks import whole
-from bestarm.errors import ClockError, InvalidInputError
+from bestarm.errors import ClockError, InvalidInputError, UnknownAssignmentError
 from bestarm.forecasting import Forecaster
-from bestarm.live import inputs, transitions
+from bestarm.live import inputs, transitions, units
 from bestarm.live.audit.verify import Audit, audit
 from bestarm.live.core import Ask, ExperimentCore, Precondition, StepPendingError, Tell
 from bestarm.live.draws import MOST, read_seed
 from bestarm.live.events import log, recommendation_data, sha256
 from bestarm.live.export import Progress, assignments_frame, export, outcomes_frame, reports_frame
-from bestarm.live.forecasts import Covariates, forecast_maker, kind_of
+from bestarm.live.forecasts import Covariates, forecast_maker, kind_of, read_covariates
 from bestarm.live.replay import ReplayResult, recommend, replay
 from bestarm.live.spec import Spec, check_first, make_spec
-from bestarm.live.store.contract import Event, Head, Snapshot
+from bestarm.live.store.contract import Event, Head, Snapshot, UnitKey, canonical
 from bestarm.live.store.memory import MemoryLedger
-from bestarm.live.values import Assignment, Batch, Check, ExperimentListing, Receipt, Status
+from bestarm.live.units import Label
+from bestarm.live.values import (
+    Assignment,
+    Batch,
+    Check,
+    ExperimentListing,
+    Known,
+    MaybeId,
+    Receipt,
+    Status,
+)
 from bestarm.policies.policy import Policy
 from bestarm.problem import Problem
 from bestarm.recommendation import Recommendation
@@ -84,7 +95,8 @@ class Experiment(ExperimentCore):
         description: what it is about, in words.
         place: the URL of its database without the password; None in memory.
         spec: what a stored experiment is made of; None in memory.
-        problem: the problem the policy was made for.
+        problem: the options with their features; what was added comes last, and what was retired is
+            still there.
         seed: the seed of the draws.
         traits: what the policy declares about itself.
     """
@@ -251,8 +263,10 @@ class Experiment(ExperimentCore):
 
     def ask(
         self,
-        count: int = 1,
+        count: int | None = None,
         *,
+        unit: Label | Iterable[Label] | None = None,
+        decision_point: Label | Iterable[Label] | None = None,
         request_id: str | None = None,
         covariates: Covariates | pd.DataFrame | None = None,
         forecasts: Iterable[float] | float | None = None,
@@ -269,20 +283,39 @@ class Experiment(ExperimentCore):
         no id, and nothing is recorded of them: telling their outcomes is harmless.
 
         Args:
-            count: how many are wanted.
+            count: how many are wanted; 1 if left out, or one per unit.
+            unit: whom or what it is for, like `"visitor-81"`: the same unit gets the same
+                assignment again, in every process, and counts once; or several units. A round,
+                where the policy draws blocks, is about one unit.
+            decision_point: where a unit has several, a text or a number: the same unit and decision
+                point get the same assignment again. One for all units, or one for each.
             request_id: a name for this request: asking again under it, after an answer that got
                 lost on its way, returns the same assignments and no others.
-            covariates: what the forecaster may know of each assignment: one row each, a mapping of
-                names to numbers, texts or truth values, or a list of numbers; or a data frame.
-                Where fewer are assigned, the first rows are used.
+            covariates: what is known of each assignment, or round, before its draw, and is kept
+                with it; a forecaster uses it. One row each, a mapping of names to numbers, texts or
+                truth values, or a list of numbers; or a data frame. Where fewer are assigned, the
+                first rows are used.
             forecasts: your own forecast of each outcome, where the experiment takes them.
             precondition: called with the transaction before anything is recorded; if it raises,
                 nothing is. So it is in all methods that take one. It may be called again.
         """
-        count = whole(count, "count", least=1, below=MOST + 1)
-        maker = forecast_maker(self._forecasts, covariates, forecasts, count, self.read)
+        keys = units.read_asked(unit, decision_point, count, request_id)
+        rounds = (1 if keys is None else len(keys)) if count is None else count
+        rounds = whole(rounds, "count", least=1, below=MOST + 1)
+        rows = read_covariates(covariates, rounds)
+        texts = None if rows is None else list(map(canonical, rows))
+        asked = None if keys is None and texts is None else units.AskedRounds(keys, texts)
+        if keys is not None and asked is not None:  # first without waiting for those who write
+            with self.read() as snapshot:
+                if precondition is not None:
+                    precondition(snapshot)
+                found = asked.find(snapshot)
+                if found and None not in found:
+                    labels = self.options_at(snapshot).problem.source_labels
+                    return self._assigner.repeat_units(snapshot, found, labels)
+        maker = forecast_maker(self._forecasts, rows, forecasts, rounds, self.read)
         name = None if request_id is None else inputs.read_label(request_id, "request_id")
-        call = Ask(count, name, maker, precondition)
+        call = Ask(rounds, name, maker, precondition, asked)
         while self._served is None:
             try:
                 batch = self._asks(call)
@@ -320,15 +353,22 @@ class Experiment(ExperimentCore):
         with self.read() as snapshot:
             if call.precondition is not None:
                 call.precondition(snapshot)
+            problem = self.options_at(snapshot).problem
             before = None if call.name is None else snapshot.request(call.name)
             if before is not None:
-                return self._assigner.repeat(snapshot, before, call.rounds)
-            return self._assigner.serve(snapshot.head, self.problem, target, call.rounds)
+                return self._assigner.repeat(snapshot, before, call.rounds, problem.source_labels)
+            keys = None if call.asked is None else call.asked.keys
+            known = [Known(key.unit, key.decision_point or None) for key in keys or ()] or None
+            batch = self._assigner.serve(snapshot.head, problem, target, call.rounds)
+            return replace(batch, known=known)
 
     def tell(
         self,
-        id: int | Assignment | None,  # noqa: A002  (the field's name)
-        reward: float,
+        id: int | Assignment | None = None,  # noqa: A002  (the field's name)
+        reward: float | None = None,
+        *,
+        unit: Label | None = None,
+        decision_point: Label | None = None,
     ) -> Receipt:
         """Record the outcome of one assignment. Telling the same outcome again is harmless.
 
@@ -338,13 +378,17 @@ class Experiment(ExperimentCore):
         Args:
             id: the assignment, or its id, which is None for one made after the end.
             reward: a number; True and False are 1 and 0.
+            unit: instead of the id, the unit that `ask` was given.
+            decision_point: that of the unit, if `ask` was given one.
 
         Raises:
-            UnknownAssignmentError: there is no assignment of this id.
+            UnknownAssignmentError: there is no assignment of this id, or of this unit.
             ConflictingOutcomeError: another reward was told for it before, and there is no window.
             InvalidInputError: the reward is not a finite number, or outside the policy's bounds.
         """
-        return self.tell_many([(id, reward)])
+        keys = units.read_told(id, unit, decision_point)
+        [number] = [id] if keys is None else self.ids_of_units(keys)
+        return self.tell_many([(number, reward)])  # type: ignore[list-item]  # None is refused
 
     def tell_many(
         self,
@@ -358,9 +402,13 @@ class Experiment(ExperimentCore):
 
         Args:
             outcomes: a mapping from id, or assignment, to reward; pairs of them; or a data frame
-                with the columns `id` and `reward`.
+                with the columns `id` and `reward`, or `unit` and `reward`, and `decision_point` if
+                units have several.
             precondition: see `ask`.
         """
+        if (table := units.read_table(outcomes)) is not None:
+            numbers = self.ids_of_units(table[0], precondition=precondition)
+            outcomes = zip(numbers, table[1], strict=True)
         ids, rewards, served = inputs.read_outcomes(outcomes)
         if served and not ids:
             with self.read() as snapshot:
@@ -372,6 +420,46 @@ class Experiment(ExperimentCore):
         if answer.step_pending is not None:
             self.advance()
         return answer.receipt
+
+    def ids_of_units(
+        self, keys: Sequence[UnitKey], *, precondition: Precondition | None = None
+    ) -> Sequence[MaybeId]:
+        """The ids of the assignments of units, each at its decision point.
+
+        After the end it is None for a unit that has none to be told of any more.
+
+        Raises:
+            UnknownAssignmentError: a unit has none.
+            InvalidInputError: the round of a unit has several assignments.
+        """
+        with self.read() as snapshot:
+            if precondition is not None:
+                precondition(snapshot)
+            return units.find_ids(snapshot, keys)
+
+    def erase(self, unit: Label, *, precondition: Precondition | None = None) -> int:
+        """Erase a unit's name, decision points and covariates; return how many rounds it had.
+
+        Its assignments and outcomes stay, as every decision rests on them: without the name. The
+        log says that it was done, and `verify` still covers everything else. Asked for again, it
+        is a new unit. An outstanding assignment stays so, and can be told or given up by its id.
+
+        With SQLite nothing of it is left in the file or its log; on a server, VACUUM the tables.
+        Backups and exports are not changed.
+
+        Raises:
+            UnknownAssignmentError: the unit has no assignment.
+            StoreUnavailableError: it is erased, but other programs keep it in the file's log.
+        """
+        [key] = units.read_keys([unit], [None])
+        try:
+            with self._changing(precondition, leaps=True) as (tx, now):
+                rounds = units.erase(tx, key.unit, now)
+        except UnknownAssignmentError:
+            self._ledger.purge()  # which may have failed when it was erased
+            raise
+        self._ledger.purge()
+        return rounds
 
     def fail(self, id: int | Assignment | None, reason: str = "failed") -> None:  # noqa: A002
         """Record that the outcome of an assignment will never come. Repeating it is harmless.
@@ -472,6 +560,49 @@ class Experiment(ExperimentCore):
         with self._changing(precondition, leaps=True) as (tx, now):
             transitions.change_lease(tx, seconds, now)
 
+    def add(
+        self,
+        option: str,
+        *,
+        features: Iterable[float] | None = None,
+        precondition: Precondition | None = None,
+    ) -> None:
+        """Add an option: it is drawn from the next plan on, which is made at once.
+
+        Adding it again with the same features is harmless.
+
+        Args:
+            option: its name, which no option had before.
+            features: its features, as many as the others have; if left out, it shares none with
+                them, as is right for options without features.
+            precondition: see `ask`.
+
+        Raises:
+            InvalidInputError: there is or was another of this name, the features do not fit, the
+                experiment is over, or its policy does not allow for changes.
+        """
+        with self._changing(precondition) as (tx, now):
+            transitions.add(tx, self.options_at(tx), option, features, now)
+
+    def retire(self, option: str, *, reason: str, precondition: Precondition | None = None) -> None:
+        """Retire an option for good: nothing more is drawn of it, and it is not named as the best.
+
+        Outcomes of assignments that were given out are still told, and count. Retiring it again
+        with the same reason is harmless.
+
+        Args:
+            option: its name.
+            reason: why, in words.
+            precondition: see `ask`.
+
+        Raises:
+            InvalidInputError: there is none of this name, it was retired before or is the control
+                or the last one left, the experiment is over, or its policy does not allow for
+                changes.
+        """
+        with self._changing(precondition) as (tx, now):
+            transitions.retire(tx, self.options_at(tx), option, reason, now)
+
     # --- reading ---------------------------------------------------------------------------------
 
     @property
@@ -534,12 +665,13 @@ class Experiment(ExperimentCore):
     def assignments(self) -> pd.DataFrame:
         """Every assignment by id, with its state."""
         with self.read() as snapshot:
-            return assignments_frame(snapshot, self.problem, forecasts=self._forecasts is not None)
+            problem = self.options_at(snapshot).problem
+            return assignments_frame(snapshot, problem, forecasts=self._forecasts is not None)
 
     def outcomes(self) -> pd.DataFrame:
         """Every outcome told, by id; `tell_many` takes it as it is."""
         with self.read() as snapshot:
-            return outcomes_frame(snapshot, self.problem)
+            return outcomes_frame(snapshot, self.options_at(snapshot).problem)
 
     def reports(self) -> pd.DataFrame:
         """Everything told of outcomes that have a window, in the order told, late reports too."""
@@ -570,7 +702,7 @@ class Experiment(ExperimentCore):
         with self.read() as snapshot:
             return export(
                 snapshot,
-                self.problem,
+                self.options_at(snapshot),
                 path,
                 layout=layout,
                 probabilities=probabilities,
@@ -604,8 +736,13 @@ class Experiment(ExperimentCore):
             created |= {"name": self.name, "document": sha256(self.spec.to_json())}
             created["description"] = sha256(self.description)
         with self.read() as snapshot:
-            arms = self.problem.arms
-            return audit(snapshot, arms=arms, seed=self.seed, created=created, progress=progress)
+            return audit(
+                snapshot,
+                options_at=self.options_at,
+                seed=self.seed,
+                created=created,
+                progress=progress,
+            )
 
     def replay(self) -> ReplayResult:
         """Make the policy again, tell it all it was told, and compare what it does with the log.
@@ -644,7 +781,7 @@ class Experiment(ExperimentCore):
 
         with self.read() as snapshot:
             now = self._now(snapshot)
-            return examine(snapshot, self.problem, self.traits, now=now, seed=self.seed)
+            return examine(snapshot, self.options_at(snapshot), now=now, seed=self.seed)
 
     def _head(self) -> Head:
         with self.read() as snapshot:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from bestarm.checks import choice
 from bestarm.errors import InvalidInputError, MissingDependencyError
 from bestarm.files import replacing
+from bestarm.live.options import Options
 from bestarm.live.store.contract import ROW, Rows, Snapshot, check_arms, check_size, damaged
 from bestarm.problem import Problem
 
@@ -80,11 +81,21 @@ def _times(seconds: NDArray[Any]) -> NDArray[Any]:
     return whole.astype("datetime64[us]")
 
 
-def _known(snapshot: Snapshot, rows: Rows) -> Columns:
-    """The forecasts, and as JSON what was known of each assignment; None if nothing was."""
-    texts = snapshot.covariates(int(rows["id"][0]), int(rows["id"][-1]) + 1) if len(rows) else {}
-    covariates = [texts.get(number) for number in rows["id"].tolist()]
-    return {"forecast": rows["forecast"], "covariates": np.array(covariates, dtype=object)}
+def _known(snapshot: Snapshot, rows: Rows, *, forecasts: bool) -> Columns:
+    """The forecasts, and what was known of each assignment, as JSON; None if nothing was.
+
+    There are columns for forecasts and units where the experiment has any.
+    """
+    first, end = (rows["round"][0], rows["round"][-1] + 1) if len(rows) else (0, 0)
+    records = {each.round: each for each in snapshot.units(int(first), int(end))}
+    rounds, head, columns = rows["round"].tolist(), snapshot.head, Columns()
+    if forecasts:
+        columns["forecast"] = rows["forecast"]
+    names = ["unit", "decision_point"] if head.units else []
+    for name in [*names, "covariates"] if forecasts or head.units_hash else []:
+        texts = [getattr(records.get(each), name, None) or None for each in rounds]
+        columns[name] = np.array(texts, dtype=object)
+    return columns
 
 
 # --- data frames --------------------------------------------------------------------------------
@@ -93,13 +104,13 @@ def _known(snapshot: Snapshot, rows: Rows) -> Columns:
 def assignments_frame(snapshot: Snapshot, problem: Problem, *, forecasts: bool) -> pd.DataFrame:
     """Every assignment by id, with its state: `"told"`, `"lost"` or `"outstanding"`.
 
-    With `forecasts`, these are in it too, and what was known.
+    Units, covariates and, with `forecasts`, these are in it too, where there are any.
     """
     names = ["id", "round", "arm", "label", "probability", "phase", "asked", "state"]
 
     def wanted(rows: Rows) -> Columns:
         columns = _columns(rows, problem)
-        known = _known(snapshot, rows) if forecasts else {}
+        known = _known(snapshot, rows, forecasts=forecasts)
         return {name: columns[name] for name in names} | known
 
     return _to_pandas(_batches(snapshot, problem, wanted))
@@ -143,7 +154,7 @@ def _to_pandas(batches: Iterator[Any]) -> pd.DataFrame:
 
 def export(
     snapshot: Snapshot,
-    problem: Problem,
+    options: Options,
     path: str | Path,
     *,
     layout: str,
@@ -152,6 +163,7 @@ def export(
     progress: Progress | None,
 ) -> int:
     """Write one row per assignment, and return their number: see `Experiment.export`."""
+    problem = options.problem
     choice(layout, LAYOUTS, "layout")
     goal = Path(path) if isinstance(path, (str, os.PathLike)) else Path()
     writers = {".csv": _csv, ".parquet": _parquet}
@@ -170,12 +182,10 @@ def export(
     def wanted(rows: Rows) -> Columns:
         nonlocal count
         columns = _columns(rows, problem)
-        if layout == "mrt":
-            columns = _mrt(columns)
-        if forecasts:
-            columns |= _known(snapshot, rows)
+        known = _known(snapshot, rows, forecasts=forecasts)
+        columns = _mrt(columns, known) if layout == "mrt" else columns | known
         if probabilities:
-            columns |= _probabilities(snapshot, problem, rows)
+            columns |= _probabilities(snapshot, options, rows)
         count += len(rows)
         return columns
 
@@ -184,30 +194,38 @@ def export(
     return count
 
 
-def _mrt(columns: Columns) -> Columns:
-    """One row per decision point, as analysts of micro-randomised trials have it."""
-    late = columns["late"]
+def _mrt(columns: Columns, known: Columns) -> Columns:
+    """One row per decision point, as analysts of micro-randomised trials have it.
+
+    These are of persons where there are units, else they are numbered. All were available: nothing
+    is drawn, and recorded, where a person is not.
+    """
+    late, units = columns["late"], known.pop("unit", None)
     changed = {
         "decision_point": columns["round"] + 1,
         "available": np.ones(len(late), dtype=np.int64),
         "outcome": np.where(late, np.nan, columns["outcome"]),
         "state": np.where(late, STATES.index("late"), columns["state"]).astype(np.int8),
     }
-    names = ["id", "decision_point", "phase", "available", "probability", "arm", "label"]
-    return {name: (columns | changed)[name] for name in [*names, "outcome", "state"]}
+    if units is not None:
+        changed |= {"person": units, "decision_point": known.pop("decision_point")}
+    names = ["id", *(["person"] if units is not None else []), "decision_point", "phase"]
+    names += ["available", "probability", "arm", "label", "outcome", "state"]
+    return {name: (columns | changed)[name] for name in names} | known
 
 
-def _probabilities(snapshot: Snapshot, problem: Problem, rows: Rows) -> Columns:
-    """The probability of each arm to be in the round."""
+def _probabilities(snapshot: Snapshot, options: Options, rows: Rows) -> Columns:
+    """The probability of each arm to be in the round: 0 before it was added."""
+    problem = options.problem
     table = np.empty((problem.arms, len(rows)))
     for phase in np.unique(rows["phase"]).tolist():
         here = rows["phase"] == phase
         plan = snapshot.plan(phase).plan
-        check_size(f"The plan of phase {phase}", plan.arms, problem.arms)
+        check_size(f"The plan of phase {phase}", plan.arms, options.arms(phase))
         if plan.weights is None:  # in order: the arm is certain
             table[:, here] = np.eye(problem.arms)[:, rows["arm"][here]]
         else:
-            table[:, here] = plan.probabilities[:, None]
+            table[:, here] = plan.widened(problem.arms).probabilities[:, None]
     names = (f"probability_{label}" for label in problem.source_labels)
     return dict(zip(names, table, strict=True))
 
@@ -243,7 +261,8 @@ def _csv(part: Path, batches: Iterator[Any]) -> None:
     first = next(batches)
     names, labels = first.schema.names, first["label"].dictionary.to_pylist()
     # Arrow has all texts and times in quotes, or none: it does not look which of them need it.
-    quotes = "covariates" in names or any(sign in label for label in labels for sign in '",\r\n')
+    quotes = any(sign in label for label in labels for sign in '",\r\n')
+    quotes |= not {"unit", "person", "covariates"}.isdisjoint(names)
     options = WriteOptions(include_header=False, quoting_style="needed" if quotes else "none")
     schema = _cells(first).schema
     with part.open("wb") as file, CSVWriter(file, schema, write_options=options) as writer:

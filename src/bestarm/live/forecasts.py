@@ -17,18 +17,18 @@ from bestarm.checks import finite
 from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.forecasting import Encoder, Forecaster
 from bestarm.forecasting.forecaster import find_forecaster
-from bestarm.live.draws import ForecastColumns, ForecastMaker
+from bestarm.live.draws import ForecastMaker
 from bestarm.live.inputs import EARLIEST
 from bestarm.live.spec import Spec
 from bestarm.live.store.contract import UNREADABLE, Ids, Rows, Snapshot, canonical, damaged
 from bestarm.numerics.geometry import Array
-from bestarm.problem import Problem
 from bestarm.records import Plan
 
 _Row = Mapping[str, Any]
 #: Rows of covariates: names with values, or numbers alone.
 Covariates = _Row | Iterable[_Row] | Iterable[Sequence[float]]
 Interval = tuple[float, float] | None
+FeaturesAt = Callable[[Snapshot], Array]  # of the arms, in one state of the ledger
 Snapshots = Callable[[], AbstractContextManager[Snapshot]]
 
 _LATEST = 100_000  # assignments that a forecaster learns when an experiment is opened again
@@ -36,28 +36,36 @@ _LOOKUP_RATIO = 16  # outstanding outcomes per outcome that others told, before 
 _LONGEST = 10_000  # characters of one row of covariates
 
 
+def read_covariates(covariates: object, count: int) -> list[_Row] | None:
+    """One row of covariates per assignment, or per round."""
+    if covariates is None:
+        return None
+    return [_covariates(row) for row in _items(_rows(covariates), "covariates", "row", count)]
+
+
 def forecast_maker(
-    maker: Forecasts | None, covariates: object, forecasts: object, count: int, reading: Snapshots
+    maker: Forecasts | None,
+    rows: list[_Row] | None,
+    forecasts: object,
+    count: int,
+    reading: Snapshots,
 ) -> ForecastMaker | None:
     """What makes the forecasts of an `ask` for `count` assignments, from what it brings along.
 
     `reading` gives the record, to begin from.
     """
-    rows = numbers = None
-    if covariates is not None:
-        rows = [_covariates(row) for row in _items(_rows(covariates), "covariates", "row", count)]
+    numbers = None
     if forecasts is not None:
         several = [forecasts] if isinstance(forecasts, Real) else forecasts
         several = _items(several, "forecasts", "number", count)
         numbers = np.array([_number(each, "forecasts") for each in several], dtype=float)
     if maker is not None:
         return maker.maker(rows, numbers, reading)
-    if rows is None and numbers is None:
+    if numbers is None:
         return None
-    field, value = ("forecasts", numbers) if rows is None else ("covariates", rows)
-    message = f"This experiment has no forecaster: `{field}` cannot be used."
-    remedy = "Create one with forecaster='default', or 'own' for forecasts of your own."
-    raise InvalidInputError(message, field=field, value=value, remedy=remedy)
+    message = "This experiment has no forecaster: `forecasts` cannot be used."
+    remedy = "Create one with forecaster='own' for forecasts of your own."
+    raise InvalidInputError(message, field="forecasts", value=numbers, remedy=remedy)
 
 
 def _rows(covariates: Any) -> Any:
@@ -129,7 +137,9 @@ def kind_of(forecaster: object) -> str | None:
     return None if find_forecaster(forecaster) is None else "default"
 
 
-def make_forecasts(forecaster: object, problem: Problem, spec: Spec | None) -> Forecasts | None:
+def make_forecasts(
+    forecaster: object, features_at: FeaturesAt, spec: Spec | None
+) -> Forecasts | None:
     """The forecasts of an experiment, which was created with a spec, or is in memory; or None.
 
     Raises:
@@ -144,7 +154,7 @@ def make_forecasts(forecaster: object, problem: Problem, spec: Spec | None) -> F
     if kind is None:
         return None
     own = forecaster if isinstance(forecaster, Forecaster) else None
-    return Forecasts(own if kind == "own" else find_forecaster(kind), problem.source, interval)
+    return Forecasts(own if kind == "own" else find_forecaster(kind), features_at, interval)
 
 
 class Forecasts:
@@ -157,8 +167,11 @@ class Forecasts:
     interval, for plans that do not say where.
     """
 
-    def __init__(self, forecaster: Forecaster | None, features: Array, interval: Interval) -> None:
-        self._forecaster, self._features, self._interval = forecaster, features, interval
+    def __init__(
+        self, forecaster: Forecaster | None, features_at: FeaturesAt, interval: Interval
+    ) -> None:
+        self._forecaster, self._features_at, self._interval = forecaster, features_at, interval
+        self._features: Array = np.empty((0, 0))  # of the arms, as the last snapshot had them
         self._encoder = Encoder()
         self._lock = Lock()
         self._is_ready = False
@@ -193,7 +206,7 @@ class Forecasts:
                 if not self._is_ready:
                     spare = deepcopy(self._forecaster)
                     spare.forecast(0, EARLIEST, None)
-                    spare.learn(0, self._features[0], 0.0)
+                    spare.learn(0, self._features_at(snapshot)[0], 0.0)
                     self._catch_up(snapshot)
                     self._is_ready = True
         return partial(self._make, rows, forecasts)
@@ -204,18 +217,20 @@ class Forecasts:
         made: Array | None,
         snapshot: Snapshot,
         plan: Plan,
-        size: int,
+        places: Sequence[int],
         now: float,
-    ) -> ForecastColumns:
-        """The forecasts of the next assignments and what is known of them, before any is drawn."""
-        rows = None if rows is None else rows[:size]
+    ) -> Array:
+        """The forecasts of the next assignments, before any is drawn."""
+        rows = None if rows is None else [rows[place] for place in places]
         if self._forecaster is not None:
             with self._lock:
                 self._catch_up(snapshot)
                 first, moment = snapshot.head.assigned, _moment(now)
-                vectors = [None] * size if rows is None else map(self._encoder.encode, rows)
+                vectors = [None] * len(places) if rows is None else map(self._encoder.encode, rows)
                 forecast, pairs = self._forecaster.forecast, enumerate(vectors, first)
                 made = np.array([forecast(number, moment, vector) for number, vector in pairs])
+        elif made is not None:
+            made = made[places]
         assert made is not None
         if np.isnan(made).any():
             message = "The forecaster made a forecast that is not a number."
@@ -224,17 +239,16 @@ class Forecasts:
             raise InvalidInputError(message, field="forecaster", value=value, remedy=remedy)
         interval = plan.forecasts or self._interval
         assert interval is not None
-        texts = None if rows is None else list(map(canonical, rows))
-        return {"forecasts": np.clip(made[:size], *interval) + 0.0, "covariates": texts}
+        return np.asarray(np.clip(made, *interval) + 0.0)
 
-    def drawn(self, ids: range, arms: Ids) -> None:
+    def drawn(self, ids: Sequence[int], arms: Ids) -> None:
         """Note the arms that were drawn, so that their outcomes can be learned.
 
         Within the transaction, so that no other thread takes them for those of another process.
         """
         if self._forecaster is not None and ids:
             with self._lock:
-                self._end = ids.stop
+                self._end = ids[-1] + 1
                 self._wait(zip(ids, arms.tolist(), strict=True))
 
     def learn(self, ids: Sequence[int], rewards: Sequence[float]) -> None:
@@ -257,7 +271,7 @@ class Forecasts:
 
     def _catch_up(self, snapshot: Snapshot) -> None:
         """Learn what others did: their assignments, and the outcomes told to them."""
-        head = snapshot.head
+        head, self._features = snapshot.head, self._features_at(snapshot)
         if head.assigned > self._end:
             first = max(self._end, head.assigned - _LATEST)
             for rows in snapshot.rows(first, head.assigned):
@@ -275,11 +289,18 @@ class Forecasts:
             self._seen = head.outcomes
 
     def _follow(self, rows: Rows, snapshot: Snapshot) -> int:
-        """Learn assignments of others in their order; return how many have an outcome."""
+        """Learn assignments of others in their order; return how many have an outcome.
+
+        Those of which everything is erased are left out.
+        """
         assert self._forecaster is not None
+        total = int(_used(rows).sum())
+        records = list(snapshot.units(*_rounds(rows)))
+        erased = [each.round for each in records if each.salt is None]
+        rows = rows[~np.isin(rows["round"], erased)]
         if not len(rows):
-            return 0
-        texts = snapshot.covariates(int(rows["id"][0]), int(rows["id"][-1]) + 1)
+            return total
+        texts = {each.first: each.covariates for each in records if each.covariates is not None}
         told, known = _used(rows), np.array([number in texts for number in rows["id"].tolist()])
         breaks = np.diff(rows["id"]) != 1
         breaks |= (np.diff(told.astype(int)) != 0) | (np.diff(known.astype(int)) != 0)
@@ -297,7 +318,7 @@ class Forecasts:
                 vector = None if vectors is None else vectors[place]
                 self._forecaster.forecast(int(row["id"]), _moment(float(row["asked"])), vector)
             self._wait(zip(run["id"].tolist(), run["arm"].tolist(), strict=True))
-        return int(told.sum())
+        return total
 
     def _vector(self, number: int, text: str) -> Array:
         """What is on record of an assignment, as the forecaster has it."""
@@ -306,6 +327,11 @@ class Forecasts:
         except (BestArmError, *UNREADABLE) as error:
             what = f"The covariates of assignment {number} cannot be read ({error})."
             raise damaged(what, number) from None
+
+
+def _rounds(rows: Rows) -> tuple[int, int]:
+    """The first round of rows, and the one after the last."""
+    return (int(rows["round"][0]), int(rows["round"][-1]) + 1) if len(rows) else (0, 0)
 
 
 def _used(rows: Rows) -> Any:

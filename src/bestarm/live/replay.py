@@ -1,8 +1,8 @@
 """Replay: a policy is not stored, but made again and told what is on record.
 
 Recorded plans are facts. Whoever opens, follows or replays an experiment hands its policy every
-recorded plan and then its summary, through the one loop `PolicyReplayer.follow`; no design is
-solved.
+recorded plan, then its summary, then the options that were added or retired under that plan,
+through the one loop `PolicyReplayer.follow`; no design is solved.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ import numpy as np
 
 from bestarm.errors import DesignError, ProtocolError, ReplayError
 from bestarm.live.events import digest, recommendation_data
-from bestarm.live.store.contract import Snapshot, SummaryRecord, as_data
+from bestarm.live.store.contract import Change, Snapshot, SummaryRecord, as_data, damaged
 from bestarm.policies.policy import Policy
 from bestarm.recommendation import Recommendation
 from bestarm.records import Plan
 
 _DECISIONS = {"planned", "closed", "answered", "eliminated", "finished"}
+_CHANGES = {"added", "retired"}
 _SAME = 1e-6  # probabilities closer than this are the same plan, computed on another processor
 
 
 class PolicyReplayer:
-    """A policy, and how many of the recorded plans and summaries it knows.
+    """A policy, and how many of the recorded plans, summaries and changes it knows.
 
     Args:
         make: makes the policy as it was at the start; or the policy itself, if it cannot be made
@@ -37,7 +38,8 @@ class PolicyReplayer:
     def __init__(self, make: Callable[[], Policy] | Policy) -> None:
         self._make = None if isinstance(make, Policy) else make
         self._policy = make if isinstance(make, Policy) else None
-        self._told = self._closed = self._adopted = 0  # summaries, phases, plans
+        # Summaries, phases, plans, changes of options.
+        self._told = self._closed = self._adopted = self._changed = 0
 
     def policy(self, snapshot: Snapshot) -> Policy:
         """The policy, told all recorded summaries and with the open plan adopted: see `follow`."""
@@ -46,22 +48,30 @@ class PolicyReplayer:
         assert self._policy is not None
         return self._policy
 
-    def follow(self, snapshot: Snapshot) -> Iterator[tuple[Policy, Plan | SummaryRecord]]:
-        """Bring the policy forward: it adopts each recorded plan and is told its summary.
+    def follow(self, snapshot: Snapshot) -> Iterator[tuple[Policy, Plan | SummaryRecord | Change]]:
+        """Bring the policy forward: it adopts each recorded plan and is told its summary, and then
+        of the options that were added or retired before the next plan was made.
 
-        Yields each plan before the policy adopts it, and each summary after the policy was told it.
+        Yields each plan before the policy adopts it, and each summary and each change after the
+        policy was told it.
 
         Raises:
             ReplayError: the policy refuses a plan or a summary.
         """
         if self._policy is None:
             assert self._make is not None
-            self._policy, self._told, self._closed, self._adopted = self._make(), 0, 0, 0
+            self._policy = self._make()
+            self._told = self._closed = self._adopted = self._changed = 0
         policy, head = self._policy, snapshot.head
         records = snapshot.summaries(self._told) if self._told < head.summaries else ()
         what = ""  # the policy is handed
         try:
             for record in chain(records, (None,)):
+                for change in self._changes(snapshot):
+                    what = f"the change of option {change.label!r}"
+                    _tell_change(policy, change)
+                    self._changed = change.number + 1
+                    yield policy, change
                 phase = self._closed + 1
                 known = self._make is None or self._adopted == phase
                 if not known and (record is not None or head.planned):
@@ -86,6 +96,14 @@ class PolicyReplayer:
                 "experiment; `Experiment.verify` shows whether the record was changed.",
             ) from error
 
+    def _changes(self, snapshot: Snapshot) -> Iterator[Change]:
+        """The changes that come before the next plan, and that the policy does not know yet."""
+        if self._changed < snapshot.head.changes:
+            for change in snapshot.changes(self._changed):
+                if change.phase > self._closed:  # the policy is not told the summary yet
+                    return
+                yield change
+
     def told(self, record: SummaryRecord) -> None:
         """Note that the policy has been told a summary."""
         self._told = record.number + 1
@@ -105,7 +123,8 @@ class PolicyReplayer:
         made = PolicyReplayer(self._make)
         with suppress(Exception):  # of a user's policy
             made._policy = deepcopy(self._policy)
-            made._told, made._closed, made._adopted = self._told, self._closed, self._adopted
+            made._told, made._closed = self._told, self._closed
+            made._adopted, made._changed = self._adopted, self._changed
         return made
 
 
@@ -115,6 +134,15 @@ def tell(policy: Policy, record: SummaryRecord) -> None:
         policy.amend(record.summary, phase=record.phase)
     else:
         policy.update(record.summary)
+
+
+def _tell_change(policy: Policy, change: Change) -> None:
+    if change.kind == "added":
+        policy.add(policy.problem.with_option(change.label, change.features))
+    elif change.label in policy.problem.target_labels:
+        policy.retire(policy.problem.target_labels.index(change.label))
+    else:
+        raise damaged(f"Option {change.label!r} cannot have been retired.", change.label)
 
 
 def recommend(policy: Policy, state: str) -> Recommendation:
@@ -168,6 +196,7 @@ def replay(snapshot: Snapshot, policy: Policy) -> ReplayResult:
             a plan is not the one in the log.
     """
     events = (event for event in snapshot.events() if event.kind in _DECISIONS)
+    changes = (event for event in snapshot.events() if event.kind in _CHANGES)
 
     def expect(what: str, kind: str, **data: object) -> None:
         event = next(events, None)
@@ -177,6 +206,14 @@ def replay(snapshot: Snapshot, policy: Policy) -> ReplayResult:
     remarks = []
     active = set(policy.recommend().active)
     for _, step in PolicyReplayer(lambda: policy).follow(snapshot):
+        if isinstance(step, Change):
+            event = next(changes, None)
+            if event is None or (event.kind, event.data["label"]) != (step.kind, step.label):
+                raise _disagreement(
+                    f"The change of option {step.label!r} is not the one in the log"
+                )
+            active = set(policy.recommend().active)
+            continue
         if isinstance(step, Plan):
             expect(f"The plan of phase {step.phase}", "planned", plan=digest(as_data(step)))
             remarks.append(_remark(policy, step))

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from bestarm.checks import vector
 from bestarm.errors import (
     ClockError,
     ConflictingOutcomeError,
@@ -25,8 +26,10 @@ from bestarm.errors import (
 from bestarm.live import events, summaries
 from bestarm.live.events import log
 from bestarm.live.inputs import conflict
+from bestarm.live.options import Options, read_reason
 from bestarm.live.replay import PolicyReplayer, tell
 from bestarm.live.store.contract import (
+    Change,
     Event,
     Head,
     Ids,
@@ -205,6 +208,62 @@ def change_lease(tx: Transaction, lease: float | None, at: float) -> None:
         head.lease = lease
 
 
+# --- options ------------------------------------------------------------------------------------
+
+
+def retire(
+    tx: Transaction, options: Options, label: object, reason: object, at: float, by: str = "hand"
+) -> Options:
+    """Retire an option for good: nothing more is drawn of it from this transaction on.
+
+    To repeat it with the same reason is harmless.
+
+    Args:
+        tx: the transaction.
+        options: the options as they are, before anything is changed.
+        label: the option.
+        reason: why, in words.
+        at: the time.
+        by: what retires it, if nobody did.
+
+    Returns:
+        The options as they are then.
+    """
+    why = read_reason(reason)
+    if options.knows("retired", label, reason=why):
+        return options
+    _check_not_over(tx.head, "changed")
+    name = options.problem.target_labels[options.check_retirable(label)]
+    return _change_options(tx, options, "retired", name, at, reason=why, made_by=by)
+
+
+def add(tx: Transaction, options: Options, label: object, features: object, at: float) -> Options:
+    """Add an option: see `Experiment.add`. Returns the options as they are then."""
+    row = None if features is None else tuple(vector(features, "features").tolist())
+    if options.knows("added", label, features=row):
+        return options
+    _check_not_over(tx.head, "changed")
+    row = options.check_addable(label, row)
+    return _change_options(tx, options, "added", str(label), at, features=row)
+
+
+def _change_options(
+    tx: Transaction, options: Options, kind: str, label: str, at: float, **data: Any
+) -> Options:
+    """Record a change. The open phase closes with what was assigned so far: see `prepare`."""
+    head = tx.head
+    known = {"reason": "", "features": None, "made_by": "hand"} | data
+    change = Change(head.changes, head.phase, kind, label, **known, at=at)
+    after = options.after(change)
+    tx.add_change(change)
+    head.changes, head.changes_hash = head.changes + 1, after.changes_hash
+    head.options += 1 if kind == "added" else -1  # until the policy says how many are left
+    if head.waits:
+        _find_settled(tx)
+    log(tx, kind, at, **events.change_data(change, head))
+    return after
+
+
 # --- outcomes -----------------------------------------------------------------------------------
 
 Outcomes = tuple[Sequence[int], Sequence[float]]  # ids, each once, and a reward for each
@@ -255,7 +314,8 @@ def record_outcomes(
 def check_served(head: Head, served: int) -> None:
     """Raise InvalidInputError if outcomes have no id though the experiment is not over."""
     if served and not head.over:
-        message = f"`id` must be a whole number; got None, and the experiment is {head.state}."
+        needs = "An outcome needs the id of an assignment or its unit"
+        message = f"{needs}: the experiment is {head.state}."
         remedy = "Use the ids that `ask` returned: only assignments made after the end have none."
         raise InvalidInputError(message, field="id", value=None, remedy=remedy)
 
@@ -393,7 +453,8 @@ class _SummaryStep:
     final: Recommendation | None  # of a policy that stops here
 
 
-StepIdentity = tuple[int, int, bool]  # counters that change with every step
+# Counters that change with every step, and with every change of the options.
+StepIdentity = tuple[int, int, bool, int]
 
 
 @dataclass(frozen=True)
@@ -405,8 +466,13 @@ class Step:
     plan: Plan | None = None  # else the next plan
     final: Recommendation | None = None  # else that of a policy that makes no plan
 
+    @property
+    def changes(self) -> int:
+        """How many changes of options it was made after."""
+        return 0 if self.made_for is None else self.made_for[-1]
+
     def fits(self, head: Head) -> bool:
-        """Whether no other step was taken since, and the experiment is not over.
+        """Whether no other step was taken since, no option came or went, and it is not over.
 
         Outcomes that arrived meanwhile do no harm: those of the summary's assignments were
         counted as outstanding. No assignment is made while a step is pending.
@@ -416,31 +482,49 @@ class Step:
 
 def pending_step(head: Head) -> StepIdentity | None:
     """What identifies the pending step, or None if there is none."""
-    return (head.phase, head.summaries, head.planned) if head.has_pending_step else None
+    if not head.has_pending_step:
+        return None
+    return head.phase, head.summaries, head.planned, head.changes
 
 
 def prepare(snapshot: Snapshot, replayer: PolicyReplayer) -> Step:
-    """Make the pending step: have the policy plan, or tell it a summary."""
+    """Make the pending step: have the policy plan, or tell it a summary.
+
+    Where options were added or retired, the open phase closes at once, with what was assigned and,
+    where decisions wait for the first outstanding outcome, is settled without a gap: maybe nothing.
+    The rest follows as a late summary of that phase. Before the next plan the policy is told of the
+    changes: see `PolicyReplayer.follow`.
+    """
     head, policy = snapshot.head, replayer.policy(snapshot)
     made_for = pending_step(head)
     if not head.planned:
         plan = policy.plan()
         return Step(made_for, plan=plan, final=policy.recommend() if plan is None else None)
-    if head.arrivals:
+    closes_early = head.is_changed and head.open
+    if head.arrivals and not closes_early:
         return Step(made_for, _tell_arrivals(snapshot, replayer, policy))
-    if head.summary_end < head.first and not head.provisional:
-        # Drawn under the plan before, beyond what it asked for, and all settled by now.
-        phase, end = head.phase - 1, head.first
-    else:
-        phase, end = head.phase, head.assigned
-        if head.waits:  # whole rounds
-            end = head.settled_end - (head.settled_end - head.first) % head.size
-    first, plan, pending = head.summary_end, snapshot.plan(phase).plan, None
+    phase, first, end, pending = head.phase, head.summary_end, head.assigned, None
+    if first < head.first and not head.provisional:
+        # Drawn under a plan before, beyond what it asked for, and all settled by now.
+        end = first
+        if not closes_early:
+            phase = _phase_of(snapshot, first)
+            end = snapshot.plan(phase + 1).first
+    elif head.waits:  # whole rounds
+        end = max(first, head.settled_end - (head.settled_end - first) % head.size)
+    plan = snapshot.plan(phase).plan
     if plan.provisional and head.outstanding:
         pending = snapshot.outstanding(first, end)
     totals = summaries.total(snapshot.answers(first, end), plan, first=first, pending=pending)
     record = SummaryRecord(head.summaries, phase, first, end, phase < head.phase, *totals)
     return Step(made_for, [_tell(replayer, policy, record, pending=pending)])
+
+
+def _phase_of(snapshot: Snapshot, number: int) -> int:
+    rows = snapshot.rows_of(np.array([number]))
+    if not rows.size:
+        raise damaged(f"Assignment {number} is missing.", number)
+    return int(rows["phase"][0])
 
 
 def _tell_arrivals(
@@ -513,6 +597,7 @@ def _open_phase(tx: Transaction, plan: Plan, at: float) -> None:
     unknown = head.first - head.summary_end
     head.limit = None if plan.most is None else max(0, plan.most - unknown)
     head.phase_outcomes = head.phase_losses = head.amendments = 0
+    head.planned_changes = head.changes
     record = PlanRecord(plan, head.first, head.rounds)
     tx.add_plan(record)
     log(tx, "planned", at, **events.plan_data(record))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,10 @@ LEVELS = ("ok", "warning", "alarm")
 # experiment need no branch for type checkers.
 if TYPE_CHECKING:
     MaybeId = int | Any
-    Ids = range | Any
+    Ids = Sequence[int] | Any
 else:
     MaybeId = int | None
-    Ids = range | tuple[None, ...]
+    Ids = Sequence[int | None]
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,9 @@ class Assignment:
         phase: the phase it belongs to, whenever its outcome arrives.
         round: the number of its round: 0, 1, 2, … Those of one round were drawn together; without
             blocks, each is a round of its own.
+        unit: the unit that it was asked for, or None.
+        decision_point: that of the unit, or None.
+        covariates: what was known of it before the draw, or None.
         experiment: whether it is part of the experiment. False once that is over: it is the option
             to use from then on, and nothing is recorded of it.
     """
@@ -48,12 +51,25 @@ class Assignment:
     probability: float
     phase: int
     round: int
+    unit: str | None = None
+    decision_point: str | None = None
+    covariates: Mapping[str, Any] | None = field(default=None, hash=False)
     experiment: bool = True
+
+
+class Known(NamedTuple):
+    """What is known of an assignment before its draw."""
+
+    unit: str | None = None
+    decision_point: str | None = None
+    covariates: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Batch(Sequence[Assignment]):
-    """The assignments of one `ask`, all of one phase: an immutable sequence, empty while waiting.
+    """The assignments of one `ask`: an immutable sequence, empty while waiting.
+
+    All are of one phase, but for those of units that had theirs before.
 
     Once the experiment is over, they are all of the option to use: see `Experiment.ask`.
 
@@ -68,6 +84,8 @@ class Batch(Sequence[Assignment]):
             the number of outstanding outcomes; 0 otherwise. If the request is repeated, it is
             the number outstanding by then.
         state: of the experiment: `"running"`, `"paused"`, `"stopped"` or `"finished"`.
+        phases: the phase of each, where units had theirs before; else None.
+        known: the unit, decision point and covariates of each; None where there are none.
         experiment: whether they are part of the experiment: see `Assignment`.
     """
 
@@ -79,6 +97,8 @@ class Batch(Sequence[Assignment]):
     phase: int
     waiting: int
     state: str = "running"
+    phases: Sequence[int] | None = None
+    known: Sequence[Known] | None = None
     experiment: bool = True
 
     @property
@@ -98,8 +118,10 @@ class Batch(Sequence[Assignment]):
             return tuple(self[i] for i in range(*index.indices(len(self))))
         arm, number = int(self.arms[index]), int(self.rounds[index])
         chance = float(self.probabilities[index])
-        parts = self.ids[index], arm, self.labels[arm], chance, self.phase, number
-        return Assignment(*parts, self.experiment)
+        phase = self.phase if self.phases is None else self.phases[index]
+        known = Known() if self.known is None else self.known[index]
+        parts = self.ids[index], arm, self.labels[arm], chance, phase, number
+        return Assignment(*parts, *known, self.experiment)
 
     def blocks(self) -> Iterator[tuple[Assignment, ...]]:
         """The assignments round by round, each in the random order in which to try its options."""
@@ -111,9 +133,9 @@ class Batch(Sequence[Assignment]):
         if self and not self.experiment:
             parts.append(f"{plural(len(self), 'assignment')} of {self[0].label!r} after the end")
         elif self:
-            made = in_rounds(len(self), int(self.rounds[-1] - self.rounds[0]) + 1)
-            parts.append(f"{made} of phase {self.phase}")
-            parts[0] += f" (ids {self.ids[0]} to {self.ids[-1]})"
+            made = in_rounds(len(self), len(set(self.rounds.tolist())))
+            parts.append(made if self.phases else f"{made} of phase {self.phase}")
+            parts[0] += f" (ids {min(self.ids)} to {max(self.ids)})"
         if self.waiting:
             parts.append(f"waiting for {plural(self.waiting, 'outcome')} of phase {self.phase}")
         if self.state != "running":

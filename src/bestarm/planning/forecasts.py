@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bestarm.planning.amounts import describe_lift
 from bestarm.planning.request import PlanRequest
 from bestarm.problem import Problem
 from bestarm.simulation.results import Z95, Results, wilson
@@ -35,6 +36,7 @@ class AssumedWorld:
         size: how far the baseline goes to either side.
         period: over how many rounds.
         level: the reward about which arm means lie.
+        base: the base rate, if it was stated: the mean reward of the next best target.
         baseline: what the baseline moves about: the level, of which the mean of the arms is a part;
             or, where no baseline is declared, what is added to every x·θ.
         noise: the standard deviation of the noise within a round. For bounded rewards it changes
@@ -58,6 +60,7 @@ class AssumedWorld:
     size: float
     period: float
     level: float
+    base: float | None
     baseline: float
     noise: float
     bounded: bool
@@ -72,6 +75,13 @@ class AssumedWorld:
         )
         if math.isclose(self.farthest, self.gap, rel_tol=1e-6):
             lead = f"{self.best!r} leads all others by {self.gap:.4g}"
+        if self.base is not None and self.base > 0:
+            lead += f", {describe_lift(self.gap, self.base, rates=False)} of the base rate"
+        law = "rewards are at a bound" if self.bounded else f"the noise is {self.noise:.4g}"
+        return f"{lead}; {law}; {self.describe_drift(unit)}"
+
+    def describe_drift(self, unit: str) -> str:
+        """How the baseline moves, in words."""
         moves = {
             "none": f"the baseline stays at {self.baseline:.4g}",
             "sine": f"the baseline is a wave of ±{self.size:.4g} about {self.baseline:.4g} every "
@@ -83,10 +93,9 @@ class AssumedWorld:
             "people": f"every round has a baseline of its own, within ±{self.size:.4g} of "
             f"{self.baseline:.4g}",
         }[self.drift]
-        law = "rewards are at a bound" if self.bounded else f"the noise is {self.noise:.4g}"
         if self.baseline != self.level:
             moves += f", and arm means lie about {self.level:.4g}"
-        return f"{lead}; {law}; {moves}"
+        return moves
 
 
 @dataclass(frozen=True)
@@ -356,7 +365,7 @@ def plan_warnings(
     yield from _about_errors(request.problem.delta, forecasts)
     yield from _about_caps(forecasts, scenarios)
     yield from _about_baseline(request.problem, scenarios)
-    yield from _about_scales(request.problem, scenarios)
+    yield from about_scales(request.problem, scenarios)
     per_day = request.per_day or math.inf
     rounds = min((each.rounds for each in forecasts), key=lambda each: each.median, default=None)
     quickest = 0.0 if rounds is None else rounds.median / per_day
@@ -419,7 +428,8 @@ def _about_baseline(problem: Problem, scenarios: Sequence[AssumedWorld]) -> Iter
         )
 
 
-def _about_scales(problem: Problem, scenarios: Sequence[AssumedWorld]) -> Iterator[str]:
+def about_scales(problem: Problem, scenarios: Sequence[AssumedWorld]) -> Iterator[str]:
+    """Where a world goes beyond what policies are told."""
     for each in scenarios:
         for what, size, declared in (
             ("the baseline reaches", abs(each.baseline) + each.size, problem.baseline),

@@ -29,6 +29,7 @@ from bestarm.records import Plan
 from bestarm.simulation import simulate
 from bestarm.simulation.engine import Simulation, one_thread
 from bestarm.simulation.progress import Progress, reporting
+from bestarm.simulation.results import Results
 from bestarm.simulation.run import run_policy
 
 LONGEST = 3600.0  # seconds: the command line refuses plans that are estimated to take longer
@@ -41,7 +42,7 @@ _WATCH = 4.0  # seconds for which a run is followed
 _PLANS = 64  # fewer of them do not show whether batches grow
 _RATIO = 5.0  # pulls of a run over the lower bound, for a policy that is not registered
 _CAP, _LEAST_CAP = 100, 1_000_000  # a run is cut at 100 times bound and delay, or later
-_MOST = 10**11  # pulls of all simulated experiments together: about an hour of one core
+MOST_PULLS = 10**11  # pulls of all simulated experiments together: about an hour of one core
 
 
 def plan_experiment(
@@ -84,10 +85,7 @@ def plan_experiment(
         long = math.ceil(_CAP * (assumed.lower_bound + request.delay))
         cap = request.max_pulls or max(_LEAST_CAP, long)
         for name, block in product(methods, request.sizes):
-            plain = methods[name]
-            given = accepted(plain, max_pulls=cap, bounds=bounds, block=block)
-            method: Method = partial(plain, **given)
-            method(problem, seed=0)  # refuses before anything is simulated
+            method = capped(methods[name], request, block=block, cap=cap)
             jobs.append(Job(name, block, method, environment, assumed, cap))
     with reporting(progress, request.runs * len(jobs)) as report:
         report(0)  # before the first run, which may take long
@@ -114,6 +112,26 @@ def plan_experiment(
     )
 
 
+def capped(plain: Method, request: PlanRequest, *, block: int, cap: int) -> Method:
+    """A method for the problem of a request that stops at so many pulls.
+
+    As in an experiment, options may come and go, unless what is asked of the policy excludes that.
+
+    Raises:
+        InvalidInputError: the method refuses the problem.
+    """
+    given = accepted(plain, max_pulls=cap, bounds=request.bounds, block=block)
+    changing = accepted(plain, changes=True) | given
+    try:
+        partial(plain, **changing)(request.problem, seed=0)  # refuses before any simulation
+    except InvalidInputError as error:
+        if error.field != "changes":
+            raise
+        partial(plain, **given)(request.problem, seed=0)
+        return partial(plain, **given)
+    return partial(plain, **changing)
+
+
 def _simulate_jobs(
     jobs: Sequence[Job],
     request: PlanRequest,
@@ -124,13 +142,8 @@ def _simulate_jobs(
     found: list[PolicyForecast] = []
     try:
         for job in jobs:
-            results = simulate(
-                job.method,
-                job.environment,
-                runs=request.runs,
-                seed=request.seed,
-                delta=request.problem.delta,
-                delay=request.delay,
+            results = job.simulate(
+                request,
                 executor=executor,
                 progress=lambda done, _total: report(len(found) * request.runs + done),
             )
@@ -150,13 +163,13 @@ def _check_effort(worlds: Sequence[AssumedWorld], request: PlanRequest, policies
     runs = request.runs
     most = math.inf if request.max_pulls is None else request.max_pulls
     least = runs * policies * sum(min(each.lower_bound, most) for each in worlds)
-    if least <= _MOST:
+    if least <= MOST_PULLS:
         return
     assumed = max(worlds, key=lambda each: each.lower_bound)
     raise InvalidInputError(
         f"Finding a lead of {assumed.gap:.3g} takes at least {assumed.lower_bound:.2g} outcomes by "
         f"any rule (scenario {assumed.scenario!r}). Simulating {runs:,} experiments per policy "
-        f"would take at least {least:.2g} pulls; the limit is {_MOST:.0g}.",
+        f"would take at least {least:.2g} pulls; the limit is {MOST_PULLS:.0g}.",
         field="gap",
         value=assumed.gap,
         remedy="Plan for a larger gap, tighter bounds or fewer runs, or cut the experiments with "
@@ -177,6 +190,26 @@ class Job:
     environment: Environment
     assumed: AssumedWorld
     cap: int
+
+    def simulate(
+        self,
+        request: PlanRequest,
+        *,
+        executor: Executor | None,
+        progress: Progress,
+        runs: int | None = None,
+    ) -> Results:
+        """Its runs; as many as the request says, unless told otherwise."""
+        return simulate(
+            self.method,
+            self.environment,
+            runs=runs or request.runs,
+            seed=request.seed,
+            delta=request.problem.delta,
+            delay=request.delay,
+            executor=executor,
+            progress=progress,
+        )
 
 
 @dataclass(frozen=True)
@@ -236,8 +269,8 @@ class Effort:
             f"{duration(longest.seconds)}.",
             field="gap",
             value=longest.gap,
-            remedy="Plan for a larger gap, tighter bounds, fewer runs or fewer policies, or cut "
-            "runs short with `max_pulls`.",
+            remedy="Plan for a larger gap, tighter bounds, fewer runs, visitors or policies, or "
+            "cut runs short with `max_pulls`.",
         )
 
 

@@ -27,6 +27,7 @@ from bestarm.checks import (
 from bestarm.environments import baselines
 from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
+from bestarm.planning.amounts import read_lead, read_rate
 from bestarm.policies import Method
 from bestarm.policies.registry import accepted
 from bestarm.policies.registry import policies as registered
@@ -108,6 +109,7 @@ class Scenario:
         level: the mean reward about which arms differ; by default 0, or the middle of the bounds.
             It is part of the baseline. Where none is declared, it is part of θ if rewards are
             bounded and features can express it; otherwise, if left out, arms pay x·θ alone.
+        base: instead of the level, the mean reward of the next best target: the base rate.
         noise: the standard deviation of Gaussian noise within a round, which does not contain how
             rounds differ: that is the drift. By default that of the problem. Not for bounded
             rewards, which are at one bound or the other.
@@ -118,6 +120,7 @@ class Scenario:
     theta: str | tuple[float, ...] = "close"
     drift: Drift = Drift()
     level: float | None = None
+    base: float | None = None
     noise: float | None = None
 
     def __post_init__(self) -> None:
@@ -134,12 +137,17 @@ class Scenario:
             if named:
                 remedy = "Give the smallest lead that is worth finding, in units of the reward."
             raise InvalidInputError(what, field="gap", value=self.gap, remedy=remedy)
-        for field in ("gap", "level", "noise"):
+        for field in ("gap", "level", "base", "noise"):
             value = getattr(self, field)
             if value is not None:
-                number = finite(value, field) if field == "level" else positive(value, field)
-                computable(max(abs(number), 1.0) if field == "level" else number, field)
+                place = field in ("level", "base")
+                number = finite(value, field) if place else positive(value, field)
+                computable(max(abs(number), 1.0) if place else number, field)
                 object.__setattr__(self, field, number)
+        if self.base is not None and self.level is not None:
+            what = "`level` and `base` both say where outcomes lie."
+            remedy = "Give the base rate, or the middle of all options."
+            raise InvalidInputError(what, field="base", value=self.base, remedy=remedy)
 
 
 def scales(
@@ -162,6 +170,8 @@ def as_drift(value: object) -> Drift:
 def as_scenario(document: Mapping[str, Any], *, name: str) -> Scenario:
     """A scenario from a document of a file; its drift is a word or a document.
 
+    Its gap may be "+10 %", its base and level "2 %".
+
     Raises:
         InvalidInputError: it has unknown keys or invalid values.
     """
@@ -171,7 +181,16 @@ def as_scenario(document: Mapping[str, Any], *, name: str) -> Scenario:
         _refuse_unknown(drift, {field.name for field in fields(Drift)}, "drift")
         drift = Drift(**drift)
     named = str(document.get("name", name))
-    return Scenario(**{**document, "name": named, "drift": as_drift(drift)})
+    stated = {**document, **_amounts(document)}
+    return Scenario(**{**stated, "name": named, "drift": as_drift(drift)})
+
+
+def _amounts(stated: Mapping[str, Any]) -> dict[str, Any]:
+    """The gap, the level and the base rate in numbers, of those that are stated."""
+    found = {name: read_rate(stated[name], name) for name in ("level", "base") if name in stated}
+    if "gap" in stated:
+        found["gap"] = read_lead(stated["gap"], found.get("base"))
+    return found
 
 
 def _refuse_unknown(document: Mapping[str, Any], known: set[str], field: str) -> None:
@@ -188,15 +207,18 @@ class PlanRequest:
 
     Attributes:
         problem: the experiment's problem, with the scales that policies are told.
-        gap: the smallest lead worth finding, in units of the reward. The hardest case is simulated:
-            all others trail the best target by as little as the features allow.
-        scenarios: assumptions in detail, instead of `gap`, `drift` and `level`.
+        gap: the smallest lead worth finding: in units of the reward; or a text, `"+10 %"` of the
+            base rate or `"0.2 pp"`. The hardest case is simulated: all others trail the best target
+            by as little as the features allow.
+        scenarios: assumptions in detail, instead of `gap`, `drift`, `level` and `base`.
         drift: how the baseline moves from round to round, or several ways: `"none"`, `"sine"`,
             `"walk"`, `"switches"`, `"people"`. By default `"sine"`; with blocks `"people"`.
         bounds: the lowest and the highest reward, for bounded rewards. Simulated rewards are then
             one or the other, like yes and no, and policies that use bounds are told them.
         level: the reward about which the baseline moves: 0, or the middle of the bounds. A rate of
-            5 % is `bounds=(0, 1), level=0.05`.
+            5 % is `bounds=(0, 1), level=0.05`, or `level="5 %"`.
+        base: the base rate, instead of the level: the mean reward of the option next to the best,
+            which has all others below or beside it.
         policies: names, or a table from names to methods.
         block: how many options a round has, all under one baseline: a person who rates 2. Policies
             are then simulated with blocks of this size, and for comparison with one option per
@@ -217,11 +239,12 @@ class PlanRequest:
     """
 
     problem: Problem
-    gap: float | None = None
+    gap: float | str | None = None
     scenarios: Sequence[Scenario] = ()
     drift: str | Drift | Sequence[str | Drift] | None = None
     bounds: tuple[float, float] | None = None
-    level: float | None = None
+    level: float | str | None = None
+    base: float | str | None = None
     policies: Sequence[str] | Mapping[str, Method] | None = None
     block: int = 1
     per_day: float | None = None
@@ -299,6 +322,13 @@ class PlanRequest:
                 raise InvalidInputError(what, field="policies", value=name, remedy=remedy)
         return chosen
 
+    @property
+    def drifts(self) -> list[Drift]:
+        """The ways in which the baseline moves, where no scenarios say it."""
+        usual = "sine" if self.block == 1 else "people"
+        drift = usual if self.drift is None else self.drift
+        return [as_drift(each) for each in ([drift] if isinstance(drift, (str, Drift)) else drift)]
+
     def resolved_scenarios(self) -> list[Scenario]:
         """The scenarios, or those that the gap and the drifts stand for."""
         if (self.gap is None) == (not self.scenarios):
@@ -307,13 +337,9 @@ class PlanRequest:
             raise InvalidInputError(what, field="gap", value=self.gap, remedy=remedy)
         wanted = list(self.scenarios)
         if self.gap is not None:
-            usual = "sine" if self.block == 1 else "people"
-            drift = usual if self.drift is None else self.drift
-            drifts = [drift] if isinstance(drift, (str, Drift)) else drift
-            kinds = [as_drift(each) for each in drifts]
-            wanted = [
-                Scenario(each.kind, gap=self.gap, drift=each, level=self.level) for each in kinds
-            ]
+            stated = {"gap": self.gap, "level": self.level, "base": self.base}
+            amounts = _amounts({name: each for name, each in stated.items() if each is not None})
+            wanted = [Scenario(each.kind, drift=each, **amounts) for each in self.drifts]
         names = [each.name for each in wanted]
         if not names or len(set(names)) < len(names):
             what = "Every scenario needs a different name."
@@ -325,15 +351,18 @@ class PlanRequest:
 def read_request(document: Mapping[str, Any]) -> PlanRequest:
     """The request of a document: fields of a `PlanRequest` and of its `Problem`.
 
-    Scenarios are documents too. What is None or empty is left out.
+    Scenarios are documents too. What is None or empty is left out. A base rate without bounds or
+    noise is one of yes and no: the bounds are 0 and 1.
 
     Raises:
         InvalidInputError: a field is invalid.
     """
     stated = {key: value for key, value in document.items() if value not in (None, [])}
-    if "scenarios" in stated and ("level" in stated or "drift" in stated):
-        what = "`level` and `drift` go with `gap`; scenarios have their own."
+    if "scenarios" in stated and not {"level", "base", "drift"}.isdisjoint(stated):
+        what = "`level`, `base` and `drift` go with `gap`; scenarios have their own."
         raise InvalidInputError(what, field="scenarios", remedy="Leave them out.")
+    if "base" in stated and "noise" not in stated:
+        stated.setdefault("bounds", (0.0, 1.0))
     bounds = None if "bounds" not in stated else interval(tuple(stated.pop("bounds")), "bounds")
     noise, baseline = scales(bounds, stated.get("noise"), stated.get("baseline"))
     problem = Problem(

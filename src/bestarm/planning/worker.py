@@ -2,7 +2,9 @@
 
     {"progress": {"done": 0, "total": 600}}             at once, then repeatedly
     {"estimate": {"seconds": 45.0, "words": …, …}}      once, before anything is simulated
-    {"plan": …} or {"error": {…}}                       once, at the end
+    {"plan": …}, {"lifts": …} or {"error": {…}}         once, at the end
+
+A request with visitors is answered with the lifts that these can find.
 
 The process stops when its time is up and returns the runs finished by then; it also ends when its
 reader does. Compiling, which takes a minute on a fresh machine, does not count. A plan is refused
@@ -27,6 +29,8 @@ from functools import partial
 import numpy as np
 
 from bestarm.errors import BestArmError
+from bestarm.planning.forecasts import ExperimentPlan
+from bestarm.planning.lifts import DetectableLifts, detectable_lifts
 from bestarm.planning.plan import Effort, plan_experiment
 from bestarm.planning.request import PlanRequest, read_request
 from bestarm.problem import Problem
@@ -42,11 +46,18 @@ def main() -> None:
     document = json.load(sys.stdin)
     seconds = float(document.pop("seconds"))
     try:
+        visitors = document.pop("visitors", None)
         request = read_request(document)
         _compile(request)
         _alarm(seconds)
         announce = partial(_announce, limit=seconds)
-        plan = plan_experiment(request, progress=_reports(), on_estimate=announce)
+        found: ExperimentPlan | DetectableLifts
+        if visitors is None:
+            found = plan_experiment(request, progress=_reports(), on_estimate=announce)
+        else:
+            found = detectable_lifts(
+                request, visitors=visitors, progress=_reports(), on_estimate=announce
+            )
     except KeyboardInterrupt:
         message = "The time limit was reached before a run had finished."
         _write(error={"message": message, "field": "source", "remedy": "Plan for fewer options."})
@@ -54,12 +65,13 @@ def main() -> None:
         known = {"message": error.message, "field": error.field, "remedy": error.remedy}
         _write(error=known | {"value": _plain(error.value)})
     else:
-        _write(plan=plan.to_dict())
+        _write(**{"plan" if visitors is None else "lifts": found.to_dict()})
 
 
 def _compile(request: PlanRequest) -> None:
     """Simulate a tiny experiment of the same kind, so that everything it needs is compiled."""
-    kinds = [each.drift.kind for each in request.resolved_scenarios()]
+    drifts = [each.drift for each in request.scenarios] or request.drifts
+    kinds = [each.kind for each in drifts]
     baseline = float(request.problem.drifts)
     tiny = replace(
         request,
@@ -69,6 +81,7 @@ def _compile(request: PlanRequest) -> None:
         drift=list(dict.fromkeys(kinds)),
         bounds=None if request.bounds is None else (0.0, 1.0),
         level=None,
+        base=None,
         window=None if request.window is None else 1.0,
         runs=1,
         max_pulls=200,

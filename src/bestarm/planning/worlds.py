@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,14 +51,13 @@ class ScenarioWorld:
             what = "`noise` cannot be set for bounded rewards: it follows from the level."
             remedy = "Leave it out of the scenario."
             raise InvalidInputError(what, field="noise", value=scenario.noise, remedy=remedy)
+        self._check_base()
         theta = self._theta()
         bound = problem.baseline if self._bounded_level else None
         moving = complexity(problem, theta, baseline=bound).lower_bound
         still = complexity(problem, theta, "linear").lower_bound
         tau, other = (moving, still) if problem.drifts else (still, moving)
-        theta, level, added = self._place(theta)
-        spread = float(np.ptp(problem.source @ theta))
-        size = self._size(spread, added if self._bounded_level else level)
+        theta, level, added, spread, size = self._placed(theta)
         period = scenario.drift.period or max(self.request.per_day or _PERIOD, 2.0)
         noise = self._noise(level + scenario.drift.places(size), spread)
         baseline = scenario.drift.path(level=added, size=size, period=period)
@@ -83,6 +83,7 @@ class ScenarioWorld:
             size=size,
             period=period,
             level=level,
+            base=scenario.base,
             baseline=level if problem.drifts else added,
             noise=noise,
             bounded=bounds is not None,
@@ -91,16 +92,52 @@ class ScenarioWorld:
             other_bound=2 * noise**2 * other * _information(problem.delta),
         )
 
+    def fits(self) -> bool:
+        """Whether all means stay within the bounds."""
+        try:
+            self._check_base()
+            self._placed(self._theta())
+        except InvalidInputError:
+            return False
+        return True
+
+    def _placed(self, theta: Array) -> tuple[Array, float, float, float, float]:
+        """What `_place` gives, how far apart arm means are, and how far the baseline moves."""
+        theta, level, added = self._place(theta)
+        spread = float(np.ptp(self.request.problem.source @ theta))
+        size = self._size(spread, added if self._bounded_level else level, theta)
+        return theta, level, added, spread, size
+
+    def _check_base(self) -> None:
+        base, gap, bounds = self.scenario.base, self.scenario.gap or 0.0, self.request.bounds
+        if base is None or bounds is None:
+            return
+        low, high = bounds
+        if not low < base < high:
+            what = f"`base` must lie between the bounds {low:g} and {high:g}; got {base:g}."
+            remedy = "A rate of two percent is '2 %' or 0.02."
+            raise InvalidInputError(what, field="base", value=base, remedy=remedy)
+        if base + gap > high:
+            what = (
+                f"A lead of {gap:.4g} over a base rate of {base:.4g} makes {base + gap:.4g}, above "
+                f"the highest outcome, {high:g}."
+            )
+            remedy = f"The lead can be at most {high - base:.4g}."
+            raise InvalidInputError(what, field="gap", value=gap, remedy=remedy)
+
     @property
     def _bounded_level(self) -> bool:
         """Whether the rule uses that the baseline lies within its bound of 0."""
         problem = self.request.problem
         return problem.drifts and self.request.bounds is None and not problem.expresses_level
 
-    @property
-    def _level(self) -> float:
+    def _level(self, theta: Array) -> float:
         if self.scenario.level is not None:
             return self.scenario.level
+        if self.scenario.base is not None:  # that of the next best target
+            problem = self.request.problem
+            means, values = problem.source @ theta, np.sort(problem.target @ theta)
+            return self.scenario.base + float((means.max() + means.min()) / 2 - values[-2])
         return 0.0 if self.request.bounds is None else sum(self.request.bounds) / 2
 
     def _place(self, theta: Array) -> tuple[Array, float, float]:
@@ -109,7 +146,7 @@ class ScenarioWorld:
         With a baseline, the mean of the arms is part of it, and the arms differ about the level.
         Without one, means are x·θ: the level is θ's where features can express it.
         """
-        problem, level = self.request.problem, self._level
+        problem, level = self.request.problem, self._level(theta)
         means = problem.source @ theta
         middle = float(means.max() + means.min()) / 2
         added = level - middle
@@ -118,12 +155,13 @@ class ScenarioWorld:
             far = self._bounded_level and abs(added) > problem.baseline / 2
             return (theta, middle, 0.0) if far else (theta, level, added)
         # A parameter in numbers stays as it is, unless a level says where to move it.
-        movable = isinstance(self.scenario.theta, str) or self.scenario.level is not None
+        stated = self.scenario.level is not None or self.scenario.base is not None
+        movable = isinstance(self.scenario.theta, str) or stated
         if self.request.bounds is not None and movable:
             constant = np.linalg.lstsq(problem.source, np.ones(problem.arms), rcond=None)[0]
             if np.allclose(problem.source @ constant, 1.0, rtol=0.0, atol=_ROUNDING):
                 return theta + added * constant, level, 0.0
-        if self.scenario.level is None or abs(added) <= _ROUNDING * abs(middle):
+        if not stated or abs(added) <= _ROUNDING * abs(middle):
             return theta, middle, 0.0
         return theta, level, added
 
@@ -141,11 +179,10 @@ class ScenarioWorld:
         assert scenario.gap is not None
         if scenario.theta == "close":
             return hardest_parameter(self.request.problem, scenario.gap)
-        return typical_parameter(
-            self.request.problem, scenario.gap, widest=self._widest(self._level)
-        )
+        level = self._level(np.zeros(self.request.problem.source.shape[1]))
+        return typical_parameter(self.request.problem, scenario.gap, widest=self._widest(level))
 
-    def _size(self, spread: float, level: float) -> float:
+    def _size(self, spread: float, level: float, theta: Array) -> float:
         """How far the baseline moves from the level."""
         drift, bounds = self.scenario.drift, self.request.bounds
         wanted = 0.0 if drift.kind == "none" else drift.size
@@ -154,11 +191,16 @@ class ScenarioWorld:
             return most if wanted is None else wanted
         left = (self._widest(level) - spread) / 2
         if left < 0 or (wanted or 0.0) > left:
-            raise self._leaves_the_bounds(bounds, spread, level, left)
+            raise self._leaves_the_bounds(bounds, spread, level, left, theta)
         return min(left / 2, most) if wanted is None else wanted
 
     def _leaves_the_bounds(
-        self, bounds: tuple[float, float], spread: float, level: float, left: float
+        self,
+        bounds: tuple[float, float],
+        spread: float,
+        level: float,
+        left: float,
+        theta: Array,
     ) -> InvalidInputError:
         scenario = self.scenario
         field, value, why = "gap", scenario.gap, ""
@@ -166,7 +208,7 @@ class ScenarioWorld:
         if left >= 0:
             field, value = "size", scenario.drift.size
             why = f", which leaves ±{left:.3g} for the drift"
-        elif level != self._level:  # that of x·θ
+        elif level != self._level(theta):  # that of x·θ
             field, value = "baseline", self.request.problem.baseline
             why = ", as no baseline is declared"
             remedy = "Declare a baseline, or assume a `theta` in numbers whose means fit."
@@ -203,6 +245,11 @@ def hardest_parameter(problem: Problem, gap: float) -> Array:
     which does not depend on how the features are scaled or mixed. Of the targets that can be the
     best (at most 40 are tried) it takes the one with the largest complexity.
     """
+    return _scale_to_gap(problem, _hardest_direction(problem), gap)
+
+
+@lru_cache(maxsize=4)  # the same for every gap and drift
+def _hardest_direction(problem: Problem) -> Array:
     candidates = _candidates(problem)
     found = [theta for z in candidates if (theta := _least_distance(problem, int(z))) is not None]
     if not found:  # in exact arithmetic some target is a corner of the hull
@@ -211,7 +258,7 @@ def hardest_parameter(problem: Problem, gap: float) -> Array:
     hardness = np.array([_complexity(problem, theta) for theta in found])
     # The first of those that are equally hard, up to the solver's tolerance.
     hardest = int(np.argmax(hardness >= hardness.max() * (1 - 2 * _TOLERANCE)))
-    return _scale_to_gap(problem, found[hardest], gap)
+    return found[hardest]
 
 
 def typical_parameter(problem: Problem, gap: float, *, widest: float) -> Array:

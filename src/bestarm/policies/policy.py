@@ -159,7 +159,8 @@ class Policy(Protocol):
 
         Only policies that make open plans are asked to. If that plan was provisional, the outcomes
         are of pulls that its summary had as `pending`; if not, of pulls beyond those in its
-        summary, and the phase is the previous one. The current plan may be out, and stays as it is.
+        summary, and the phase is the previous one, or one before it if options were added or
+        retired since. The current plan may be out, and stays as it is.
 
         Raises ProtocolError, and changes nothing, if no outcome of that phase is awaited.
         """
@@ -182,7 +183,8 @@ class Policy(Protocol):
     def retire(self, target: int) -> None:  # noqa: ARG002
         """Go on without an option, for good: it has no probability in later plans.
 
-        Called when no plan is open. All options stay numbered as they are.
+        Called when no plan is open, even if the last summary named it. All options stay numbered as
+        they are. Outcomes of its earlier pulls may follow.
 
         Raises ProtocolError, and changes nothing, unless `traits.changes`.
         """

@@ -79,6 +79,7 @@ def accepted(
     block: int | None = None,
     mean_bound: float | None = None,
     budget: int | None = None,
+    changes: bool | None = None,
 ) -> dict[str, Any]:
     """Those of the options that every method understands alike, if this one takes them.
 
@@ -90,6 +91,7 @@ def accepted(
         "block": block,
         "mean_bound": mean_bound,
         "budget": budget,
+        "changes": changes,
     }
     taken = options_of(method)
     bound = method.keywords if isinstance(method, partial) else {}

@@ -31,7 +31,7 @@ def run_count(runs: object, *, least: int = 1) -> int:
     return total
 
 
-def wilson(hits: int, runs: int, z: float = Z95) -> tuple[float, float]:
+def wilson(hits: float, runs: int, z: float = Z95) -> tuple[float, float]:
     """Wilson's interval for a probability; z is the normal quantile, by default of 95 %.
 
     The closed form rather than SciPy's `binomtest`: `scipy.stats` takes a second to import.

@@ -31,6 +31,7 @@ from bestarm.live.store.contract import (
     Snapshot,
     SummaryRecord,
     Transaction,
+    UnitKey,
 )
 from bestarm.live.transitions import record_outcomes
 from bestarm.live.values import Receipt
@@ -42,6 +43,7 @@ from bestarm.testing.store_samples import (
     Case,
     Make,
     Reopen,
+    about,
     assign,
     contents,
     expect,
@@ -109,6 +111,7 @@ def _an_exception_leaves_nothing(case: Case) -> None:
     ledger = case.ledger()
     with ledger.transaction() as tx:
         assign(tx, [0, 1, 1, 0, 1, 0, 0, 1], request="kept")
+        tx.add_units([about(1, "ann", ""), about(2, "zoe", "9:00")])
         lose(tx, [2, 5], reason="gone")
         tell(tx, [0, 1, 2], [1.0, 2.0, 3.0], late=[False, False, True])
         tx.add_deferrals(ids_of([1, 2]))
@@ -131,6 +134,8 @@ def _an_exception_leaves_nothing(case: Case) -> None:
         rewards = rewards_of(snapshot, ids_of([3]))
         expect(rewards, {3: 4.0}, "after a rollback of an outcome, rewards are")
         require(snapshot.request("more") is not None, "a request made after its rollback is lost")
+        named = snapshot.rounds_of("zoe").size, snapshot.rounds_of("ann").size
+        expect(named, (2, 0), "after a rollback of naming and erasing, rounds of units are")
 
 
 def _a_snapshot_sees_one_state(case: Case) -> None:
@@ -293,6 +298,80 @@ def _reports_are_found_by_assignment(case: Case) -> None:
         expect(list(snapshot.reports_of([])), [], f"the reports of no assignment{how} read")
         last = [each.number for each in snapshot.reports(size // 2 + 3)]
         expect(last, [size // 2 + 3, size // 2 + 4], f"the last reports{how} have the numbers")
+
+
+def _units_are_found_by_name(case: Case) -> None:
+    """Each under its own name and decision point, whatever the letters, one or many at a time."""
+    ledger, points = case.ledger(), ["", "1", "é %"]
+    keys = [UnitKey(text, point) for point in points for text in TEXTS]
+    keys += [UnitKey(f"visitor {number}") for number in range(130)]
+    records = [about(number, *key) for number, key in enumerate(keys)]
+    with ledger.transaction() as tx:
+        assign(tx, [0] * len(keys))
+        tx.add_units(records[:7])
+        tx.add_units([])
+        tx.add_units(records[7:])
+    wanted = dict(zip(keys, records, strict=True))
+    unknown = [UnitKey("visitor 1", "1"), UnitKey("visitor"), UnitKey("a", "2"), UnitKey("e", "")]
+    for how, snapshot in case.snapshots(ledger):
+        expect(list(snapshot.units(0, 2**62)), records, f"units in order{how} read")
+        expect(list(snapshot.units(5, 9)), records[5:9], f"some units in order{how} read")
+        expect(snapshot.units_named([*keys, *unknown]), wanted, f"units by name{how} read")
+        for key in (keys[0], keys[-1]):
+            expect(snapshot.units_named([key]), {key: wanted[key]}, f"a unit by name{how} reads")
+        expect(snapshot.units_named([]), {}, f"no units by name{how} read")
+        expect(snapshot.units_named(unknown[:1]), {}, f"an unknown unit{how} reads")
+        for text in TEXTS:
+            mine = [number for number, key in enumerate(keys) if key.unit == text]
+            expect(np.sort(snapshot.rounds_of(text)), mine, f"the rounds of {text!r}{how} are")
+
+
+def _a_unit_has_one_round_per_decision_point(case: Case) -> None:
+    """Whoever else adds one at the same moment: of two rounds, none is kept."""
+    ledger = case.ledger()
+    with ledger.transaction() as tx:
+        assign(tx, [0] * 9)
+        tx.add_units([about(0, "ann", ""), about(1, "ann", "1"), about(2), about(3)])
+    with ledger.snapshot() as snapshot:
+        before = contents(snapshot)
+    for new in (about(4, "ann", ""), about(5, "ann", "1"), about(2, "zoe", "")):
+        refused = False
+        try:
+            with ledger.transaction() as tx:
+                tx.head.units = 7
+                tx.add_units([about(7, "new", ""), new])
+        except StoreError:
+            refused = True
+        require(refused, "a second round of a unit is taken, or a second unit of a round")
+        for how, snapshot in case.snapshots(ledger):
+            expect_contents(snapshot, before, f"after a second round of a unit was refused{how}")
+
+
+def _erased_units_are_gone(case: Case) -> None:
+    """All but the digest of a round is, and the name is free for a new one."""
+    ledger = case.ledger()
+    records = [about(0, "ann", "1", "{}"), about(1, "zoe", ""), about(2, "ann", "2")]
+    with ledger.transaction() as tx:
+        assign(tx, [0] * 4)
+        tx.add_units(records)
+    with ledger.transaction() as tx:
+        tx.erase_units(tx.rounds_of("ann"))
+        expect(tx.rounds_of("ann"), [], "within the transaction that erased it, its rounds are")
+    for how, snapshot in case.snapshots(ledger):
+        found = [(each.digest, each.salt, each.unit) for each in snapshot.units(0, 9)]
+        wanted = [(each.digest, None, None) for each in records]
+        wanted[1] = records[1].digest, records[1].salt, "zoe"  # type: ignore[assignment]
+        expect(found, wanted, f"units of which one is erased{how} read")
+        texts = {(each.decision_point, each.covariates) for each in snapshot.units(0, 9)}
+        expect(texts, {(None, None), ("", None)}, f"what is left of erased units{how} is")
+        expect(snapshot.units_named([UnitKey("ann", "1")]), {}, f"an erased unit{how} reads")
+    new = about(3, "ann", "1")
+    with ledger.transaction() as tx:
+        tx.add_units([new])
+    ledger.purge()
+    for how, snapshot in case.snapshots(ledger):
+        key = UnitKey("ann", "1")
+        expect(snapshot.units_named([key]), {key: new}, f"a unit of an erased name{how} reads")
 
 
 def _ranges_end_where_they_should(case: Case) -> None:
@@ -652,6 +731,9 @@ _LAWS = (
     _outcomes_are_only_added,
     _nobody_is_overwritten,
     _refusals_count_once,
+    _units_are_found_by_name,
+    _a_unit_has_one_round_per_decision_point,
+    _erased_units_are_gone,
     _losses_keep_their_order,
     _deferrals_are_kept,
     _long_ranges_count_each_row_once,

@@ -22,6 +22,8 @@ from bestarm.live.store.contract import (
     Snapshot,
     SummaryRecord,
     Transaction,
+    UnitKey,
+    UnitRecord,
 )
 from bestarm.records import Plan, Summary
 
@@ -57,6 +59,7 @@ TEXTS = [
     "a,b;c\td",
     "x" * 200,
 ]
+_KEYS = [UnitKey("zoe", at) for at in ("", "9:00", "18:00")]
 _NAMES = ("a", "b", "kept", "more", "meanwhile")  # of requests that laws make
 
 Make = Callable[[], Ledger]
@@ -116,7 +119,6 @@ def assign(
     at: float = 1.0,
     request: str | None = None,
     forecasts: list[float] | None = None,
-    covariates: list[str] | None = None,
 ) -> None:
     """Give assignments out, under the name of a request if there is one."""
     first, size = tx.head.assigned, len(arms)
@@ -129,10 +131,20 @@ def assign(
         at=at,
         request=asked,
         forecasts=None if forecasts is None else np.array(forecasts),
-        covariates=covariates,
     )
     tx.head.assigned += size
     tx.head.rounds += size // tx.head.size
+
+
+def about(
+    number: int,
+    unit: str | None = None,
+    decision_point: str | None = None,
+    covariates: str | None = None,
+) -> UnitRecord:
+    """What is known of a round of one assignment."""
+    known = unit, decision_point, covariates
+    return UnitRecord(number, number, 1, f"{number:064}", f"{number:032}", *known)
 
 
 def tell(
@@ -187,9 +199,9 @@ def summarize(tx: Transaction) -> SummaryRecord:
 
 
 STEPS: dict[str, Callable[[Transaction], Any]] = {
-    "asking": lambda tx: assign(
-        tx, [1, 1, 0], request="more", forecasts=[1.0, 2.0, 3.0], covariates=["{}"] * 3
-    ),
+    "asking": lambda tx: assign(tx, [1, 1, 0], request="more", forecasts=[1.0, 2.0, 3.0]),
+    "naming": lambda tx: tx.add_units([about(7, "zoe", ""), about(8, None, None, "{}")]),
+    "erasing": lambda tx: tx.erase_units(ids_of([1])),
     "telling": lambda tx: tell(tx, [3, 4], [4.0, 5.0], late=[True, False], at=50.0),
     "reporting": lambda tx: report(tx, [7, 1], [0.5, 2.0], late=True, at=55.0),
     "losing": lambda tx: lose(tx, [7, 6], reason="gone too", at=60.0),
@@ -210,7 +222,10 @@ def write_everything(tx: Transaction) -> Contents:
     open_phase(tx, plans[0])
     assign(tx, [0, 2, 1], request="a")
     known = '{"name":"é","x":0.1}'
-    assign(tx, [1], at=2.5, forecasts=[1 / 3], covariates=[known])
+    assign(tx, [1], at=2.5, forecasts=[1 / 3])
+    named = [about(1, "zoe", "9:00"), about(2, "zoe", "18:00"), about(3, None, None, known)]
+    tx.add_units(named)
+    tx.erase_units(ids_of([2]))
     tell(tx, [3, 0], [0.5, -0.5], at=3.0)
     lose(tx, [2], reason="no answer", at=4.0)
     tell(tx, [2], [7.0], late=[True], at=5.0)
@@ -238,7 +253,9 @@ def write_everything(tx: Transaction) -> Contents:
             (4, 4, 2, 0, 0.25, 6.0, -2.0, nan, nan, False, nan),
             (5, 5, 2, 1, 0.25, 6.0, 0.5, nan, nan, False, nan),
         ],
-        "covariates": {3: known},
+        "units": [named[0], _erased(named[1]), named[2]],
+        "units named": {UnitKey("zoe", "9:00"): named[0]},
+        "rounds": {"zoe": [1], "ann": []},
         "answers": [
             (0, -0.5, 1.0, 3.0, nan, nan),
             (2, nan, 1.0, nan, nan, nan),
@@ -265,6 +282,10 @@ def write_everything(tx: Transaction) -> Contents:
     return {name: plain(part) for name, part in wanted.items()}
 
 
+def _erased(record: UnitRecord) -> UnitRecord:
+    return replace(record, salt=None, unit=None, decision_point=None, covariates=None)
+
+
 # --- reading -----------------------------------------------------------------------------------
 
 
@@ -277,7 +298,9 @@ def contents(snapshot: Snapshot) -> Contents:
     parts = {
         "head": snapshot.head,
         "rows": read_rows(snapshot, 0, given),
-        "covariates": snapshot.covariates(0, given),
+        "units": list(snapshot.units(0, given)),
+        "units named": snapshot.units_named(_KEYS),
+        "rounds": {name: np.sort(snapshot.rounds_of(name)) for name in ("zoe", "ann")},
         "answers": read_answers(snapshot, 0, given),
         "reports": list(snapshot.reports()),
         "last reports": {each.assignment: each.reward for each in reported},

@@ -26,6 +26,7 @@ CACHES = """
     planned open provisional pulls size limit first phase_outcomes phase_losses outstanding_before
     summary_end arrivals amendments settled_end oldest summaries last_time
     clock_setback spread spread_left
+    units unit_rounds most_unit_rounds busiest_round
 """
 NOT_COVERED = {f"experiments.{name}": CACHE for name in CACHES.split()} | {
     "experiments.created": "for lists of experiments; the time in the first event is hashed",
@@ -54,23 +55,25 @@ COVERED_IN_WINDOWS = places(
 COVERED = places(
     {
         "experiments": "id name description state lease assigned rounds events last_hash "
-        "requests_hash covariates_hash",
+        "requests_hash units_hash changes planned_changes changes_hash",
         "documents": "experiment document",
-        "assignments": "experiment number round phase arm probability asked forecast covariates",
+        "assignments": "experiment number round phase arm probability asked forecast",
+        "units": "experiment round first size digest salt unit decision_point covariates",
         "outcomes": "experiment number reward told late",
         "losses": "experiment number at",
         "deferrals": "experiment number summary",
         "requests": "experiment name count first size phase",
         "plans": "experiment phase plan first round",
         "summaries": "experiment number phase first end late summary digest plain",
+        "changes": "experiment number phase kind label reason features made_by at",
         "events": "experiment number at kind data hash",
     }
 )
 
 
 def create(path: Path, **given: Any) -> Experiment:
-    url, sizes = f"sqlite:///{path}", [4, 2, 30]
-    return create_chained(url, kind="provisional", sizes=sizes, **given)
+    url, sizes = f"sqlite:///{path}", [4, 2, 30, 4, 4, 4]
+    return create_chained(url, kind="provisional", sizes=sizes, changes=True, **given)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +82,8 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     Phase 1 asks for 4 pulls. Of its 6 assignments, 1 is lost and told late, 2 and 3 are told, 4 is
     lost; it closes while 0 and 5 are outstanding. 0 is told under the next plan, 5 never. In phase
-    3 the experiment is stopped; 11 is told after that, and 12 is given up.
+    3 options come and go, which ends it and two more. In phase 6 the experiment is stopped; 11 is
+    told after that, and 12 is given up.
     """
     path = tmp_path_factory.mktemp("made") / "store.db"
     given: dict[str, Any] = {"lease": 1e6, "description": "of four winds", "forecaster": "own"}
@@ -96,7 +100,9 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
         experiment.tell_many({2: 0.25, 3: -0.5})
         experiment.fail(4, "gone")
         assert experiment.phase == 2
-        ask(2, "third")
+        names, known = ["ann", "zoe"], [{"age": 9}, {"age": 8}]
+        experiment.ask(unit=names, decision_point=1, forecasts=[0.0, 0.5], covariates=known)
+        experiment.erase("ann")
         experiment.tell(0, 1.75)
         experiment.tell_many({6: 0.25, 7: 1.5})
         assert experiment.phase == 3
@@ -104,6 +110,10 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
         experiment.tell(8, 0.5)
         experiment.fail_many([10, 9], "gone")
         experiment.tell(10, 0.75)
+        experiment.add("up", features=[0.5, 0.5, 0.5, 0.25])
+        experiment.retire("south", reason="too hot")
+        experiment.add("down")
+        ask(2, "fifth")
         experiment.pause()
         experiment.resume()
         experiment.change_lease(2e6)

@@ -242,7 +242,7 @@ BEYOND_SUMMARIES = {
     ),
     "an assignment beyond the last": (
         "INSERT INTO bestarm_assignments SELECT experiment, 12, 12, phase, arm, probability, "
-        "asked, NULL, NULL FROM bestarm_assignments WHERE number = 11",
+        "asked, NULL FROM bestarm_assignments WHERE number = 11",
         "the counter says 12",
     ),
     "a loss after the end that no event knows of": (
@@ -274,7 +274,7 @@ def test_an_assignment_drawn_after_the_end_is_found(ended: Path, tmp_path: Path)
         ended,
         tmp_path,
         "INSERT INTO bestarm_assignments SELECT experiment, 12, 12, phase, "
-        f"{arm}, {float(weights[arm])!r}, asked, NULL, NULL "
+        f"{arm}, {float(weights[arm])!r}, asked, NULL "
         "FROM bestarm_assignments WHERE number = 11",
         "UPDATE bestarm_experiments SET assigned = assigned + 1, rounds = rounds + 1",
     )
@@ -289,7 +289,7 @@ def test_an_id_far_beyond_is_read_where_the_counter_allows_for_it(
         ended,
         tmp_path,
         "INSERT INTO bestarm_assignments SELECT experiment, 1000000000000, round, phase, arm, "
-        "probability, asked, NULL, NULL FROM bestarm_assignments WHERE number = 1",
+        "probability, asked, NULL FROM bestarm_assignments WHERE number = 1",
         "UPDATE bestarm_experiments SET assigned = 1000000000001",
     )
     assert any("to 999999999999 are missing" in each for each in findings(path))

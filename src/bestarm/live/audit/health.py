@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -18,6 +19,7 @@ from bestarm.live.audit.evidence import (
     ScaleTest,
 )
 from bestarm.live.draws import first_members
+from bestarm.live.options import Options
 from bestarm.live.store.contract import (
     ROW,
     Head,
@@ -31,7 +33,6 @@ from bestarm.live.store.contract import (
 )
 from bestarm.live.values import Check, in_time, plural, savings
 from bestarm.numerics.geometry import Array
-from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
 from bestarm.records import Counts, Plan, Rounds, Summary
 
@@ -44,23 +45,23 @@ _LEAST_OVERDUE = 60.0  # seconds
 _OVERDUE_RATIO = 10  # an outcome is overdue after 10 × the time that 95 % of them take
 _WARNING, _ALARM = 1e-3, 1e-6  # probabilities under which a sound experiment shows a finding
 _ENOUGH, _HARM = 200, 1.1  # outcomes, and the variance that forecasts leave, to speak of harm
+_BUSY, _BUSY_RATIO = 20, 10  # decision points of a unit, and of it for each of another
 _MANY_LOST, _MOST_LOST = 0.5, 0.9  # of all outcomes; most experiments lose far fewer
 
 _Split = NDArray[np.int64]  # three rows: told, lost and outstanding assignments, per arm
 
 
-def examine(
-    snapshot: Snapshot, problem: Problem, traits: Traits, *, now: float, seed: int
-) -> tuple[Check, ...]:
+def examine(snapshot: Snapshot, options: Options, *, now: float, seed: int) -> tuple[Check, ...]:
     """Check an experiment by its counters, its summaries and the rows that no summary covers.
 
     The seed of the draws says in which order the options of a round were tried.
     """
+    problem, traits = options.problem, options.traits
     head, labels, tail = snapshot.head, problem.source_labels, _Tail(snapshot, problem.arms, now)
     bounds, mean_bound = traits.bounds, traits.mean_bound
     largest = problem.scale if mean_bound is None else mean_bound
     scales, models = ScaleTest(problem, largest), _Models(problem, bounds, largest)
-    arms = _count(snapshot, tail, seed, scales, models)
+    arms = _count(snapshot, options, tail, seed, scales, models)
     given, told = "assignments", "settled outcomes"
     if head.size > 1:
         given, told = "rounds, by the option tried first", f"{told} of options tried first"
@@ -78,22 +79,31 @@ def examine(
         models.linear(labels, in_blocks=head.size > 1),
         models.level(),
         _clock(head),
+        *_units(head),
         *_forecasts(head),
     )
 
 
 def _count(
-    snapshot: Snapshot, tail: _Tail, seed: int, scales: ScaleTest, models: _Models
+    snapshot: Snapshot,
+    options: Options,
+    tail: _Tail,
+    seed: int,
+    scales: ScaleTest,
+    models: _Models,
 ) -> _ArmCounts:
-    """Count assignments per arm, and show all summaries to the tests of scales and models."""
+    """Count assignments per arm, and show all summaries to the tests of scales and models.
+
+    Plans and summaries from before an option was added have none of it.
+    """
     arms = _ArmCounts(tail.arms)
     provisional: dict[int, Summary] = {}
 
     @cache
     def plan_of(phase: int) -> PlanRecord:
         planned = snapshot.plan(phase)
-        check_size(f"The plan of phase {phase}", planned.plan.arms, tail.arms)
-        return planned
+        check_size(f"The plan of phase {phase}", planned.plan.arms, options.arms(phase))
+        return replace(planned, plan=planned.plan.widened(tail.arms))
 
     def show(plan: Plan, summary: Summary) -> None:
         if plan.size == 1:
@@ -102,7 +112,8 @@ def _count(
 
     for record in snapshot.summaries():
         plan, summary = plan_of(record.phase).plan, record.observed  # scales are of rewards as told
-        check_size(f"Summary {record.number}", len(summary.counts), tail.arms)
+        check_size(f"Summary {record.number}", len(summary.counts), options.arms(record.phase))
+        summary = summary.widened(tail.arms)
         if plan.provisional:
             try:
                 before = provisional.get(plan.phase)
@@ -467,6 +478,25 @@ def _clock(head: Head) -> Check:
         return Check("clock", "ok", finding)
     action = "Set the clocks of all machines by one server: leases and windows end by them."
     return Check("clock", "alarm" if back > most else "warning", finding, action)
+
+
+def _units(head: Head) -> Iterator[Check]:
+    """Whether one unit has far more decision points than others: a plain comparison, not a test."""
+    if not head.units:
+        return
+    most, others = head.most_unit_rounds, head.units - 1
+    usual = (head.unit_rounds - most) / others if others else 0.0
+    finding = f"{plural(head.units, 'unit')}, with {plural(most, 'decision point')} at most."
+    if most < _BUSY or not others or most <= _BUSY_RATIO * usual:
+        yield Check("units", "ok", finding)
+        return
+    what = f"One unit has {most:,} decision points, others {usual:.2g} on average"
+    finding = f"{what} (its last is round {head.busiest_round})."
+    action = (
+        "Check whether it is a person, or a program. Decisions stay valid, but are about its "
+        "moments more than about those of others."
+    )
+    yield Check("units", "warning", finding, action)
 
 
 def _forecasts(head: Head) -> Iterator[Check]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import accumulate, chain
 from typing import Any, TypeVar
 
@@ -13,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.errors import DamagedStoreError, InvalidInputError
-from bestarm.live import events
+from bestarm.live import events, units
 from bestarm.live.draws import PlanDraws
 from bestarm.live.export import Progress
+from bestarm.live.options import Options
 from bestarm.live.store.contract import (
     Event,
     Ids,
@@ -33,7 +35,7 @@ from bestarm.records import Plan, Summary
 
 SHOWN = 20  # findings of one kind that are written out: there may be millions
 _ROUNDING = 1e-3  # seconds
-_PIECE = 50_000  # assignments whose covariates are read at a time
+_ALL = 2**62
 _STATES = {"paused": "paused", "resumed": "running", "stopped": "stopped", "finished": "finished"}
 
 _Records = Iterator[tuple[Any, ...]]
@@ -52,6 +54,7 @@ class Audit:
         summaries: summaries compared with the log and added up again.
         assignments: assignments whose arms were drawn again.
         outcomes: outcomes read.
+        erased: when units were erased, one time for each, in seconds since 1970.
     """
 
     findings: tuple[str, ...]
@@ -60,6 +63,7 @@ class Audit:
     summaries: int
     assignments: int
     outcomes: int
+    erased: tuple[float, ...] = ()
 
     @property
     def sound(self) -> bool:
@@ -73,19 +77,30 @@ class Audit:
             f"and {several} added up, {plural(self.phases, 'plan')} and "
             f"{plural(self.events, 'event')} of the log compared"
         )
+        if self.erased:
+            last = datetime.fromtimestamp(self.erased[-1], UTC).strftime("%Y-%m-%d %H:%M UTC")
+            checked += f"; {plural(len(self.erased), 'unit')} erased, the last {last}"
         if self.sound:
             return f"sound: {checked}"
         return "\n".join([f"NOT SOUND ({checked}):", *(f"- {each}" for each in self.findings)])
 
 
 def audit(
-    snapshot: Snapshot, *, arms: int, seed: int, created: dict[str, Any], progress: Progress | None
+    snapshot: Snapshot,
+    *,
+    options_at: Callable[[Snapshot], Options],
+    seed: int,
+    created: dict[str, Any],
+    progress: Progress | None,
 ) -> Audit:
     """Audit an experiment; `created` is what the first event must say."""
     findings = _Findings()
     log = _Log(snapshot, findings, created)
     log.read()
-    redraw = _Redraw(snapshot, findings, arms, seed)
+    options = None
+    with findings.reading():
+        options = options_at(snapshot)
+    redraw = _Redraw(snapshot, findings, options, seed)
     redraw.check_rows(progress)
     redraw.check_summaries()
     if log.end is not None:
@@ -96,7 +111,7 @@ def audit(
         late = plural(flagged, "outcome")
         findings.add("late", f"{late} flagged as late, but {log.late} in the log.")
     counted = log.events, log.plans, log.summaries, redraw.assigned, redraw.outcomes
-    return Audit(findings.sentences(), *counted)
+    return Audit(findings.sentences(), *counted, tuple(log.erased))
 
 
 class _Findings:
@@ -150,8 +165,9 @@ class _Log:
         self._snapshot, self._findings, self._created = snapshot, findings, created
         records: dict[str, _Records] = {
             "requests": (tuple(vars(each).values()) for each in snapshot.requests()),
-            "covariates": _covariates(snapshot),
+            "units": self._units(),
             "reports": self._reports(),
+            "changes": (tuple(vars(each).values()) for each in snapshot.changes()),
         }
         self._hash_chains = {
             name: _HashChain(name, each, findings) for name, each in records.items()
@@ -159,6 +175,8 @@ class _Log:
         self._last_hash = ""
         self._state = "running"
         self._limits: dict[str, float | None] = {}
+        self._counts = {"changes": 0, "planned_changes": 0}
+        self._changed_at: int | None = None  # what was assigned when options changed
         self._end = 0  # of the last summary
         self._provisional = False
         self.broken = False  # whether the chain ends before the log does
@@ -167,6 +185,9 @@ class _Log:
         self.late_reports = 0  # and reports that are flagged as late
         self.end: dict[str, Any] | None = None  # what the last event of an ended experiment says
         self.failed: Ids = events.joined_ids([])  # assignments given up after the end
+        self.erased: list[float] = []  # when units were erased
+        self._erased_ids = set[int]()  # of their assignments, by the log
+        self._unknown_ids = set[int]()  # of assignments of which everything is erased
 
     def read(self) -> None:
         findings, snapshot = self._findings, self._snapshot
@@ -175,6 +196,8 @@ class _Log:
         for event in findings.readable(self._chain()):
             if event.kind == "planned":
                 self._compare(event, next(plans, None), "plan")
+                self._check_closed(event.data["first"])
+                self._counts["planned_changes"] = self._counts["changes"]
             elif event.kind in {"closed", "answered"}:
                 self._compare(event, next(told, None), "summary")
             else:
@@ -192,6 +215,24 @@ class _Log:
         for report in self._snapshot.reports():
             self.late_reports += report.late
             yield tuple(vars(report).values())
+
+    def _units(self) -> _Records:
+        for record in self._snapshot.units(0, _ALL):
+            known = record.salt, record.unit, record.decision_point, record.covariates
+            if known == (None,) * 4:
+                self._unknown_ids.update(range(record.first, record.first + record.size))
+            elif units.digest_of(*known) != record.digest:
+                what = f"What is known of assignment {record.first} is not what was recorded"
+                self._findings.add("units", f"{what}: its unit or covariates were changed.")
+            yield units.hashed(record)
+
+    def _check_erased(self) -> None:
+        for number in sorted(self._unknown_ids - self._erased_ids)[: 2 * SHOWN]:
+            what = f"What was known of assignment {number} is gone"
+            self._findings.add("erased", f"{what}, and the log does not say that it was erased.")
+        for number in sorted(self._erased_ids - self._unknown_ids)[: 2 * SHOWN]:
+            what = f"What was known of assignment {number} is on record"
+            self._findings.add("erased", f"{what}, and the log says that it was erased.")
 
     def _chain(self) -> Iterator[Event]:
         self.broken = True  # unless it is read to its end
@@ -223,14 +264,27 @@ class _Log:
             findings.add("event", f"{what}: the log was written again, or cut short.")
         for name, records in self._hash_chains.items():
             records.read_all(getattr(head, f"{name}_hash"))
-        for name, value in {"state": self._state, **self._limits}.items():
+        self._check_erased()
+        self._check_closed(head.assigned)
+        for name, value in {"state": self._state, **self._limits, **self._counts}.items():
             if getattr(head, name) != value:
                 counted = f"the counters say {getattr(head, name)}"
                 findings.add("state", f"By the log the {name} is {value}; {counted}.")
 
+    def _check_closed(self, end: int) -> None:
+        """Nothing is assigned under a plan after the options have changed."""
+        if self._changed_at not in {None, end}:
+            what = f"Assignments {self._changed_at} to {end - 1} were made under an open plan"
+            self._findings.add("option", f"{what} after the options had changed.")
+        self._changed_at = None
+
     def _note(self, event: Event) -> None:
         """What an event says that is neither about a plan nor about a summary."""
-        if event.kind == "changed":
+        if event.kind in {"added", "retired"}:
+            self._counts["changes"] += 1
+            if self._changed_at is None:
+                self._changed_at = event.data["assigned"]
+        elif event.kind == "changed":
             self._limits["lease"] = event.data.get("lease")
         elif event.kind in {"stopped", "finished"}:
             self.end = event.data
@@ -241,6 +295,9 @@ class _Log:
                 if event.data.get(name) != value:
                     other = f"Event {event.number} is about another experiment"
                     self._findings.add("created", f"{other}: {what} differs.")
+        elif event.kind == "erased":
+            self.erased.append(event.at)
+            self._erased_ids.update(events.ids_in(event.data["ids"]).tolist())
         elif event.kind == "late" and "reports" in event.data:  # their hash is compared
             self.late += len(events.ids_in(event.data["ids"]))
         elif event.kind in {"late", "failed"}:
@@ -316,20 +373,14 @@ class _HashChain:
             self._findings.add(self._name, f"There are {self._name} on record that nobody sent.")
 
 
-def _covariates(snapshot: Snapshot) -> Iterator[tuple[int, str]]:
-    first, size, end = 0, _PIECE, snapshot.head.assigned
-    while first < end:
-        found = snapshot.covariates(first, min(first + size, end))
-        yield from sorted(found.items())
-        # A damaged counter may say any number.
-        first, size = first + size, _PIECE if found else 2 * size
-
-
 class _Redraw:
     """The assignments: counted, drawn again and added up again."""
 
-    def __init__(self, snapshot: Snapshot, findings: _Findings, arms: int, seed: int) -> None:
-        self._snapshot, self._findings, self._arms, self._seed = snapshot, findings, arms, seed
+    def __init__(
+        self, snapshot: Snapshot, findings: _Findings, options: Options | None, seed: int
+    ) -> None:
+        self._snapshot, self._findings, self._seed = snapshot, findings, seed
+        self._options = options  # None if they cannot be read
         self._last = -1  # the id of the last assignment read
         self.rounds = self.assigned = self.outcomes = self.late = 0
         # Ids that were outstanding when their phase closed, by the summary that covers them, or −1.
@@ -347,6 +398,7 @@ class _Redraw:
             while len(rest):
                 while following is not None and following.first <= rest["id"][0]:
                     # No more than there are assignments: a changed plan may ask for any number.
+                    self._check_options(following.plan)
                     draws = PlanDraws(following, self._seed, most=head.assigned)
                     following = next(plans, None)
                 end = len(rest)
@@ -364,6 +416,19 @@ class _Redraw:
             if found != counted:
                 what = f"There are {plural(found, noun)}, the counter says {counted}."
                 findings.add(noun, what)
+
+    def _check_options(self, plan: Plan) -> None:
+        """A plan is over the options there were, and draws none that was retired before."""
+        options, what = self._options, f"The plan of phase {plan.phase}"
+        if options is None:
+            return
+        if plan.arms != (arms := options.arms(plan.phase)):
+            self._findings.add("option", f"{what} is not of {arms} arms.")
+            return
+        for arm, change in options.retired.items():
+            if change.phase < plan.phase and arm < plan.arms and plan.shares[arm]:
+                gone = f"option {change.label!r}, which was retired before"
+                self._findings.add("option", f"{what} draws {gone}.")
 
     def _check_rows(self, rows: Rows) -> None:
         ids = np.concatenate([[self._last], rows["id"]])
@@ -443,12 +508,12 @@ class _Redraw:
         except DamagedStoreError:
             findings.add("summary", f"Summary {number} is of phase {record.phase}, unknown here.")
             return
-        if len(record.summary.counts) != self._arms:
-            findings.add("summary", f"Summary {number} is not of {self._arms} arms.")
+        if len(record.summary.counts) != plan.arms:
+            findings.add("summary", f"Summary {number} is not of {plan.arms} arms.")
             return
-        totals = RunningTotals(plan, self._arms)
+        totals = RunningTotals(plan, plan.arms)
         for rows, pending in self._covered(record, plan):
-            self._add(totals, rows, pending)
+            self._add(totals, rows, pending, plan.arms)
         covered = f"assignments {record.first} to {record.end - 1}"
         if totals.digest() != record.digest:
             what = "an arm, an outcome, a forecast, a loss or a time was changed since"
@@ -482,14 +547,16 @@ class _Redraw:
         for rows in self._snapshot.rows(record.first, record.end):
             yield rows, np.isin(rows["id"], outstanding)
 
-    def _add(self, totals: RunningTotals, rows: Rows, pending: NDArray[np.bool_]) -> None:
+    def _add(
+        self, totals: RunningTotals, rows: Rows, pending: NDArray[np.bool_], arms: int
+    ) -> None:
         """Add rows up; all but the pending ones must be settled, and in time."""
         unsettled = np.isnan(rows["reward"]) & np.isnan(rows["lost"])
         what = "was summed up, but is neither told nor lost"
         self._findings.add_each(rows, unsettled & ~pending, "outcomes", what)
         self._check_in_time(rows[~pending])
         answers = answers_of(rows)
-        answers["arm"] = np.where(answers["arm"] < self._arms, np.maximum(answers["arm"], 0), 0)
+        answers["arm"] = np.where(answers["arm"] < arms, np.maximum(answers["arm"], 0), 0)
         totals.add(answers, pending)
 
     def check_rest(self, end: dict[str, Any], failed: Ids) -> None:

@@ -48,6 +48,7 @@ from bestarm.records import Plan, Rounds, Summary
 __all__ = [
     "ANSWER",
     "ROW",
+    "Change",
     "Event",
     "Head",
     "Ids",
@@ -59,6 +60,8 @@ __all__ = [
     "Snapshot",
     "SummaryRecord",
     "Transaction",
+    "UnitKey",
+    "UnitRecord",
     "answers_of",
 ]
 
@@ -155,6 +158,45 @@ class Report:
     late: bool  # whether the assignment was settled before, or the experiment over
 
 
+class UnitKey(NamedTuple):
+    """A unit and its decision point, which is empty where none was named."""
+
+    unit: str
+    decision_point: str = ""
+
+
+@dataclass(frozen=True)
+class UnitRecord:
+    """What is known of a round before its draw: the unit it is about, and covariates.
+
+    The digest covers it together with a random salt, and the log covers the digest. Erasing removes
+    all but the digest, which without its salt says nothing.
+    """
+
+    round: int
+    first: int  # the id of the round's first assignment
+    size: int  # how many assignments it has
+    digest: str
+    salt: str | None  # None once it is erased
+    unit: str | None = None
+    decision_point: str | None = None  # empty where the unit has none
+    covariates: str | None = None  # as JSON
+
+
+@dataclass(frozen=True)
+class Change:
+    """An option that was added or retired."""
+
+    number: int  # 0, 1, 2, … in the order made
+    phase: int  # in which it was made: that of the last plan by then, or 0
+    kind: str  # "added" or "retired"
+    label: str
+    reason: str  # why it was retired; empty for an option that was added
+    features: tuple[float, ...] | None  # of an option that was added; None: a dimension of its own
+    made_by: str  # "hand", or what retired it by itself
+    at: float
+
+
 class TimeLimits(NamedTuple):
     """How long an outcome may take; `Head` says what each means."""
 
@@ -195,6 +237,10 @@ class Head:
     pulls: int = 0  # that it asks for
     size: int = 1  # assignments in each of its rounds
     rounds: int = 0  # of all phases, and the number of the next
+    units: int = 0  # that rounds were about, each counted once
+    unit_rounds: int = 0  # that were about a unit
+    most_unit_rounds: int = 0  # that were about one unit
+    busiest_round: int = 0  # the last round of that unit
     # Pulls that the plan may be extended to, or None; less the outstanding assignments of earlier
     # plans when it was made.
     limit: int | None = None
@@ -210,11 +256,14 @@ class Head:
     oldest: float = math.inf  # no outstanding assignment was asked for before this time
 
     summaries: int = 0  # that the policy was told
+    changes: int = 0  # options added and retired
+    planned_changes: int = 0  # of these, those that the last plan was made after
     events: int = 0  # in the log
     last_hash: str = ""  # of the last event
     requests_hash: str = ""  # of all named requests
-    covariates_hash: str = ""  # of all covariates
+    units_hash: str = ""  # of what is known of rounds
     reports_hash: str = ""  # of all reports
+    changes_hash: str = ""  # of all changes of options
     last_time: float = -math.inf  # the latest time of a transaction
     clock_setback: float = 0.0  # the most seconds by which a later clock was behind that
     # Where there are forecasts: the squared deviations of outcomes from the mean of their arm
@@ -270,6 +319,12 @@ class Head:
         return self.spread_left / self.spread if self.spread > 0 else None
 
     @property
+    def is_changed(self) -> bool:
+        """Whether options were added or retired under the open plan: nothing more is assigned
+        under it, and it closes with what was assigned so far."""
+        return self.planned and self.changes > self.planned_changes
+
+    @property
     def waits(self) -> bool:
         """Whether decisions wait for the first outstanding outcome."""
         return self.open and not self.provisional
@@ -292,7 +347,7 @@ class Head:
     @property
     def remaining(self) -> int:
         """How many of them are still to be assigned."""
-        if not self.planned or self.over:
+        if not self.planned or self.over or self.is_changed:
             return 0
         remaining = max(0, self.needed - self.phase_assigned)
         if self.provisional and self.limit is not None:
@@ -321,7 +376,7 @@ class Head:
         return self._available(count) // self.size * self.size
 
     def _available(self, count: int) -> int:
-        if not self.planned or self.state != "running":
+        if not self.planned or self.is_changed or self.state != "running":
             return 0
         if not self.open:
             return min(count, max(0, self.needed - self.phase_assigned))
@@ -349,16 +404,15 @@ class Head:
             return False
         if not self.planned or (self.summary_end < self.first and not self.outstanding_before):
             return True
+        if self.is_changed:  # a closed plan waits for the outcomes of what was assigned
+            return self.open or not self.outstanding
         if self.provisional or self.arrivals:
             # Enough have arrived to report them to the policy: as many as a plan asks for, or
             # nearly all that were outstanding.
             enough = min(self.pulls, _NEARLY_ALL * self.outstanding_before)
             return self.closing or (self.arrivals > 0 and self.arrivals >= enough)
-        if self.outstanding_before:
-            return False
-        if self.open:
-            return self.settled_end - self.first >= self.pulls
-        return self.phase_outcomes >= self.pulls
+        ready = self.settled_end - self.first if self.open else self.phase_outcomes
+        return not self.outstanding_before and ready >= self.pulls
 
 
 def _count_below(ids: Sequence[int], end: int) -> int:
@@ -451,6 +505,10 @@ class Snapshot(ABC):
         """The events from a number on, in order of number, at most `limit` of them."""
 
     @abstractmethod
+    def changes(self, start: int = 0) -> Iterator[Change]:
+        """The changes of options from a number on, in order of number."""
+
+    @abstractmethod
     def request(self, name: str) -> Request | None:
         """The request of exactly this name, or None."""
 
@@ -474,11 +532,19 @@ class Snapshot(ABC):
         """
 
     @abstractmethod
-    def covariates(self, first: int, end: int) -> dict[int, str]:
-        """The covariates of the assignments with ids from `first` up to `end`, as JSON, by id.
+    def units(self, first: int, end: int) -> Iterator[UnitRecord]:
+        """What is known of the rounds with numbers from `first` up to `end`, in order of number.
 
-        Assignments without covariates are left out.
+        Rounds of which nothing was ever known are left out.
         """
+
+    @abstractmethod
+    def units_named(self, keys: Sequence[UnitKey]) -> dict[UnitKey, UnitRecord]:
+        """The rounds about these units at these decision points, as far as there are any."""
+
+    @abstractmethod
+    def rounds_of(self, unit: str) -> Ids:
+        """The numbers of the rounds about a unit, in no order."""
 
     @abstractmethod
     def lost_arms(self, phase: int, start: int, count: int) -> Ids:
@@ -582,7 +648,6 @@ class Transaction(Snapshot):
         at: float,
         request: Request | None,
         forecasts: Array | None = None,
-        covariates: Sequence[str] | None = None,
     ) -> None:
         """Add assignments of the head's phase, with ids from the head's `assigned` on.
 
@@ -594,11 +659,22 @@ class Transaction(Snapshot):
             at: the time.
             request: the named request that they answer, which is added too.
             forecasts: one per assignment, or None.
-            covariates: those of each assignment as JSON, or None.
 
         Raises:
             StoreError: one of these ids is on record.
         """
+
+    @abstractmethod
+    def add_units(self, records: Sequence[UnitRecord]) -> None:
+        """Add what is known of rounds of which nothing is known.
+
+        Raises:
+            StoreError: something is known of one, or a unit has a round at this decision point.
+        """
+
+    @abstractmethod
+    def erase_units(self, rounds: Ids) -> None:
+        """Erase what is known of rounds, but for its digest: the one change of what was added."""
 
     @abstractmethod
     def add_outcomes(
@@ -653,6 +729,14 @@ class Transaction(Snapshot):
         """Add a plan; its phase follows that of the plan before."""
 
     @abstractmethod
+    def add_change(self, change: Change) -> None:
+        """Add a change of options; its number is the head's `changes`.
+
+        Raises:
+            StoreError: a change of this number is on record.
+        """
+
+    @abstractmethod
     def add_event(self, event: Event) -> None:
         """Add an event; its number follows that of the event before."""
 
@@ -673,6 +757,13 @@ class Ledger(Protocol):
         Raises:
             StoreUnavailableError: the database cannot be reached or written to, its file was
                 replaced, or other writers did not finish in time.
+        """
+
+    def purge(self) -> None:
+        """Remove what was erased from files, as far as the ledger has files of its own.
+
+        Raises:
+            StoreUnavailableError: another program reads the file, and keeps it there.
         """
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from threading import RLock
 from typing import Any, TypeVar
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from bestarm.live.store.contract import (
     ROW,
+    Change,
     Event,
     Head,
     Ids,
@@ -24,10 +26,13 @@ from bestarm.live.store.contract import (
     Rows,
     SummaryRecord,
     Transaction,
+    UnitKey,
+    UnitRecord,
     damaged,
 )
 from bestarm.numerics.geometry import Array
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 _PIECE = 4096  # rows searched at a time
@@ -46,13 +51,15 @@ class MemoryLedger(Transaction):
         self.head = Head()
         self._rows = np.empty(0, dtype=_STORED)
         self._used = 0
-        self._covariates: dict[int, str] = {}
+        self._units: dict[int, UnitRecord] = {}  # by round
+        self._rounds_of: dict[str, dict[str, int]] = {}  # by unit and decision point
         self._losses: dict[int, list[int]] = {}  # ids by phase
         self._requests: dict[str, Request] = {}
         self._reports: list[Report] = []
         self._reports_of: dict[int, list[Report]] = {}
         self._summaries: list[SummaryRecord] = []
         self._plans: list[PlanRecord] = []
+        self._changes: list[Change] = []
         self._events: list[Event] = []
         self._undo: list[Callable[[], object]] = []  # the steps of the transaction
 
@@ -73,6 +80,9 @@ class MemoryLedger(Transaction):
                 self.head = head
                 raise
 
+    def purge(self) -> None:
+        """There is no file."""
+
     def close(self) -> None:
         """Nothing is held."""
 
@@ -88,6 +98,9 @@ class MemoryLedger(Transaction):
 
     def events(self, start: int = 0, *, limit: int | None = None) -> Iterator[Event]:
         yield from self._events[start : None if limit is None else start + limit]
+
+    def changes(self, start: int = 0) -> Iterator[Change]:
+        yield from self._changes[start:]
 
     def request(self, name: str) -> Request | None:
         return self._requests.get(name)
@@ -105,9 +118,17 @@ class MemoryLedger(Transaction):
     def rows(self, first: int, end: int) -> Iterator[Rows]:
         yield self._rows[first : min(end, self._used)][list(ROW.names or ())].astype(ROW)
 
-    def covariates(self, first: int, end: int) -> dict[int, str]:
-        known = self._covariates
-        return {number: known[number] for number in range(first, end) if number in known}
+    def units(self, first: int, end: int) -> Iterator[UnitRecord]:
+        known = self._units
+        end = min(end, next(reversed(known), -1) + 1)  # rounds come in order
+        yield from (known[number] for number in range(first, end) if number in known)
+
+    def units_named(self, keys: Sequence[UnitKey]) -> dict[UnitKey, UnitRecord]:
+        found = {key: self._rounds_of.get(key.unit, {}).get(key.decision_point) for key in keys}
+        return {key: self._units[number] for key, number in found.items() if number is not None}
+
+    def rounds_of(self, unit: str) -> Ids:
+        return np.array([*self._rounds_of.get(unit, {}).values()], dtype=np.int64)
 
     def lost_arms(self, phase: int, start: int, count: int) -> Ids:
         ids = self._losses.get(phase, [])[start : start + count]
@@ -143,7 +164,6 @@ class MemoryLedger(Transaction):
         at: float,
         request: Request | None,
         forecasts: Array | None = None,
-        covariates: Sequence[str] | None = None,
     ) -> None:
         first, end, used = self.head.assigned, self.head.assigned + len(arms), self._used
         if end > len(self._rows):
@@ -159,12 +179,35 @@ class MemoryLedger(Transaction):
         rows["late"], rows["refused"], rows["summary"] = False, False, -2
         self._used = end
         self._undo.append(lambda: setattr(self, "_used", used))
-        for number, text in enumerate(covariates or (), first):
-            self._covariates[number] = text
-            self._undo.append(partial(self._covariates.pop, number))
         if request is not None:
             self._requests[request.name] = request
             self._undo.append(lambda: self._requests.pop(request.name))
+
+    def add_units(self, records: Sequence[UnitRecord]) -> None:
+        for record in records:
+            unit, point = record.unit, record.decision_point
+            points = {} if unit is None else self._rounds_of.setdefault(unit, {})
+            if record.round in self._units or point in points:
+                raise damaged("What should be new of a round is on record.")
+            self._put(self._units, record.round, record)
+            if point is not None:
+                self._put(points, point, record.round)
+
+    def erase_units(self, rounds: Ids) -> None:
+        for number in rounds.tolist():
+            record = self._units[number]
+            erased = replace(record, salt=None, unit=None, decision_point=None, covariates=None)
+            self._put(self._units, number, erased)
+            if record.unit is not None and record.decision_point is not None:
+                points = self._rounds_of.pop(record.unit)
+                left = {point: each for point, each in points.items() if each != number}
+                self._rounds_of |= {record.unit: left} if left else {}
+                self._undo.append(partial(self._rounds_of.__setitem__, record.unit, points))
+
+    def _put(self, known: dict[K, T], key: K, new: T) -> None:
+        undo = partial(known.__setitem__, key, known[key]) if key in known else None
+        self._undo.append(undo or partial(known.pop, key))
+        known[key] = new
 
     def _append(self, known: list[T], new: T) -> None:
         known.append(new)
@@ -214,6 +257,11 @@ class MemoryLedger(Transaction):
 
     def add_plan(self, record: PlanRecord) -> None:
         self._append(self._plans, record)
+
+    def add_change(self, change: Change) -> None:
+        if change.number != len(self._changes):
+            raise damaged("A change of options that should be new is on record.")
+        self._append(self._changes, change)
 
     def add_event(self, event: Event) -> None:
         self._append(self._events, event)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
 from bestarm.live import transitions
 from bestarm.live.experiment import Experiment
+from bestarm.live.options import Options
 from bestarm.live.replay import PolicyReplayer, recommend
 from bestarm.live.spec import Spec
 from bestarm.live.store.contract import Event, Head, Snapshot, SummaryRecord
@@ -23,6 +24,8 @@ from bestarm.numerics.geometry import Array
 from bestarm.policies.policy import Look, Policy, Rates
 from bestarm.recommendation import Phase, Recommendation
 from bestarm.records import Plan
+
+T = TypeVar("T", Look, Rates)
 
 _APART = 1.15  # pulls from one look to the next, as a ratio
 _SLICES = 24
@@ -40,6 +43,23 @@ class PolicySnapshot:
     look: Look  # what it knew of all targets
     phase: int | None = None  # that ended then, if each phase estimates afresh
 
+    def widened(self, targets: int) -> PolicySnapshot:
+        """The same with targets that were added since, of which nothing was known."""
+        look = _known(self.look, targets, "estimate", "low", "high")
+        return replace(self, look=_known(look, targets, "log_evidence", value=0.0))
+
+
+def _known(values: T, targets: int, *names: str, value: float = math.nan) -> T:
+    """What a policy knows, with a value for targets that it does not know of yet."""
+    parts: dict[str, Any] = {
+        name: _widened(getattr(values, name), targets, value) for name in names
+    }
+    return replace(values, **parts)
+
+
+def _widened(part: Array, size: int, value: float = 0.0) -> Array:
+    return np.pad(part, (0, size - len(part)), constant_values=value)
+
 
 @dataclass(eq=False)
 class Slice:
@@ -52,10 +72,15 @@ class Slice:
     pending: int  # assignments in it whose outcome is outstanding
 
     @classmethod
-    def of(cls, entry: SummaryRecord) -> Slice:
-        """One summary."""
-        counts, sums = entry.summary.counts.astype(float), entry.observed.rewards
+    def of(cls, entry: SummaryRecord, arms: int) -> Slice:
+        """One summary, of so many arms or fewer."""
+        counts = entry.summary.widened(arms).counts.astype(float)
+        sums = entry.observed.widened(arms).rewards
         return cls(entry.first, entry.end, counts, sums, entry.summary.pending_pulls)
+
+    def widen(self, arms: int) -> None:
+        """Make room for arms that were added since."""
+        self.counts, self.sums = (_widened(part, arms) for part in (self.counts, self.sums))
 
     def join(self, other: Slice, sign: int = 1) -> Slice:
         """This one and another that follows it or lies within it; with sign −1, less that one."""
@@ -128,6 +153,7 @@ class Follower:
     def __init__(self, spec: Spec) -> None:
         problem = spec.problem
         self.log = Log()
+        self.options = Options(problem, spec.traits)
         # What the policy knew over time, the last one now, or else what each phase estimated.
         self.looks: list[PolicySnapshot] = []
         self.slices: list[Slice] = []  # the experiment in stretches
@@ -135,7 +161,6 @@ class Follower:
         self.planned, self.drawn = np.zeros((2, problem.arms))  # pulls, with those without outcome
         self.binary = spec.traits.bounds == (0, 1)  # whether every outcome so far is 0 or 1
         self.rates: Rates | None = None
-        self._targets = problem.targets
         self._replayer = PolicyReplayer(spec.make)
         self._plans: dict[int, Plan] = {}
         self._kept: list[PolicySnapshot] = []
@@ -147,11 +172,13 @@ class Follower:
         with experiment.read() as snapshot:
             self.log.read(snapshot)
             self.waits_for = transitions.waits_for(snapshot)
+            self._widen(experiment.options_at(snapshot))
             for policy, step in self._replayer.follow(snapshot):
                 if isinstance(step, Plan):
                     self._plans[step.phase] = step
                     continue
-                self._add(step)
+                if isinstance(step, SummaryRecord):
+                    self._add(step)
                 if not self._kept or policy.recommend().pulls >= _APART * self._kept[-1].pulls:
                     self._kept += _look(policy)
             policy, head = self._replayer.policy(snapshot), self.log.head
@@ -159,13 +186,25 @@ class Follower:
         self.plan = self._plans[head.phase] if head.planned else None
         self.slices = _merged(self._parts)
         before = [each for each in self._kept if each.pulls < self.recommendation.pulls]
-        now = _look(policy) if head.summaries else ()
-        self.rates = policy.rates() if self._targets <= _RATED else None
-        self.looks = [*before, *now] or _phases(self.recommendation.trace, self._targets)
+        now, targets = _look(policy) if head.summaries else (), self.options.problem.targets
+        rates = policy.rates() if targets <= _RATED else None
+        self.rates = None if rates is None else _known(rates, targets, "estimate", "low", "high")
+        self.looks = [each.widened(targets) for each in (*before, *now)]
+        self.looks = self.looks or _phases(self.recommendation.trace, targets)
+
+    def _widen(self, options: Options) -> None:
+        """Make room for options that were added since."""
+        self.options, arms = options, options.problem.arms
+        if len(self.counts) < arms:
+            for part in (*self._parts, *self._waiting.values()):
+                part.widen(arms)
+            for name in ("counts", "sums", "planned", "drawn"):
+                setattr(self, name, _widened(getattr(self, name), arms))
 
     def _add(self, record: SummaryRecord) -> None:
-        summary, plan = record.summary, self._plans[record.phase]
-        part = whole = Slice.of(record)
+        arms = len(self.counts)
+        summary, plan = record.summary.widened(arms), self._plans[record.phase].widened(arms)
+        part = whole = Slice.of(record, arms)
         self.binary = self.binary and record.observed.is_binary
         if plan.size > 1 and plan.provisional:
             # A later summary has all rounds of the phase once more.

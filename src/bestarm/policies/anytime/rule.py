@@ -24,6 +24,7 @@ from bestarm.policies.anytime.assumptions import (
 from bestarm.policies.anytime.bets import StakeGrid
 from bestarm.policies.anytime.blocks import BlockSampler
 from bestarm.policies.anytime.compiled_run import CompiledRun
+from bestarm.policies.anytime.conclusion import conclusion
 from bestarm.policies.anytime.evidence import (
     BestTargetEvidence,
     EffectMeasurement,
@@ -241,12 +242,14 @@ class AnytimeBAI(Policy):
         self._begin_first_era(features, index)
         self._estimates: Any = self._sampler.estimates
         self._past: list[Any] = []  # batches, as the sampler makes them
-        self._plans = 0
-        self._pulls = self._rounds = 0  # drawn
+        self._plans = self._pulls = self._rounds = 0  # drawn
         self._outcomes = self._pending = self._missing = 0
         self._learned = self._learned_pulls = 0  # the first batches, that estimates rest on
         self._open: OpenPlan | None = None
-        self._before: OpenPlan | None = None  # the plan before: pulls under it may still come in
+        self._before: OpenPlan | None = None  # the plan before
+        # Plans under which pulls may still come in, without `bounds`: the plan before, and those
+        # before it where a plan closed with nothing because options changed.
+        self._extended: dict[int, OpenPlan] = {}
         self._outstanding: dict[int, OpenPlan] = {}  # plans with pulls that are pending
         self._contradicted = self._followed = self._measuring = False
         self._binary = not forecasts and self._bounds == (0.0, 1.0)
@@ -351,6 +354,9 @@ class AnytimeBAI(Policy):
         self._plans += 1
         self._sampler.keep(drawn.stage)
         self._before, self._open = drawn, None
+        if summary.rounds:
+            self._extended.clear()  # whoever tells of this one has told of all before it
+        self._extended[drawn.plan.phase] = drawn
         if summary.pending_pulls:
             self._outstanding[drawn.plan.phase] = drawn
         self._decide()
@@ -368,8 +374,8 @@ class AnytimeBAI(Policy):
         """
         if self.plan() is None:
             raise has_stopped()
-        drawn = self._before if self._bounds is None else self._outstanding.get(phase)
-        if drawn is None or drawn.plan.phase != phase:
+        drawn = (self._extended if self._bounds is None else self._outstanding).get(phase)
+        if drawn is None:
             raise ProtocolError(
                 f"No outcome of phase {phase} is awaited.",
                 field="phase",
@@ -415,6 +421,7 @@ class AnytimeBAI(Policy):
             self._rounds += done.pulls
             self._outcomes += done.pulls
             self._open = self._before = None
+            self._extended.clear()
             self._followed, self._binary = True, False
             self._decide()
         return done.pulls, done.plans
@@ -718,7 +725,7 @@ class AnytimeBAI(Policy):
         unit = Unit(percent=self._binary)
         known = self._outcomes, self._tolerance, self._items, out, unit
         options = len(self._targets.present)
-        statement = _statement(recommendation, self.problem, options, *known)
+        statement = conclusion(recommendation, self.problem, options, *known)
         return replace(recommendation, statement=statement)
 
     @property
@@ -736,104 +743,3 @@ class AnytimeBAI(Policy):
             learned=self._learned,
             margin=self._tolerance if final else None,
         )
-
-
-# --- the conclusion in words ---------------------------------------------------------------------
-
-
-def _statement(
-    recommendation: Recommendation,
-    problem: Problem,
-    targets: int,
-    outcomes: int,
-    tolerance: float,
-    items: int | None,
-    out: int,
-    unit: Unit,
-) -> str:
-    """The conclusion so far.
-
-    Args:
-        recommendation: what is recommended.
-        problem: the problem.
-        targets: how many options there are, without those that are retired.
-        outcomes: how many outcomes are in.
-        tolerance: how much worse than the best a named target may be.
-        items: the number of items there are, if they are finite.
-        out: the number of options that are ruled out.
-        unit: how rewards are written.
-    """
-    if recommendation.contradicted:
-        return (
-            "Rewards contradict the declared scales, so nothing is proven. Declare a larger "
-            "`noise`, `baseline` or `mean_bound`, or with `bounds` another `level`."
-        )
-    count = len(recommendation.chosen)
-    names = ", ".join(repr(problem.target_labels[i]) for i in recommendation.chosen)
-    if recommendation.reason not in FINAL:
-        return f"Not decided{_undecided(recommendation, names, outcomes, targets)}"
-    within = unit.declared(tolerance)
-    if recommendation.reason == "equivalent":
-        claim = f"No option is better than {names}, the control, by more than {within}"
-    elif tolerance:
-        who = f"Each of {names}" if count > 1 else names
-        whom = f"{_ordinal(count)} best" if count > 1 else "best"
-        claim = f"{who} is at most {within} worse than the {whom} of {targets} options"
-    elif recommendation.tied:
-        claim = _tie(recommendation, problem)
-    elif count > 1:
-        claim = f"{names} are the {count} best of {targets} options"
-    elif targets == 1:
-        return f"{names} is the only option left: all others are retired."
-    else:
-        claim = f"{names} is the best of {targets} options"
-    if recommendation.reason == "exact":
-        claim += f" over all {items} items"
-    effect = recommendation.effect
-    if effect is not None and effect.control != recommendation.target:
-        lead = unit.lead(effect.estimate, effect.lower, effect.upper, effect.relative)
-        claim += f"; its lead over {effect.label!r}, the control, is {lead}"
-    if recommendation.reason == "exact":
-        claim += f". {_ruled_out(out)} before all of them were judged"
-        if not out and effect is None:
-            return f"{claim}, so this is exact."
-    return (
-        f"{claim}. The probability that this rule ever says so wrongly, at any of its looks, is at "
-        f"most {problem.delta:g}."
-    )
-
-
-def _undecided(recommendation: Recommendation, names: str, outcomes: int, targets: int) -> str:
-    if not outcomes:
-        return f": no outcome of the {targets} options is in yet."
-    leads = f"{names} {'lead' if len(recommendation.chosen) > 1 else 'leads'}"
-    if not recommendation.leads:
-        leads = "too many others are outstanding to say which option leads"
-    left = f"{len(recommendation.active)} of {targets} options are left"
-    return f" after {outcomes} outcomes: {leads}, {left}."
-
-
-def _ruled_out(options: int) -> str:
-    if not options:
-        return "No option was ruled out"
-    return "1 option was ruled out" if options == 1 else f"{options} options were ruled out"
-
-
-def _tie(recommendation: Recommendation, problem: Problem) -> str:
-    *others, last = (repr(problem.target_labels[i]) for i in recommendation.tied)
-    tie = f"{', '.join(others)} and {last} tie"
-    count, above = (
-        len(recommendation.chosen),
-        [i for i in recommendation.chosen if i not in recommendation.tied],
-    )
-    if count == 1:
-        return f"{tie} as the best of {problem.targets} options"
-    if not above:
-        return f"{tie} as the {count} best of {problem.targets} options"
-    names = ", ".join(repr(problem.target_labels[i]) for i in above)
-    return f"{names} lead{'s' if len(above) == 1 else ''} {problem.targets} options and {tie} next"
-
-
-def _ordinal(number: int) -> str:
-    teen = number % 100 in (11, 12, 13)
-    return f"{number}{'th' if teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Request
 from fastapi.responses import Response
-from pydantic import Field
+from pydantic import AfterValidator, Field, WithJsonSchema
 
 from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError
@@ -27,7 +27,7 @@ _GRACE = 5.0  # seconds beyond its time after which a simulation is ended from o
 _LISTENING = 0.5  # seconds between two looks at whether the client is still there
 _LONGEST_LINE = 2**24
 _WORKER = ("-m", "bestarm.planning.worker")
-_LAST = {"plan", "error"}  # what a simulation says at its end
+_LAST = {"plan", "lifts", "error"}  # what a simulation says at its end
 _ENDED = "The simulation ended abruptly."
 _TRY_AGAIN = "Try again; what the server writes to its error output may say why."
 
@@ -40,6 +40,16 @@ PLANNABLE = {each.name: each for each in policies().values() if each.plannable}
 PolicyName = Annotated[
     str, schemas.one_of(list(PLANNABLE)), Field(json_schema_extra={"enum": list(PLANNABLE)})
 ]
+
+
+def _amount(value: object) -> object:
+    if isinstance(value, (int, float, str)) and not isinstance(value, bool):
+        return value  # whether it is a rate or a lead is refused further down
+    raise ValueError("a number, or a text like '2 %' or '+10 %'")
+
+
+_AMOUNTS = [{"type": "number"}, {"type": "string", "maxLength": 50}]
+Amount = Annotated[Any, AfterValidator(_amount), WithJsonSchema({"anyOf": _AMOUNTS})]
 
 
 class DriftIn(schemas.Body):
@@ -56,10 +66,11 @@ class ScenarioIn(schemas.Body):
     """One set of assumptions."""
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
-    gap: schemas.Positive | None = None
+    gap: Amount | None = None
     theta: Literal["close", "typical"] | Row = "close"
     drift: DriftName | DriftIn = "sine"
-    level: schemas.Number | None = None
+    level: Amount | None = None
+    base: Amount | None = None
     noise: schemas.Positive | None = None
 
 
@@ -75,14 +86,19 @@ class PlanBody(
         runs=20,
     ),
 ):
-    """An experiment to plan, with a gap or with scenarios.
+    """An experiment to plan, with a gap or scenarios; or with visitors, for what they can find.
 
     Attributes:
         source: features, one row per option; left out, there are names alone.
         source_labels: a name for each.
         bounds: the lowest and the highest outcome, if there are such.
         level: the mean outcome.
-        gap: the smallest lead worth finding.
+        base: instead of the level, the base rate, such as "2 %": the mean outcome of the option
+            next to the best. Without bounds or noise, outcomes are then 0 or 1.
+        gap: the smallest lead worth finding: in units of the outcome, or "+10 %" of the base rate,
+            or "0.2 pp".
+        visitors: instead of a gap; the answer says which lift so many visitors can find, with which
+            probability.
         block: options per round, as when each person rates 2; compared with one per round. Of the
             policies only those that take blocks can then be planned.
         per_day: outcomes per day; with blocks, rounds per day: people.
@@ -98,8 +114,10 @@ class PlanBody(
     noise: schemas.Scale | None = None
     baseline: schemas.Scale | None = None
     bounds: schemas.Bounds | None = None
-    level: schemas.Number | None = None
-    gap: schemas.Positive | None = None
+    level: Amount | None = None
+    base: Amount | None = None
+    gap: Amount | None = None
+    visitors: Annotated[int, Field(ge=1, lt=2**63)] | None = None
     drift: Annotated[list[DriftName], Field(min_length=1, max_length=5)] | None = None
     scenarios: Annotated[list[ScenarioIn], Field(min_length=1, max_length=6)] | None = None
     policies: Annotated[list[PolicyName], Field(min_length=1, max_length=7)] | None = None
@@ -178,9 +196,9 @@ async def plan(body: PlanBody, request: Request) -> Response:
 
     The answer is a stream of server-sent events: `progress` with `done` and `total`, at once and
     then now and then; `estimate` with the `seconds` it would take and the `limit` after which it
-    gives what it has; and at the end `plan`, or `error`. Closing the connection ends the
-    simulation. It costs processor time, so it needs a token of role tell, one plan is simulated at
-    a time, and each has a time limit.
+    gives what it has; and at the end `plan`, with `visitors` `lifts`, or `error`. Closing the
+    connection ends the simulation. It costs processor time, so it needs a token of role tell, one
+    plan is simulated at a time, and each has a time limit.
     """
     planner: Planner = request.app.state.planner
     lines = planner.lines(body.model_dump())
@@ -213,7 +231,7 @@ async def _first(
 
 
 async def _events(first: dict[str, Any], rest: Lines) -> AsyncIterator[dict[str, Any]]:
-    """One event per document, each of which has one name; the last is a plan or an error."""
+    """One event per document, each of which has one name; the last is a result or an error."""
     abrupt = {"error": {"message": _ENDED, "field": "request", "remedy": _TRY_AGAIN}}
     async with aclosing(rest):
         document, kind = first, ""

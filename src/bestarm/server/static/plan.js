@@ -25,7 +25,12 @@
     if (inBlocks && !before) people.checked = true;
   };
   form.elements.block.addEventListener("input", fit);
+  // Visitors ask for the lift, so that no lead is given beside them.
+  const { gap, visitors } = form.elements;
+  const ask = () => { gap.disabled = Boolean(visitors.value.trim()); };
+  visitors.addEventListener("input", ask);
   fit(); // a browser may have kept what was typed
+  ask();
 
   const options = (text) => {
     const { labels, features } = lines(text, "options");
@@ -35,13 +40,15 @@
 
   const asked = () => {
     const body = options(form.elements.source.value);
-    for (const name of ["gap", "delta", "level", "noise", "baseline", "per_day", "block", "runs",
-      "seed"]) {
-      const value = number(form.elements[name], { whole: ["block", "runs", "seed"].includes(name) });
+    for (const name of ["delta", "visitors", "noise", "baseline", "per_day", "block", "runs", "seed"]) {
+      const value = number(form.elements[name],
+        { whole: ["visitors", "block", "runs", "seed"].includes(name) });
       if (value !== null) body[name] = value;
     }
-    const window = form.elements.window.value.trim();
-    if (window) body.window = window;
+    for (const name of ["gap", "base", "window"]) { // texts with units, which the server reads
+      const text = form.elements[name].value.trim();
+      if (text && !form.elements[name].disabled) body[name] = text;
+    }
     const ends = bounds(form);
     if (ends !== null) body.bounds = ends;
     body.drift = ticked("drift");
@@ -103,6 +110,9 @@
       } else if (name === "plan") {
         show(data);
         return;
+      } else if (name === "lifts") {
+        showLifts(data);
+        return;
       } else if (name === "error") {
         throw new Error(`${data.message} ${data.remedy}`.trim());
       }
@@ -152,6 +162,8 @@
   };
   const lies = (s) => (s.baseline === s.level ? "" : `, and means lie about ${rough(s.level)}`);
   const rough = (value) => String(Number(value.toPrecision(4)));
+  const rough3 = (value) => Number(value.toPrecision(3)).toLocaleString("en", { maximumFractionDigits: 20 });
+  const share = (value) => `${rough3(100 * value)} %`;
 
   function show(plan) {
     const words = part("words");
@@ -198,20 +210,72 @@
     document.getElementById("forecast").focus();
   }
 
-  function table(plan, forecasts) {
+  function grid(label, titles) {
     const frame = document.createElement("div");
     frame.className = "scroll";
     frame.tabIndex = 0;
     frame.setAttribute("role", "group");
-    frame.setAttribute("aria-label", "Forecasts");
-    const grid = made("table", "", frame);
-    const head = made("tr", "", made("thead", "", grid));
+    frame.setAttribute("aria-label", label);
+    const shown = made("table", "", frame);
+    const head = made("tr", "", made("thead", "", shown));
+    titles.forEach((title, at) => { made("th", title, head, at ? "figure" : "").scope = "col"; });
+    return { frame, body: made("tbody", "", shown) };
+  }
+
+  // Which lifts so many visitors find: the sentence, the smallest lift per probability, the curve.
+  function showLifts(found) {
+    const words = part("words");
+    words.replaceChildren();
+    for (const text of found.warnings) made("p", text, words, "notice warning");
+    const rates = found.bounds !== null && found.bounds[0] === 0 && found.bounds[1] === 1;
+    const mean = (value) => (rates ? share(value) : rough3(value));
+    const change = (lift) => (found.base === null ? "" : ` (${mean(found.base)} → ${mean(found.base + lift)})`);
+    const size = (lift, relative) => (lift === null ? "…" : relative === null ? rough3(lift) : `+${share(relative)}`);
+    const noun = found.base === null ? "lead" : "lift";
+    const many = `${count(found.visitors)} ${found.block > 1 ? "rounds" : "visitors"}`;
+    for (const curve of found.curves) {
+      const usual = curve.lifts.find((each) => each.power === 0.8);
+      const most = curve.points[curve.points.length - 1];
+      made("p", usual.lift === null
+        ? `With ${many} no ${noun} up to ${size(most.lift, most.relative)} is found with probability 80 %.`
+        : `With ${many} a ${noun} of ${size(usual.lift, usual.relative)}${change(usual.lift)} is found with probability 80 %.`,
+      words, "verdict");
+      made("p", `${curve.policy}; ${MOVES[curve.world.drift](curve.world, found.block > 1 ? "rounds" : "visitors")}` +
+        `${lies(curve.world)}.`, words);
+      const smallest = grid("Smallest lifts", ["Probability", `Smallest ${noun}`, "95 %"]);
+      for (const each of curve.lifts) {
+        const row = made("tr", "", smallest.body);
+        made("th", share(each.power), row).scope = "row";
+        const [low, high] = each.interval.map((end, at) => size(end, each.relative_interval[at]));
+        made("td", each.lift === null ? "none" : size(each.lift, each.relative) + change(each.lift), row, "figure");
+        made("td", `${low} – ${high}`, row, "figure");
+      }
+      words.append(smallest.frame);
+      const all = grid("Probabilities of lifts", [noun === "lift" ? "Lift" : "Lead", "Found (95 %)"]);
+      for (const each of curve.points) {
+        const row = made("tr", "", all.body);
+        made("th", size(each.lift, each.relative), row).scope = "row";
+        const [low, high] = each.interval.map((end) => (100 * end).toFixed(1));
+        made("td", `${percent(each.probability)} (${low} – ${high})`, row, "figure");
+      }
+      const details = made("details", "", words, "more");
+      made("summary", `All ${noun}s that were simulated`, details);
+      details.append(all.frame);
+    }
+    made("p", (found.base === null ? "" : `A lift in percent is of the base rate, ${mean(found.base)}: that of ` +
+      "all other options. ") + `Found: named as the winner within ${many}, with error probability ` +
+      `${rough(found.delta)}. From ${count(found.runs)} simulated experiments per lift, with seed ` +
+      `${found.seed}. It holds if the assumptions do.`, words, "soft");
+    part("result").hidden = false;
+    document.getElementById("forecast").focus();
+  }
+
+  function table(plan, forecasts) {
     const blocks = plan.block > 1;
     const titles = ["Policy", `${blocks ? "Rounds" : "Outcomes"}, median`, "8 of 10 times",
       ...(blocks ? ["Outcomes, median"] : []), "÷ bound", "Wrong (95 %)"];
     if (plan.per_day) titles.push("Days");
-    titles.forEach((title, at) => { made("th", title, head, at ? "figure" : "").scope = "col"; });
-    const body = made("tbody", "", grid);
+    const { frame, body } = grid("Forecasts", titles);
     for (const each of forecasts) {
       const figure = (of, name, words = count) =>
         (of.cut.includes(name) ? "≥ " : "") + words(of[name]);

@@ -132,7 +132,7 @@ class WatchedFile:
 
     def on_connect(self, connection: sqlite3.Connection, _: object) -> None:
         """Set up a new connection, and note which file it is that connections have open."""
-        for pragma in ("synchronous=FULL", "foreign_keys=ON"):
+        for pragma in ("synchronous=FULL", "foreign_keys=ON", "secure_delete=ON"):
             connection.execute(f"PRAGMA {pragma}")
         if self._opened is None:
             self._opened = _identity(self.path)
@@ -406,6 +406,26 @@ class Store:
 
     def _failure(self, kind: type[E], what: str, remedy: str) -> E:
         return kind(f"{what}: {self.place}.", field="url", value=self.place, remedy=remedy)
+
+    def purge(self) -> None:
+        """Empty the log of a SQLite file, which has copies of what was erased from its tables.
+
+        On a server that is left to VACUUM.
+
+        Raises:
+            StoreUnavailableError: other programs have read from the log all the time.
+        """
+        if not self.sqlite:
+            return
+        try:
+            with self._checkout() as checkout:
+                connection = checkout.connection = self._engine.raw_connection()
+                emptied = SqliteSession(self._engine, connection).empty_log()
+        except self._failures as error:
+            raise self._error(error, connected=True) from error
+        if not emptied:
+            what = "The unit is erased, but the file's log (-wal) still has it"
+            raise self._failure(StoreUnavailableError, what, "Erase it again when nobody reads.")
 
     def now(self) -> float:
         """The time in seconds since 1970: by the server's clock; for a file, by this process's."""

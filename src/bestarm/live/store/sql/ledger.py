@@ -30,6 +30,7 @@ from bestarm.errors import (
 from bestarm.live.store.contract import (
     ROW,
     UNREADABLE,
+    Change,
     Event,
     Head,
     Ids,
@@ -40,6 +41,8 @@ from bestarm.live.store.contract import (
     Snapshot,
     SummaryRecord,
     Transaction,
+    UnitKey,
+    UnitRecord,
     as_data,
     canonical,
     damaged,
@@ -56,6 +59,7 @@ T = TypeVar("T")
 
 _ALL = 2**62
 _PIECE = 20_000  # assignments read at a time
+_NAMED_AT_A_TIME = 50  # units found by one statement
 _PAGE = 5_000  # plans, summaries, events, reports or requests read at a time
 
 # --- Statements on one experiment ---------------------------------------------------------------
@@ -99,6 +103,7 @@ def _save(names: tuple[str, ...]) -> sa.Update:
 _PLANS = _in_order(s.plans, key="phase")
 _SUMMARIES = _in_order(s.summaries)
 _EVENTS = _in_order(s.events)
+_OPTION_CHANGES = _in_order(s.changes)
 _REQUESTS = _in_order(s.requests, key="first")
 _REQUEST = _REQUESTS.where(s.requests.c.name == sa.bindparam("name"))
 _REPORTS = _in_order(s.reports)
@@ -122,7 +127,31 @@ _REWARDS = _range(s.outcomes, "number", "reward")
 _LOST = _range(s.losses, "number")
 _REPORTS_OF = _in_order(s.reports, key="assignment").where(s.reports.c.assignment < _end)
 _REPORTS_OF = _REPORTS_OF.order_by(s.reports.c.number)
-_COVARIATES = _range(s.assignments, "number", "covariates").where(_assigned.covariates.is_not(None))
+_UNITS = _in_order(s.units, key="round").where(s.units.c.round < _end)
+_ROUNDS_OF = sa.select(s.units.c.round).where(
+    s.units.c.experiment == sa.bindparam("experiment"), s.units.c.unit == sa.bindparam("unit")
+)
+_ERASE = (
+    sa.update(s.units)
+    .where(s.units.c.experiment == sa.bindparam("of"), s.units.c.round == sa.bindparam("erased"))
+    .values(dict.fromkeys(("salt", "unit", "decision_point", "covariates"), sa.null()))
+)
+
+
+@cache
+def _units_named(size: int) -> sa.Select[Any]:
+    """The statement for the rounds of so many units, each found in the index."""
+    named = (
+        sa.and_(
+            s.units.c.experiment == sa.bindparam("experiment"),
+            s.units.c.unit == sa.bindparam(f"unit_{place}"),
+            s.units.c.decision_point == sa.bindparam(f"decision_point_{place}"),
+        )
+        for place in range(size)
+    )
+    return sa.select(*list(s.units.c)[1:]).where(sa.or_(*named))
+
+
 _OUTSTANDING = _range(s.assignments, "number").where(
     _assigned.asked <= sa.bindparam("asked_by"),
     *(~each for each in _settled(s.assignments)),
@@ -220,6 +249,9 @@ class SqlSnapshot(Snapshot):
     def events(self, start: int = 0, *, limit: int | None = None) -> Iterator[Event]:
         return self._records(_EVENTS, _read_event, start, limit)
 
+    def changes(self, start: int = 0) -> Iterator[Change]:
+        return self._records(_OPTION_CHANGES, _read_change, start)
+
     def request(self, name: str) -> Request | None:
         found = self._select(_REQUEST, name=name, start=0, size=1)
         return next((Request(*row) for row in found), None)
@@ -265,8 +297,26 @@ class SqlSnapshot(Snapshot):
         rewards = {number: reward for number, reward in told if number in wanted}
         return rewards, wanted & {number for (number,) in lost}
 
-    def covariates(self, first: int, end: int) -> dict[int, str]:
-        return dict(self._select(_COVARIATES, start=first, end=end, size=_ALL))
+    def units(self, first: int, end: int) -> Iterator[UnitRecord]:
+        while found := self._select(_UNITS, start=first, end=end, size=_PAGE):
+            yield from itertools.starmap(UnitRecord, found)
+            first = found[-1][0] + 1
+
+    def units_named(self, keys: Sequence[UnitKey]) -> dict[UnitKey, UnitRecord]:
+        records, size = list[UnitRecord](), 1 if len(keys) == 1 else _NAMED_AT_A_TIME
+        for begin in range(0, len(keys), size):
+            part = [*keys[begin : begin + size]]
+            part += part[-1:] * (size - len(part))  # one statement for any number
+            values = {
+                f"{name}_{place}": value
+                for place, key in enumerate(part)
+                for name, value in key._asdict().items()
+            }
+            records += itertools.starmap(UnitRecord, self._select(_units_named(size), **values))
+        return {UnitKey(str(each.unit), str(each.decision_point)): each for each in records}
+
+    def rounds_of(self, unit: str) -> Ids:
+        return self._ids(_ROUNDS_OF, unit=unit)
 
     def lost_arms(self, phase: int, start: int, count: int) -> Ids:
         return self._ids(_LOST_ARMS, phase=phase, start=start, size=count)
@@ -317,14 +367,9 @@ class SqlTransaction(SqlSnapshot, Transaction):
         at: float,
         request: Request | None,
         forecasts: Array | None = None,
-        covariates: Sequence[str] | None = None,
     ) -> None:
         head, order = self.head, np.arange(len(arms))
-        optional: dict[str, Any] = {}
-        if forecasts is not None:
-            optional["forecast"] = forecasts
-        if covariates is not None:
-            optional["covariates"] = list(covariates)
+        optional = {} if forecasts is None else {"forecast": forecasts}
         self._insert(
             s.assignments,
             number=head.assigned + order,
@@ -337,6 +382,16 @@ class SqlTransaction(SqlSnapshot, Transaction):
         )
         if request is not None:
             self._insert(s.requests, **vars(request))
+
+    def add_units(self, records: Sequence[UnitRecord]) -> None:
+        if records:
+            columns = zip(*(vars(each).values() for each in records), strict=True)
+            names = [column.name for column in s.units.c][1:]
+            self._insert(s.units, **dict(zip(names, map(list, columns), strict=True)))
+
+    def erase_units(self, rounds: Ids) -> None:
+        rows = [{"of": self._number, "erased": each} for each in rounds.tolist()]
+        self.session.execute_many(_ERASE, rows)
 
     def add_outcomes(
         self, ids: Sequence[int], rewards: Sequence[float], *, at: float, late: Sequence[bool]
@@ -388,6 +443,10 @@ class SqlTransaction(SqlSnapshot, Transaction):
     def add_plan(self, record: PlanRecord) -> None:
         plan, text = record.plan, canonical(as_data(record.plan))
         self._insert(s.plans, phase=plan.phase, plan=text, first=record.first, round=record.round)
+
+    def add_change(self, change: Change) -> None:
+        features = None if change.features is None else canonical(change.features)
+        self._insert(s.changes, **{**vars(change), "features": features})
 
     def add_event(self, event: Event) -> None:
         self._insert(s.events, **_event_row(event))
@@ -457,6 +516,18 @@ def _summary(data: dict[str, Any]) -> Summary:
 
 def _read_report(number: int, assignment: int, reward: float, told: float, late: int) -> Report:
     return Report(number, assignment, reward, told, bool(late))
+
+
+def _read_change(number: int, *parts: Any) -> Change:
+    phase, kind, label, reason, text, made_by, at = parts
+    features = None
+    if text is not None:
+        try:
+            features = tuple(map(float, json.loads(text)))
+        except UNREADABLE as error:
+            what = f"The features of option {label!r} cannot be read ({error})."
+            raise damaged(what, label) from error
+    return Change(number, phase, kind, label, reason, features, made_by, at)
 
 
 def _read_event(number: int, at: float, kind: str, text: str, hashed: str) -> Event:
@@ -626,6 +697,9 @@ class SqlLedger:
         except DuplicateKeyError as error:
             what = f"The table {error.table} holds rows that the counters do not know of."
             raise damaged(what, error.table) from error
+
+    def purge(self) -> None:
+        self.store.purge()
 
     def close(self) -> None:
         self.store.close()

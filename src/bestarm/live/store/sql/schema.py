@@ -1,4 +1,5 @@
-"""The tables. Rows are only ever added, except for one row of counters per experiment.
+"""The tables. Rows are only ever added, except for one row of counters per experiment; units can be
+erased.
 
 Rows of large tables are found by experiment and number, so in SQLite they need no other row id.
 """
@@ -46,7 +47,7 @@ class Checked(sa.TypeDecorator[Any]):
 
 
 _WHOLE, _REAL, _HASH = sa.BigInteger(), sa.Float(53), sa.String(64)
-_OPTIONAL = {"forecast", "covariates", "plain"}
+_OPTIONAL = {"forecast", "plain", "features", "salt", "unit", "decision_point", "covariates"}
 _COUNTERS: dict[str, Any] = {"bool": sa.Boolean(), "int": _WHOLE, "float": _REAL, "str": _HASH}
 
 
@@ -110,6 +111,16 @@ assignments = _table(
     probability=_REAL,
     asked=_REAL,
     forecast=_REAL,
+)
+units = _table(
+    "units",
+    key="round",
+    first=_WHOLE,
+    size=_WHOLE,
+    digest=_HASH,
+    salt=sa.String(32),
+    unit=sa.Text(),
+    decision_point=sa.Text(),
     covariates=sa.Text(),
 )
 outcomes = _table("outcomes", reward=_REAL, told=_REAL, late=sa.SmallInteger())
@@ -130,8 +141,21 @@ summaries = _table(
     digest=_HASH,
     plain=sa.Text(),
 )
+changes = _table(
+    "changes",
+    phase=_WHOLE,
+    kind=sa.String(40),
+    label=sa.Text(),
+    reason=sa.Text(),
+    features=sa.Text(),
+    made_by=sa.Text(),
+    at=_REAL,
+)
 events = _table("events", rowid=True, at=_REAL, kind=sa.String(40), data=sa.Text(), hash=_HASH)
 
+sa.Index(
+    "bestarm_units_named", units.c.experiment, units.c.unit, units.c.decision_point, unique=True
+)
 sa.Index("bestarm_reports_of", reports.c.experiment, reports.c.assignment, reports.c.number)
 sa.Index(
     "bestarm_losses_in_order", losses.c.experiment, losses.c.phase, losses.c.place, unique=True

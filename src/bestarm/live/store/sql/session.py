@@ -170,6 +170,16 @@ class SqliteSession(Session):
         if mode == "wal":
             self.raw.execute("PRAGMA busy_timeout=0")
 
+    def empty_log(self) -> bool:
+        """Move the log into the file and empty it, once nobody reads from it; False if that took
+        too long."""
+        deadline = time.monotonic() + BUSY_TIMEOUT
+        while True:
+            ((busy, *_),) = self.raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            if not busy or time.monotonic() >= deadline:
+                return not busy
+            time.sleep(random.uniform(*_BACKOFF))
+
 
 class PostgresSession(Session):
     """A connection to a PostgreSQL server, or to a pooler in front of it.
