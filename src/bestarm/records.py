@@ -206,7 +206,7 @@ class Plan:
                 "A summary covers exactly one plan's pulls.",
             )
         if self.counts is not None:
-            fits = np.array_equal(drawn, self.counts)
+            fits = (drawn <= self.counts).all() if beyond else np.array_equal(drawn, self.counts)
         else:
             fits = not drawn[self.weights == 0].any()
         if not fits:

@@ -478,6 +478,47 @@ def test_columns_of_a_file_are_what_is_known(folder: Path) -> None:
     )
 
 
+def test_units_get_the_same_assignment_again(folder: Path) -> None:
+    run("create", "shop", "names.csv", "--bounds", "0", "1")
+    first = data("ask", "shop", "--unit", "visitor-81")["assignments"]
+    run("ask", "shop")
+    assert data("ask", "shop", "--unit", "visitor-81")["assignments"] == first
+    run("tell", "shop", "1", "--unit", "visitor-81")
+    at = ("--unit", "7", "--decision-point", "9:00")
+    assert data("ask", "shop", *at)["assignments"][0]["id"] == 2
+    run("tell", "shop", "no", *at)
+    people = "unit,decision_point,age\nvisitor-81,,31\n7,9:00,40\n7,18:00,41\n"
+    (folder / "people.csv").write_text(people, encoding="utf-8")
+    asked = data("ask", "shop", "--covariates", "people.csv")["assignments"]
+    assert [each["id"] for each in asked] == [0, 2, 3]
+    assert asked[2]["covariates"] == {"age": 41.0}
+    (folder / "told.csv").write_text("unit,decision_point,reward\n7,18:00,1\n8,,\n")
+    assert data("tell", "shop", "--from", "told.csv")["recorded"] == 1
+    with Experiment.open("sqlite:///bestarm.db", "shop") as experiment:
+        assert experiment.outcomes().set_index("id")["reward"].to_dict() == {0: 1, 2: 0, 3: 1}
+    assert data("erase", "shop", "7") == {"experiment": "shop", "state": "running", "rounds": 2}
+    assert "Unit '7' has no assignment." in refused("erase", "shop", "7")
+    assert "1 unit erased" in run("verify", "shop")[0]
+    assert "erased" in run("log", "shop")[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("ask", "shop", "2", "--unit", "a"), "each has one assignment"),
+        (("ask", "shop", "--decision-point", "1"), "`decision_point` is that of a unit"),
+        (("ask", "shop", "--unit", "a", "--request-id", "b"), "needs no name"),
+        (("tell", "shop", "--unit", "a"), "Give a reward"),
+        (("tell", "shop", "0", "1", "--unit", "a"), "Give a reward; got '0 1'"),
+        (("tell", "shop", "0", "1", "--decision-point", "1"), "`decision_point` is that of a unit"),
+        (("tell", "shop", "1", "--unit", "a"), "Unit 'a' has no assignment."),
+    ],
+)
+def test_units_that_cannot_be_are_refused(arguments: tuple[str, ...], message: str) -> None:
+    run("create", "shop", "names.csv", "--bounds", "0", "1")
+    assert message in refused(*arguments)
+
+
 def test_forecasts_of_ones_own_are_a_column(folder: Path) -> None:
     (folder / "offer.toml").write_text(
         'source = ["tea", "coffee"]\nforecaster = "own"\npolicy = "sp-bai"\n', encoding="utf-8"
@@ -505,3 +546,34 @@ def test_files_that_cannot_be_read(folder: Path, text: str, message: str) -> Non
     run("create", "drinks", "names.csv", "--bounds", "0", "1", "--forecaster", "default")
     (folder / "people.csv").write_text(text, encoding="utf-8")
     assert message in refused("ask", "drinks", "--covariates", "people.csv")
+
+
+def test_options_come_and_go(folder: Path) -> None:
+    (folder / "names.json").write_text('["old", "new", "video"]', encoding="utf-8")
+    floor = ("--floor", "old=0.2", "--floor", "new=0.1")
+    run("create", "offer", "names.json", "--bounds", "0", "1", *floor)
+    with open_one("offer") as experiment:
+        assert experiment.spec is not None
+        assert experiment.spec.options["floors"] == {"old": 0.2, "new": 0.1}
+        experiment.ask(5)
+    words = run("retire", "offer", "video", "--reason", "refunds")[0]
+    assert words == "offer goes on with 'old', 'new'.\n"
+    made = data("add", "offer", "flash")
+    assert (made["state"], made["options"]) == ("running", ["old", "new", "flash"])
+    assert data("status", "offer")["retired"] == {"video": "refunds"}
+    assert {each["label"] for each in data("ask", "offer", "60")["assignments"]} == {
+        "old",
+        "new",
+        "flash",
+    }
+    log = run("log", "offer")[0]
+    assert "retired" in log
+    assert "refunds" in log
+    assert data("verify", "offer")["sound"]
+
+
+def test_features_of_an_option_that_is_added(folder: Path) -> None:
+    run("create", "drinks", "arms.csv", "--bounds", "0", "1")
+    data("add", "drinks", "cocoa", "--features", "0.5, 2")
+    with open_one() as experiment:
+        assert experiment.problem.source[-1].tolist() == [0.5, 2.0]

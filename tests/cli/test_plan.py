@@ -213,7 +213,7 @@ def test_visitors_say_which_lift_is_found_with_which_probability() -> None:
     words = f"a lift of +{share} (20 % → {rate}) is found with probability 80 %."
     assert f"With 400 visitors {words}" in out
     assert "3 options, δ = 0.05; 400 visitors (8.0 days). 5 simulated experiments per lift" in out
-    assert "A lift in percent is of the base rate, 20 %: that of all other options." in out
+    assert "A lift in percent is of the base rate, 20 %: that of the next best option." in out
     for point in curve.points:
         assert f" {point.probability:.1%} (" in out
     assert max(map(len, out.split("A lift in percent")[0].splitlines())) <= 100

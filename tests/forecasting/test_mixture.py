@@ -165,7 +165,7 @@ def test_a_width_that_changes_is_refused() -> None:
         forecaster.forecast(1, None, np.ones(3))
     forecaster.learn(0, np.ones(4), 1.0)
     with pytest.raises(InvalidInputError, match="`features`"):
-        forecaster.follow(1, None, None, np.ones((1, 5)), np.ones(1))
+        forecaster.follow(1, None, None, np.ones((1, 3)), np.ones(1))
 
 
 def test_covariates_may_come_later_and_be_missing() -> None:
@@ -455,3 +455,27 @@ def test_nothing_is_found_in_noise_drift_and_constants() -> None:
     assert not any(len(find_cycles(np.cumsum(noise), 2)) for noise in NOISES[:20])
     assert not len(find_cycles(np.where(STEPS < 400, 5.0, -5.0) + NOISES[0], 2))
     assert not len(find_cycles(np.full(128, 1e6), 2))
+
+
+@pytest.mark.parametrize("width", [5, 70])
+def test_features_that_are_added_change_nothing_until_one_of_them_is_not_0(width: int) -> None:
+    """As of an option that was added: above 64 features only a diagonal is kept."""
+    rng = np.random.default_rng(4)
+    narrow = Mixture()
+    for number in range(40):
+        narrow.forecast(number, None, None)
+        narrow.learn(number, ARMS[rng.integers(4)], float(rng.normal()))
+    wide = deepcopy(narrow)
+    for number in range(40, 44):
+        arm, reward = ARMS[rng.integers(4)], float(rng.normal())
+        made = [each.forecast(number, None, None) for each in (narrow, wide)]
+        assert number > 40 + (width > k.FULL) or made[0] == made[1]
+        narrow.learn(number, arm, reward)
+        wide.learn(number, np.append(arm, np.zeros(width - 4)), reward)
+        if width <= k.FULL:
+            assert made[0] == made[1]
+    wide.forecast(44, None, None)
+    wide.learn(44, np.eye(width)[4], 1.0)
+    assert math.isfinite(wide.forecast(45, None, None))
+    with pytest.raises(InvalidInputError, match="those of earlier draws had"):
+        wide.learn(45, ARMS[0], 1.0)

@@ -32,6 +32,8 @@ class _Policy(Protocol):
     def plan(self) -> Plan | None: ...
     def update(self, summary: Summary) -> None: ...
     def amend(self, summary: Summary, *, phase: int) -> None: ...
+    def retire(self, target: int) -> None: ...
+    def add(self, problem: Problem) -> None: ...
     def recommend(self) -> Recommendation: ...
 
 
@@ -108,9 +110,13 @@ class Model:
     out: int = 0  # drawn under the plan before, and not handed over when the last one was made
     deferred: dict[int, int | None] = field(default_factory=dict)  # outstanding then: told with
     amended: int = 0  # of those, told since the plan was made
+    retired: dict[str, str] = field(default_factory=dict)  # reasons by option
+    added: dict[str, list[float] | None] = field(default_factory=dict)  # features by option
+    news: list[tuple[str, str]] = field(default_factory=list)  # changes the policy is to be told of
     kinds: list[str] = field(default_factory=lambda: ["created"])
 
     def __post_init__(self) -> None:
+        self.problem = self.policy.problem
         self.advance()
 
     @property
@@ -215,6 +221,8 @@ class Model:
         return len(mine)
 
     def _room(self, count: int) -> int:
+        if self.news:  # nothing more under a plan that knows nothing of them
+            return 0
         given = len(self.rows) - self.first
         if not self.plan.open:
             return self.plan.pulls + self._lost_of_phase() - given
@@ -351,6 +359,27 @@ class Model:
             self.lease = lease
             self.kinds.append("changed")
 
+    def retire(self, label: str, reason: str) -> None:
+        if self.retired.get(label) == reason:
+            return
+        left = [each for each in self.problem.target_labels if each not in self.retired]
+        if self.over or label not in left or len(left) == 1:
+            raise InvalidInputError("it cannot be retired", field="option")
+        self.retired[label] = reason
+        self.news.append(("retired", label))
+        self.kinds.append("retired")
+
+    def add(self, label: str, features: list[float] | None) -> None:
+        known = label in self.problem.target_labels
+        if known and label not in self.retired and self.added.get(label, "") == features:
+            return
+        if self.over or known:
+            raise InvalidInputError("it cannot be added", field="option")
+        self.problem = self.problem.with_option(label, features)
+        self.added[label] = features
+        self.news.append(("added", label))
+        self.kinds.append("added")
+
     # --- what follows --------------------------------------------------------------------------
 
     def advance(self) -> None:
@@ -360,6 +389,7 @@ class Model:
 
     def _step(self) -> bool:
         if not self.planned:
+            self._tell_news()
             plan = self.policy.plan()
             if plan is None:
                 self._finish()
@@ -369,18 +399,26 @@ class Model:
                 self.planned, self.amended = True, 0
                 self.kinds.append("planned")
             return True
+        if self.news and self.plan.open:
+            return self._close_early()
         if self.plan.provisional:
             return self._provisional_step()
         start = self.handed_end
         if start < self.first:
-            # Drawn under the plan before, after it had closed.
+            # Drawn under a plan before, after it had closed.
             if not all(row.settled for row in self.rows[start : self.first]):
                 return False
-            self._hand_over(start, self.first, late=True)
+            phase = self.rows[start].phase
+            end = self.plans[phase][1]
+            self._hand_over(start, end, late=True)
             if self.policy.plan() is None:
                 self._finish()
             return True
-        mine = self.rows[self.first :]
+        return self._close()
+
+    def _close(self) -> bool:
+        """Close the open phase, once it has what it asks for."""
+        mine, enough = self.rows[self.first :], self.plan.pulls
         if self.plan.open:
             gaps = [place for place, row in enumerate(mine) if not row.settled]
             answered = (gaps[0] if gaps else len(mine)) // self.size * self.size
@@ -388,11 +426,40 @@ class Model:
             # As many answers as it asks for, and nothing of it still out.
             used = sum(row.reward is not None and row.lost is None for row in mine)
             answered = len(mine) if used == self.plan.pulls else 0
-        if answered < self.plan.pulls:
+            if self.news and all(row.settled for row in mine):
+                answered, enough = len(mine), 0
+        if answered < enough:
             return False
         self._hand_over(self.first, self.first + answered, late=False)
         self.planned = False
         return True
+
+    def _close_early(self) -> bool:
+        """Options changed: what was assigned, or what is settled of it without a gap, is told."""
+        mine, start = self.rows[self.first :], self.handed_end
+        if self.plan.provisional:
+            for row in mine:
+                if not row.settled:
+                    self.deferred[row.id] = None
+            summary = self._summary(mine, self.plan)
+            self._tell(self.plan.phase, self.first, len(self.rows), False, summary)
+        elif start < self.first:  # some of a phase before are not told yet
+            self._tell(self.plan.phase, start, start, False, self._summary([], self.plan))
+        else:
+            gaps = [place for place, row in enumerate(mine) if not row.settled]
+            prefix = gaps[0] if gaps else len(mine)
+            self._hand_over(self.first, self.first + prefix, late=False)
+        self.planned = False
+        return True
+
+    def _tell_news(self) -> None:
+        for kind, label in self.news:
+            problem = self.policy.problem
+            if kind == "added":
+                self.policy.add(problem.with_option(label, self.added[label]))
+            else:
+                self.policy.retire(problem.target_labels.index(label))
+        self.news = []
 
     def _provisional_step(self) -> bool:
         """Outcomes of earlier phases first: as many as the plan asks for, or nearly all."""
@@ -410,7 +477,8 @@ class Model:
                 if self.plans[phase - 1][0].size > 1:  # all rounds once more
                     rows = [row for row in self.rows if row.phase == phase]
                     first, end = rows[0].id, rows[-1].id + 1
-                self._tell(phase, first, end, True, self._summary(rows))
+                plan = self.plans[phase - 1][0]
+                self._tell(phase, first, end, True, self._summary(rows, plan))
                 if self.policy.plan() is None:
                     self._finish()
                     break
@@ -419,7 +487,8 @@ class Model:
             for row in mine:
                 if not row.settled:
                     self.deferred[row.id] = None
-            self._tell(self.plan.phase, self.first, len(self.rows), False, self._summary(mine))
+            summary = self._summary(mine, self.plan)
+            self._tell(self.plan.phase, self.first, len(self.rows), False, summary)
             self.planned = False
         return closable
 
@@ -428,17 +497,16 @@ class Model:
         self.kinds.append("finished")
 
     def _hand_over(self, first: int, end: int, *, late: bool) -> None:
-        phase = self.plan.phase - late
         rows = self.rows[first:end]
+        phase = rows[0].phase if late else self.plan.phase
         assert all(row.phase == phase and row.settled for row in rows)
-        self._tell(phase, first, end, late, self._summary(rows))
+        self._tell(phase, first, end, late, self._summary(rows, self.plans[phase - 1][0]))
 
-    def _summary(self, rows: list[Row]) -> Summary:
-        plan = self.plans[rows[0].phase - 1][0]
+    def _summary(self, rows: list[Row], plan: Plan) -> Summary:
         if isinstance(plan, BlockPlan):
             return self._rounds(plan, rows)
-        counts, missing, pending = np.zeros((3, self.policy.problem.arms), dtype=np.int64)
-        sums, squares, cubes, least, largest = np.zeros((5, self.policy.problem.arms))
+        counts, missing, pending = np.zeros((3, plan.arms), dtype=np.int64)
+        sums, squares, cubes, least, largest = np.zeros((5, plan.arms))
         forecast_sum = 0.0
         for row in rows:
             if not row.settled:
@@ -485,7 +553,7 @@ class Model:
     def status(self) -> Status:
         mine = self.rows[self.first :]
         remaining = 0
-        if not self.over and self.planned:
+        if not self.over and self.planned and not self.news:
             wanted = self.plan.pulls + (0 if self.plan.open else self._lost_of_phase())
             remaining = max(0, wanted - len(mine))
             if self.plan.provisional and self.plan.most is not None:

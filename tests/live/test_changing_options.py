@@ -8,12 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from changing_policies import OPTIONS, Even
 from clocks import Clock
 
 from bestarm import Experiment, Problem
 from bestarm.errors import InvalidInputError
+from bestarm.forecasting import Forecaster
+from bestarm.live import transitions
+from bestarm.live.watch.overview import Watch, overview
+from bestarm.server.pages.panels import panels
 
 PROBLEM = Problem.named(OPTIONS)
 KINDS = ("provisional", "open", "closed")
@@ -215,3 +220,216 @@ def test_targets_that_are_not_the_arms_are_refused(make: Make) -> None:
     for refused in (partial(experiment.retire, "0", reason="x"), partial(experiment.add, "x")):
         with pytest.raises(InvalidInputError, match="only where the arms themselves are compared"):
             refused()
+
+
+def test_a_second_process_notices_what_the_first_one_changed(tmp_path: Path) -> None:
+    clock = Clock()
+    with (
+        create(tmp_path, settings={"clock": clock}, sizes=[8] * 6) as one,
+        Experiment.open(f"sqlite:///{tmp_path}/store.db", "offer", clock=clock) as other,
+    ):
+        given = list(other.ask(3))
+        one.add("flash")
+        one.retire("old", reason="refunds")
+        assert other.problem.source_labels == (*OPTIONS, "flash")
+        assert {each.label for each in other.ask(60)} == {"new", "video", "quiz", "flash"}
+        other.tell(given[0], 1.0)
+        with pytest.raises(InvalidInputError, match="was retired before"):
+            other.retire("old", reason="slow")
+        other.add("mail")
+        assert one.problem.source_labels == (*OPTIONS, "flash", "mail")
+        assert set(one.assignments()["label"]) <= {*OPTIONS, "flash", "mail"}
+
+
+def test_a_plan_that_was_computed_before_a_change_is_not_recorded_after_it(tmp_path: Path) -> None:
+    """One process computes the next plan while another retires an option."""
+    with (
+        create(tmp_path, sizes=[8] * 6) as one,
+        Experiment.open(f"sqlite:///{tmp_path}/store.db", "offer", clock=Clock()) as other,
+    ):
+        given = list(one.ask(8))
+        prepare, steps = transitions.prepare, []
+
+        def interrupted(snapshot: Any, replayer: Any) -> transitions.Step:
+            step = prepare(snapshot, replayer)
+            steps.append(step)
+            if step.plan is not None and len(steps) == 2:
+                with other._ledger.transaction() as tx:
+                    transitions.retire(tx, other.options_at(tx), "quiz", "late", at=2e9)
+            return step
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(transitions, "prepare", interrupted)
+            one.tell_many({each.id: 1.0 for each in given})
+        with one.read() as snapshot:
+            second = snapshot.plan(2).plan
+            assert second.weights is not None
+            assert second.weights[3] == 0.0
+        assert kinds(one)[2:] == ["closed", "retired", "planned"]
+        assert one.verify().findings == ()
+        one.replay()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_reader_copes_with_plans_over_fewer_options(tmp_path: Path, kind: str) -> None:
+    with create(tmp_path, kind=kind, sizes=[8] * 9) as experiment:
+        watch = Watch(experiment)
+        late: list[int] = []
+
+        def play() -> None:
+            for _ in range(2):
+                batch = experiment.ask(8)
+                late.extend(each.id for each in batch if each.id % 5 == 1 and kind != "closed")
+                told = {each.id: float(each.id % 3) for each in batch if each.id not in late}
+                experiment.tell_many(told)
+            watch.overview()
+
+        play()
+        experiment.add("flash")
+        play()
+        experiment.retire("video", reason="refunds")
+        experiment.tell_many(dict.fromkeys(late, 1.0))
+        play()
+        shown = watch.overview()
+        assert shown.leaderboard == overview(experiment).leaderboard
+        last = shown.leaderboard[-1]
+        assert (last.label, last.status, last.reason) == ("video", "retired", "refunds")
+        assert shown.compared == 4
+        assert sum(row.drawn for row in shown.allocation) == shown.used
+        assert [row.label for row in shown.allocation] == [*OPTIONS, "flash"]
+        words = [event.words for event in shown.events]
+        assert "Option ‘video’ retired: refunds." in words
+        assert "Option ‘flash’ added." in words
+        assert panels(shown)["leaderboard"].count("refunds") == 1
+        assert {check.level for check in experiment.health()} <= {"ok", "warning"}
+        assert experiment.health()[0].level == "ok"
+        experiment.export(tmp_path / "all.csv", probabilities=True)
+        frame = pd.read_csv(tmp_path / "all.csv")
+        before = frame["phase"] == 1
+        assert set(frame["probability_flash"][before]) == {0.0}
+        assert set(frame["probability_video"][frame["phase"] == frame["phase"].max()]) == {0.0}
+        drawn = frame[[f"probability_{label}" for label in (*OPTIONS, "flash")]].to_numpy()
+        np.testing.assert_allclose(drawn.sum(axis=1), 1.0)
+        assert experiment.verify().findings == ()
+        assert experiment.replay().remarks == ()
+
+
+def test_outcomes_with_a_window_enter_under_the_option_they_were_drawn_of(make: Make) -> None:
+    clock = Clock()
+    experiment = make(sizes=(4,) * 9, window=10.0, otherwise=0, clock=clock)
+    given = list(experiment.ask(4))
+    experiment.tell(given[0], 3.0)
+    experiment.retire(given[0].label, reason="refunds")
+    experiment.tell(given[0], 5.0)  # corrected within its window
+    clock.now += 10.0
+    experiment.expire()
+    outcomes = experiment.outcomes()
+    assert dict(zip(outcomes["id"], outcomes["reward"], strict=True)) == {0: 5.0, 1: 0, 2: 0, 3: 0}
+    assert not outcomes["late"].any()
+    assert experiment.recommendation().pulls == 4
+    assert experiment.verify().findings == ()
+
+
+def test_a_lost_assignment_of_a_retired_option_is_not_drawn_again(make: Make) -> None:
+    clock = Clock()
+    experiment = make(kind="closed", sizes=(8,) * 5, lease=5.0, clock=clock)
+    given = list(experiment.ask(8))
+    experiment.retire(given[0].label, reason="refunds")
+    clock.now += 6.0
+    later = experiment.ask(8)
+    assert given[0].label not in {each.label for each in later}
+    assert {each.phase for each in later} == {2}
+
+
+@pytest.mark.parametrize("forecaster", ["default", "own"])
+def test_forecasters_see_an_option_that_was_added(tmp_path: Path, forecaster: str) -> None:
+    """Two processes, each with a forecaster of its own that learns what the other did."""
+    problem = Problem.named(OPTIONS, baseline=8.0)
+    url, rng = f"sqlite:///{tmp_path}/store.db", np.random.default_rng(0)
+    first, second = _Watched(), _Watched()
+    given: Any = "default" if forecaster == "default" else first
+    own = {} if forecaster == "default" else {"forecaster": second}
+    with (
+        create(tmp_path, problem, {"forecaster": given}, sizes=[20] * 9) as one,
+        Experiment.open(url, "offer", clock=Clock(), **own) as other,
+    ):
+
+        def play(experiment: Experiment) -> None:
+            batch = experiment.ask(25)
+            experiment.tell_many([(each.id, float(rng.integers(0, 8))) for each in batch])
+
+        for who in (one, other):
+            play(who)
+        one.add("flash")
+        for who in (other, one, other):
+            play(who)
+        one.retire("old", reason="refunds")
+        for who in (other, one):
+            play(who)
+        assert one.verify().findings == ()
+    widths = [len(features) for features in first.learned]
+    assert forecaster == "default" or (set(widths) == {4, 5} and widths == sorted(widths))
+    assert forecaster == "default" or [0, 0, 0, 0, 1] in first.learned
+
+
+class _Watched(Forecaster):
+    """Forecasts nothing, and keeps what it learned from."""
+
+    def __init__(self) -> None:
+        self.learned: list[list[float]] = []
+
+    def forecast(self, number: int, moment: float | None, covariates: Any) -> float:
+        return 0.0
+
+    def learn(self, number: int, features: Any, reward: float) -> None:
+        self.learned.append(features.tolist())
+
+
+def test_the_anytime_rule_goes_on_without_bounds_where_phases_closed_with_nothing(
+    tmp_path: Path,
+) -> None:
+    """Outcomes of two earlier phases follow, after options changed twice."""
+    rng = np.random.default_rng(1)
+    with Experiment.create(
+        f"sqlite:///{tmp_path}/store.db", "offer", PROBLEM, seed=1, clock=Clock()
+    ) as experiment:
+        given = list(experiment.ask(60))
+        experiment.retire("quiz", reason="refunds")
+        given += experiment.ask(20)
+        experiment.add("flash")
+        given += experiment.ask(20)
+        experiment.tell_many([(each.id, float(rng.normal())) for each in reversed(given)])
+        with experiment.read() as snapshot:
+            told = [(each.phase, each.late) for each in snapshot.summaries()]
+        assert told == [(1, False), (2, False), (1, True), (2, True), (3, False)]
+        assert experiment.recommendation().pulls == 100
+        assert experiment.verify().findings == ()
+        assert experiment.replay().remarks == ()
+
+
+def test_an_experiment_allows_for_changes_unless_it_is_told_not_to(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+
+    def allows(name: str, **options: Any) -> bool:
+        given = dict[str, Any](bounds=(0, 1), options=options, clock=Clock())
+        with Experiment.create(url, name, PROBLEM, **given) as experiment:
+            return experiment.traits.changes
+
+    assert allows("plain")
+    assert allows("with floors", floors={"old": 0.2})
+    assert not allows("fixed", changes=False)
+    assert not allows("set", top=2)
+    assert not allows("blocks", block=2)
+
+
+def test_floors_are_kept(tmp_path: Path) -> None:
+    options = {"floors": {"old": 0.2}}
+    with Experiment.create(
+        f"sqlite:///{tmp_path}/s.db", "offer", PROBLEM, bounds=(0, 1), options=options
+    ) as experiment:
+        batch = experiment.ask(200)
+        experiment.tell_many([(each.id, float(each.label == "new")) for each in batch])
+        with experiment.read() as snapshot:
+            assert all(each.plan.shares[0] >= 0.2 for each in snapshot.plans())
+        floors = {row.label: row.floor for row in overview(experiment).allocation}
+        assert floors == {"old": 0.2, "new": None, "video": None, "quiz": None}

@@ -21,7 +21,17 @@ import workers_killed
 from people import OPTIONS, rows_of
 from people import PROBLEM as DRINKS
 from sqlalchemy import Connection, create_engine, select
-from workers_killed import LEASE, LEAST, PROBLEM, Level, ask_with_covariates, read, reward, settings
+from workers_killed import (
+    LEASE,
+    LEAST,
+    PROBLEM,
+    Level,
+    ask_with_covariates,
+    change_options,
+    read,
+    reward,
+    settings,
+)
 from workers_started import HANG_TIMEOUT, processes
 
 from bestarm import Problem
@@ -176,6 +186,65 @@ def test_acknowledged_reports_survive_kills(store_url: str, tmp_path: Path) -> N
     for number, counted in zip(outcomes["id"], outcomes["reward"], strict=True):
         assert counted == last.get(number, 0.25)
     assert len(outcomes) > len(last) > 0
+
+
+@pytest.mark.parametrize("kind", ["provisional", "open"])
+def test_options_come_and_go_whoever_is_killed(kind: str, sqlite_url: str, tmp_path: Path) -> None:
+    change_and_climb(sqlite_url, tmp_path / "done.txt", kind, step=5)
+
+
+def test_options_on_a_server_come_and_go_whoever_is_killed(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    change_and_climb(postgres_url, tmp_path / "done.txt", "provisional", step=9)
+
+
+def change_and_climb(url: str, done: Path, kind: str, step: int) -> None:
+    """Each is killed a little later than the one before, until one comes through.
+
+    After every kill what was acknowledged is there, and the record is sound; in the end it is that
+    of somebody whom nobody killed.
+    """
+    given: dict[str, Any] = {"policy": "changing_policies:Even", "seed": 3}
+    given["options"] = {"kind": kind, "sizes": [8] * 12}
+    problem, kills = Problem.named(["old", "new", "video", "quiz"]), 0
+    with Experiment.create(url, "killed", problem, **given) as experiment:
+        while True:
+            arguments = (url, "killed", done, 1 + step * kills)
+            process = processes.Process(target=workers_killed.change_until, args=arguments)
+            process.start()
+            process.join(HANG_TIMEOUT)
+            with experiment.read() as snapshot:
+                changes = [f"{each.kind} {each.label}" for each in snapshot.changes()]
+            lines = done.read_text().splitlines() if done.exists() else []
+            acknowledged = list(dict.fromkeys(lines))
+            assert changes[: len(acknowledged)] == acknowledged
+            assert len(changes) <= len(acknowledged) + 1
+            assert experiment.verify().findings == ()
+            if process.exitcode == 0:
+                break
+            assert process.exitcode == -9
+            kills += 1
+        assert step * kills > 50  # statements
+        assert len(acknowledged) == 4
+        experiment.replay()
+        with Experiment.create(url, "uninterrupted", problem, **given) as other:
+            change_options(other)
+            assert record(experiment) == record(other)
+
+
+def record(experiment: Experiment) -> list[Any]:
+    """What is on record, without times."""
+    with experiment.read() as snapshot:
+        rows = [row for piece in snapshot.rows(0, snapshot.head.assigned) for row in piece]
+        names = ("id", "phase", "arm", "probability", "reward", "late")
+        return [
+            [[str(row[name]) for name in names] for row in rows],
+            [as_data(each.plan) for each in snapshot.plans()],
+            [(each.phase, each.late, as_data(each.summary)) for each in snapshot.summaries()],
+            [(each.phase, each.kind, each.label) for each in snapshot.changes()],
+            [each.kind for each in snapshot.events()],
+        ]
 
 
 def acknowledged_in(file: Path) -> list[tuple[int, float, bool]]:

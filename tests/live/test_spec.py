@@ -41,7 +41,7 @@ def test_bounds_are_those_of_the_policy(sqlite_url: str) -> None:
     for experiment in (by_itself, among_options):
         spec = experiment.spec
         assert spec is not None
-        assert spec.options == {"bounds": [0, 1]}
+        assert spec.options == {"bounds": [0, 1], "changes": True}
         assert experiment.traits.bounds == (0.0, 1.0)
         experiment.close()
 
@@ -90,7 +90,8 @@ def test_an_option_that_cannot_be_kept(sqlite_url: str, value: object) -> None:
     error = refused(sqlite_url, options={"top": 1, "tolerance": value})
     assert error.message.startswith("The option 'tolerance' cannot be kept; got ")
     assert "JSON" not in str(error)
-    assert error.remedy == "Give finite numbers, texts, truth values, or lists of them."
+    remedy = "Give finite numbers, texts, truth values, or lists or mappings of them."
+    assert error.remedy == remedy
 
 
 # --- versions ----------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from bestarm.errors import (
     InvalidInputError,
     UnknownAssignmentError,
 )
-from bestarm.live import Batch, Experiment
+from bestarm.live import Batch, Experiment, Receipt
 from bestarm.live.core import Answer, Tell
 from bestarm.live.inputs import read_outcomes
 from bestarm.live.store.contract import Ledger, SummaryRecord, as_data
@@ -101,6 +101,7 @@ class Machine(RuleBasedStateMachine):
         lease=st.sampled_from([None, 4.0, 10.0]),
         window=st.sampled_from([None, None, 4.0]),
         with_forecasts=st.booleans(),
+        changes=st.booleans(),
     )
     def start(
         self,
@@ -110,6 +111,7 @@ class Machine(RuleBasedStateMachine):
         lease: float | None,
         window: float | None,
         with_forecasts: bool,
+        changes: bool,
     ) -> None:
         self.with_forecasts = with_forecasts and kind in FORECASTABLE
         lease = lease if window is None else None
@@ -117,7 +119,8 @@ class Machine(RuleBasedStateMachine):
         self.limits: dict[str, Any] = {"lease": lease, "window": window}
         if window is not None:
             self.limits["otherwise"] = Model.otherwise
-        self.options: dict[str, Any] = {"kind": kind, "sizes": sizes}
+        changes = changes and "blocks" not in kind
+        self.options: dict[str, Any] = {"kind": kind, "sizes": sizes, "changes": changes}
         self.clock = Clock()
         self.name = f"offer {next(NUMBERS)}"
         self.open = [self.begin(self.url, self.clock)]
@@ -128,7 +131,11 @@ class Machine(RuleBasedStateMachine):
     def policy(self) -> Chained:
         sizes = tuple(self.options["sizes"])
         return Chained(
-            PROBLEM, kind=self.options["kind"], sizes=sizes, forecasts=self.with_forecasts
+            PROBLEM,
+            kind=self.options["kind"],
+            sizes=sizes,
+            forecasts=self.with_forecasts,
+            changes=self.options["changes"],
         )
 
     def begin(self, url: str | None, clock: Clock) -> Experiment:
@@ -159,6 +166,10 @@ class Machine(RuleBasedStateMachine):
             amount, request = arguments
             forecasts = self.forecasts(amount)
             return experiment.ask(amount, request_id=request, forecasts=forecasts)
+        if name == "retire":
+            return experiment.retire(arguments[0], reason=arguments[1])
+        if name == "add":
+            return experiment.add(arguments[0], features=arguments[1])
         if name == "ask_units":
             (keys,) = arguments
             points = [point or None for _, point in keys]
@@ -206,7 +217,7 @@ class Machine(RuleBasedStateMachine):
         batch = self.do(who, "ask_units", keys)
         given = self.model.ask_units(keys, self.clock.now, self.forecasts(len(keys)))
         self.same(batch, given)
-        for each in batch:
+        for each in batch if batch.experiment else ():
             assert each.id in self.model.units[each.unit, each.decision_point or ""]
             assert each.phase == self.model.rows[each.id].phase
 
@@ -215,6 +226,10 @@ class Machine(RuleBasedStateMachine):
         """Again, what was told before; of several assignments nobody knows which is meant."""
         ids = self.model.units.get(key, [])
         named = {"unit": key[0], "decision_point": key[1] or None}
+        if self.model.over and (len(ids) != 1 or self.model.rows[ids[0]].reward is not None):
+            receipt = self.on(who).tell(reward=0.5, **named)  # type: ignore[arg-type]
+            assert receipt == Receipt(0, 0, 0, served=1)
+            return
         if len(ids) != 1:
             error = InvalidInputError if ids else UnknownAssignmentError
             with pytest.raises(error):
@@ -379,6 +394,30 @@ class Machine(RuleBasedStateMachine):
             self.do(who, "change_lease", lease)
             self.model.advance()
 
+    @precondition(lambda self: self.options["changes"])
+    @rule(who=who, number=st.integers(0, 5), reason=st.sampled_from(["dull", "broken"]))
+    def retire(self, who: int, number: int, reason: str) -> None:
+        label = (*PROBLEM.source_labels, "up", "down")[number]
+        self.changes_options(who, "retire", label, reason)
+
+    @precondition(lambda self: self.options["changes"])
+    @rule(who=who, label=st.sampled_from(["up", "down", "east"]), own=st.booleans())
+    def add(self, who: int, label: str, own: bool) -> None:
+        row = {"up": 1.5, "down": 2.5, "east": 3.5}[label]
+        features = None if own else [row] + [0.5] * (self.model.problem.dimension - 1)
+        self.changes_options(who, "add", label, features)
+
+    def changes_options(self, who: int, how: str, label: str, data: Any) -> None:
+        try:
+            getattr(self.model, how)(label, data)
+        except InvalidInputError:
+            self.refused(who, InvalidInputError, how, label, data)
+        else:
+            self.do(who, how, label, data)
+            self.model.advance()
+        labels = self.model.problem.source_labels
+        assert [each.problem.source_labels for each in self.open] == [labels] * len(self.open)
+
     # --- what happens to them ------------------------------------------------------------------
 
     @precondition(lambda self: self.url is not None)
@@ -408,6 +447,19 @@ class Machine(RuleBasedStateMachine):
             self.history.append((self.clock.now, ("ask", (amount, name))))
         self.go_on(who)
         self.same(self.do(who, "ask", amount, name), self.expect(amount, name))
+
+    @precondition(lambda self: self.options["changes"])
+    @rule(who=who, at=st.integers(1, 4))
+    def crash_retiring(self, who: int, at: int) -> None:
+        """A change that was not acknowledged is there, or not; what follows from it follows."""
+        left = [each for each in self.model.problem.target_labels if each not in self.model.retired]
+        if self.model.over or len(left) < 2:
+            return
+        crashed = self.crash(who, at, "retire", left[-1], "crash")
+        if not crashed or at > 1:
+            self.model.retire(left[-1], "crash")
+            self.history.append((self.clock.now, ("retire", (left[-1], "crash"))))
+        self.go_on(who)
 
     def crash(self, who: int, at: int, name: str, *arguments: Any) -> bool:
         experiment = self.on(who)
@@ -475,6 +527,12 @@ class Machine(RuleBasedStateMachine):
             assert head.assigned == len(rows)
             reports = [(r.assignment, r.reward, r.told, r.late) for r in snapshot.reports()]
             assert reports == model.reports
+            changes = [(each.kind, each.label) for each in snapshot.changes()]
+            assert [kind for kind, _ in changes] == [
+                kind for kind in model.kinds if kind in {"added", "retired"}
+            ]
+            retired = {each.label: each.reason for each in snapshot.changes() if each.reason}
+            assert retired == model.retired
             known = [row.reward for row in model.rows if row.reward is not None]
             assert head.lowest == min(known, default=math.inf)
             assert head.highest == max(known, default=-math.inf)
@@ -504,9 +562,11 @@ class Machine(RuleBasedStateMachine):
             if plan.open or number + 1 == len(model.plans):
                 continue
             used = [row for row in mine if row.lost is None]
+            if len(used) < plan.pulls and self.options["changes"]:
+                continue  # an option came or went
             assert len(used) == plan.pulls
             if plan.counts is not None:
-                arms = np.bincount([row.arm for row in used], minlength=4)
+                arms = np.bincount([row.arm for row in used], minlength=plan.arms)
                 assert arms.tolist() == plan.counts.tolist()
 
     def teardown(self) -> None:
@@ -527,6 +587,10 @@ class Machine(RuleBasedStateMachine):
             self.the_record_is_that_of_the_model()
         assert self.model.over
         assert self.open[0].verify().findings == ()
+        if self.url is not None:
+            assert (
+                self.open[0].replay().recommendation.target == self.model.policy.recommend().target
+            )
         clock = Clock()
         again = self.begin(None, clock)
         for now, (name, arguments) in self.history:

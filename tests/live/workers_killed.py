@@ -33,6 +33,8 @@ __all__ = [
     "Diary",
     "Level",
     "ask_with_covariates",
+    "change_options",
+    "change_until",
     "die_at",
     "forecast_until",
     "read",
@@ -50,7 +52,7 @@ LEAST = 4  # experiments
 # Plans that are closed and of few pulls, open ones, and long ones that are closed.
 _POLICIES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("ae", {"sigma": 0.3, "max_pulls": 40}),
-    ("anytime", {"bounds": [-2, 3]}),
+    ("anytime", {"bounds": [-2, 3], "changes": True}),
     ("sp-bai", {"r1": 0.1, "r2": 0.1}),
 )
 
@@ -235,6 +237,45 @@ def forecast_until(url: str, name: str, first: int, end: int, instant: int) -> N
     die_at(instant)
     with Experiment.open(url, name, forecaster=Level()) as experiment:
         ask_with_covariates(experiment, first, end)
+
+
+# --- with options that come and go ---------------------------------------------------------------
+
+
+def change_options(experiment: Experiment, acknowledged: Path | None = None) -> None:
+    """Ask and tell while options come and go; whoever does it again repeats what was done.
+
+    Of every request one outcome is told with the next request, after options have changed.
+    """
+    held: list[tuple[int, float]] = []
+    for turn in range(7):
+        batch = experiment.ask(5, request_id=f"{turn}")
+        told = [(each.id, float((each.id * 3 + each.arm) % 8)) for each in batch]
+        experiment.tell_many([*told[1:], *held])
+        held = told[:1]
+        changes = _CHANGES.get(turn, ())
+        for kind, label in changes:
+            if kind == "retired":
+                experiment.retire(label, reason="refunds")
+            else:
+                experiment.add(label)
+            if acknowledged is not None:
+                with acknowledged.open("a") as file:
+                    print(kind, label, file=file, flush=True)
+
+
+_CHANGES: dict[int, tuple[tuple[str, str], ...]] = {
+    0: (("retired", "video"),),
+    2: (("added", "flash"), ("retired", "old")),
+    4: (("added", "mail"),),
+}
+
+
+def change_until(url: str, name: str, acknowledged: Path, instant: int) -> None:
+    """Ask, tell and change options, and be killed at an instant."""
+    die_at(instant)
+    with Experiment.open(url, name) as experiment:
+        change_options(experiment, acknowledged)
 
 
 # --- with a window ------------------------------------------------------------------------------

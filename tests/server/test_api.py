@@ -64,7 +64,9 @@ def test_an_experiment_over_http_is_the_experiment_of_the_library(
     assert (found["final"], found["claims"], found["contradicted"]) == (True, 0.05, False)
     assert found["chosen_labels"] == found["active_labels"] == [recommendation.label]
     late = api.post(f"{experiment}/ask", json={}).json()
-    assert (late["assignments"], late["state"]) == ([asdict(beside.ask()[0])], "finished")
+    [served], same = late["assignments"], asdict(beside.ask()[0])
+    assert served.items() <= same.items()
+    assert (served["label"], served["experiment"], late["state"]) == ("0", False, "finished")
 
 
 def test_the_lead_over_a_control_is_that_of_the_library(api: httpx.Client, served: Served) -> None:
@@ -143,6 +145,40 @@ def test_a_lease_can_be_changed_until_the_end(
         wrong(api.post(f"{experiment}/lease", json={"lease": 60}), 422, "invalid_input")
         changes = [each.data["lease"] for each in beside.events() if each.kind == "changed"]
         assert changes == [60, 0.5, 7200, None]
+
+
+def test_options_are_added_and_retired(api: httpx.Client, served: Served) -> None:
+    body: dict[str, Any] = {"bounds": [0, 1], "options": {"floors": {"old": 0.2}}}
+    path = create(api, "changing", source_labels=["old", "new/er", "x"], **body)
+    before = api.post(f"{path}/ask", json={"count": 4}).json()["assignments"]
+    for _ in range(2):  # repeated after an answer that got lost
+        retired = api.post(f"{path}/retire", json={"option": "new/er", "reason": "refunds"})
+        assert (retired.status_code, retired.json()["state"]) == (200, "running")
+        assert api.post(f"{path}/add", json={"option": "video"}).status_code == 200
+    after = api.post(f"{path}/ask", json={"count": 60}).json()["assignments"]
+    assert {each["label"] for each in after} == {"old", "x", "video"}
+    told = api.post(f"{path}/tell", json=outcomes({each["id"]: 1 for each in before}))
+    assert told.json()["recorded"] == 4
+    for verb, body in (
+        ("retire", {"option": "new/er", "reason": "slow"}),
+        ("retire", {"option": "nobody", "reason": "slow"}),
+        ("retire", {"option": "x", "reason": ""}),
+        ("retire", {"option": "x"}),
+        ("add", {"option": "video", "features": [1, 2]}),
+        ("add", {"option": "other", "features": [1]}),
+        ("add", {"option": "other", "features": ["1"]}),
+        ("add", {"option": ""}),
+    ):
+        wrong(api.post(f"{path}/{verb}", json=body), 422, "invalid_input")
+    kinds = [each["kind"] for each in api.get(f"{path}/events").json()["events"]]
+    assert [kind for kind in kinds if kind in {"added", "retired"}] == ["retired", "added"]
+    with library(served, path) as beside:
+        assert beside.problem.source_labels == ("old", "new/er", "x", "video")
+        assert beside.verify().sound
+    blocks = create(api, "fixed", source_labels=["old", "new", "x"], policy="sp-bai")
+    answer = api.post(f"{blocks}/retire", json={"option": "new", "reason": "refunds"})
+    error = wrong(answer, 422, "invalid_input")
+    assert error["message"].endswith("goes on with the options that it began with.")
 
 
 def test_true_and_false_are_rewards(api: httpx.Client, served: Served, experiment: str) -> None:
@@ -354,6 +390,69 @@ def test_forecasts_of_ones_own_come_with_the_request(api: httpx.Client) -> None:
     assert sent.status_code == 200
     assert [float(row["forecast"]) for row in exported(api, own)] == [0.25, 1.0]
     wrong(api.post(f"{own}/ask", json={"count": 1}), 422, "invalid_input")
+
+
+def test_units_get_the_same_assignment_again(api: httpx.Client, experiment: str) -> None:
+    ask, known = f"{experiment}/ask", {"age": 31}
+    first = api.post(ask, json={"unit": "visitor-81", "covariates": [known]}).json()
+    [visitor] = first["assignments"]
+    assert (visitor["unit"], visitor["decision_point"], visitor["covariates"]) == (
+        "visitor-81",
+        None,
+        known,
+    )
+    body = {"unit": [7, "visitor-81", "8"], "decision_point": None}
+    several = api.post(ask, json=body).json()["assignments"]
+    assert [each["id"] for each in several] == [1, 0, 2]
+    assert several[1] == visitor
+    at = {"unit": 7, "decision_point": "9:00"}
+    [person] = api.post(ask, json=at).json()["assignments"]
+    assert (person["id"], person["unit"]) == (3, "7")
+    told = [
+        {"unit": "visitor-81", "reward": True},
+        {"id": 1, "reward": 0},
+        {**at, "reward": 1},
+    ]
+    assert api.post(f"{experiment}/tell", json={"outcomes": told}).json()["recorded"] == 3
+    assert api.post(f"{experiment}/tell", json={"outcomes": told}).json()["repeated"] == 3
+    rows = exported(api, experiment)
+    assert [(row["unit"], row["decision_point"]) for row in rows] == [
+        ("visitor-81", ""),
+        ("7", ""),
+        ("8", ""),
+        ("7", "9:00"),
+    ]
+    assert [row["outcome"] for row in rows] == ["1", "0", "", "1"]
+    assert api.post(f"{experiment}/erase", json={"unit": 7}).json()["pulls"] == 4
+    assert [row["unit"] for row in exported(api, experiment)] == ["visitor-81", "", "8", ""]
+    wrong(api.post(f"{experiment}/erase", json={"unit": 7}), 404, "unknown_assignment")
+
+
+def test_units_that_cannot_be_are_refused(api: httpx.Client, experiment: str) -> None:
+    ask, tell = f"{experiment}/ask", f"{experiment}/tell"
+    for body, field in (
+        ({"unit": 1.5}, "unit"),
+        ({"unit": ["a", True]}, "unit"),
+        ({"unit": ["a", "a"]}, "unit"),
+        ({"unit": []}, "unit"),
+        ({"unit": "a", "count": 2}, "count"),
+        ({"decision_point": 1}, "unit"),
+        ({"unit": "x" * 201}, "unit"),
+    ):
+        assert wrong(api.post(ask, json=body), 422, "invalid_input")["field"] == field
+    key = {"Idempotency-Key": "a"}
+    assert (
+        "the same assignment again"
+        in wrong(api.post(ask, json={"unit": "a"}, headers=key), 422, "invalid_input")["remedy"]
+    )
+    for outcome, code in (
+        ({"unit": "a", "reward": 1}, 404),
+        ({"reward": 1}, 422),
+        ({"id": 0, "unit": "a", "reward": 1}, 422),
+    ):
+        kind = "unknown_assignment" if code == 404 else "invalid_input"
+        wrong(api.post(tell, json={"outcomes": [outcome]}), code, kind)
+    assert api.get(experiment).json()["pulls"] == 0
 
 
 def test_what_no_forecaster_can_use_is_refused(api: httpx.Client, experiment: str) -> None:

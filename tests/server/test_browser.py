@@ -272,6 +272,21 @@ def test_a_token_that_may_only_view_manages_nothing(
         page.keyboard.press("Enter")
         expect(page.get_by_role("button", name="Pause")).to_be_focused()
         assert served.token(Role.MANAGE) not in page.content()
+        page.get_by_role("button", name="Add option…").click()
+        page.get_by_label("Name", exact=True).fill(NASTY)
+        page.get_by_role("button", name="Add it").click()
+        row = page.locator("#panel-leaderboard tbody tr").filter(has_text=NASTY)
+        expect(row).to_contain_text("possible")
+        page.get_by_role("button", name="Retire option…").click()
+        page.get_by_label("Option", exact=True).select_option(NASTY)
+        page.get_by_role("button", name="Retire it").click()
+        expect(page.get_by_label("Reason", exact=True)).to_be_focused()  # it is needed
+        page.get_by_label("Reason", exact=True).fill("refunds")
+        page.get_by_role("button", name="Retire it").click()
+        expect(row).to_contain_text("retired refunds")
+        expect(page.locator("#panel-events")).to_contain_text(f"Option ‘{NASTY}’ retired: refunds.")
+        with Experiment.open(url, running) as experiment:
+            assert experiment.problem.source_labels[-1] == NASTY
         page.get_by_role("button", name="Stop…").click()
         page.get_by_label("Reason", exact=True).fill(NASTY)
         page.get_by_role("button", name="Stop the experiment").click()

@@ -26,6 +26,9 @@ BODIES: dict[str, dict[str, Any]] = {
     "/api/v1/experiments/{name}/tell": {"outcomes": []},
     "/api/v1/experiments/{name}/fail": {"ids": []},
     "/api/v1/experiments/{name}/lease": {"lease": 60},
+    "/api/v1/experiments/{name}/add": {"option": "video"},
+    "/api/v1/experiments/{name}/retire": {"option": "video", "reason": "refunds"},
+    "/api/v1/experiments/{name}/erase": {"unit": "visitor-81"},
     "/api/v1/experiments/{name}/stop": {"reason": "enough"},
     "/api/v1/plan": {"runs": 0},  # refused, once it may be asked
 }
@@ -97,7 +100,8 @@ def test_the_table_of_roles(routes: list[tuple[str, str, Role]]) -> None:
     experiment = "/experiments/{name}"
     telling = {("POST", f"{experiment}/{what}") for what in ("ask", "tell", "fail")}
     telling.add(("GET", f"{experiment}/served"))
-    managing = {("POST", f"{experiment}/{what}") for what in ("pause", "resume", "lease", "stop")}
+    verbs = ("pause", "resume", "lease", "erase", "add", "retire", "stop")
+    managing = {("POST", f"{experiment}/{what}") for what in verbs}
     managing.add(("POST", "/experiments"))
     for route, role in api.items():
         if route in managing:

@@ -252,7 +252,7 @@ def _print_lifts(found: DetectableLifts) -> None:
         typer.echo(warning)
     if found.base is not None:
         base = in_percent(found.base) if rates else f"{found.base:.4g}"
-        typer.echo(f"A lift in percent is of the base rate, {base}: that of all other options.")
+        typer.echo(f"A lift in percent is of the base rate, {base}: that of the next best option.")
     typer.echo(
         f"Found: named as the winner within {many}, with error probability {found.delta:g}. It "
         "holds if the assumptions do. Four times as many visitors find half of the lift, about."

@@ -195,7 +195,8 @@ class JudgementLog:
         """The pairs of the next item; none if the experiment is over or paused."""
         if self._rounds == len(self.question.items):
             return []
-        batch = self._experiment.ask(1)
+        # Items are numbered from 1, as in files of them.
+        batch = self._experiment.ask(unit=self._order[self._rounds] + 1)
         self.finished = batch.finished
         if not batch.experiment:
             return []

@@ -40,7 +40,8 @@ class Forecaster(ABC):
 
         Args:
             number: the number of the draw.
-            features: the features of the arm that was drawn.
+            features: the features of the arm that was drawn: always as many, and more once an
+                option was added that shares none with the others, which then have 0 there.
             reward: the reward as observed; nothing is taken off.
         """
 

@@ -190,11 +190,19 @@ class Mixture(Forecaster):
         return _writeable(covariates)
 
     def _fit(self, place: int, width: int, field: str) -> None:
-        """Begin a regression when its width is known; raise if it changes later."""
+        """Begin a regression when its width is known; raise if it changes later.
+
+        Features may become more, as options are added: those before had 0 there.
+        """
         now = self._state[place].shape[1]
         if now == 0 < width:
             prior = COVARIATE_PRIOR / width if place == _COVARIATES else EFFECT_PRIOR
             self._state[place] = regression(width, prior)
+        elif place == _EFFECTS and now < width:
+            size = self._state[0][_SIZE] or 1.0
+            self._state[place] = _widened(
+                self._state[place], regression(width, EFFECT_PRIOR / size)
+            )
         elif now != width:
             raise InvalidInputError(
                 f"`{field}` has {width} numbers; those of earlier draws had {now}.",
@@ -213,6 +221,17 @@ def regression(size: int, prior: float) -> Array:
     """A regression before any data."""
     spread = prior * np.eye(size) if size <= FULL else np.full((1, size), prior)
     return np.concatenate([np.zeros((_SPREAD, size)), spread])
+
+
+def _widened(fit: Array, new: Array) -> Array:
+    """A regression that goes on with more regressors, which were 0 so far."""
+    now = fit.shape[1]
+    new[:_SPREAD, :now] = fit[:_SPREAD]
+    spread = fit[_SPREAD:]
+    if len(new) == _SPREAD + 1 < len(fit):  # from now on only the diagonal is kept
+        spread = np.diag(spread)[None]
+    new[_SPREAD : _SPREAD + len(spread), :now] = spread
+    return new
 
 
 @tiered

@@ -182,7 +182,9 @@ class Experiment(ExperimentCore):
             policy: a policy's name, or your own as `module:attribute`.
             bounds: the lowest and the highest reward: (0, 1) for no and yes. For policies that have
                 the option `bounds`, as "anytime" has.
-            options: what the policy is made with: numbers, texts, and lists of them.
+            options: what the policy is made with: numbers, texts, and lists or mappings of them,
+                as `{"floors": {"old": 0.2}}`. Options can be added and retired later if the policy
+                allows for it, unless `{"changes": False}` is among them.
             seed: fixes the draws, and the policy's own; random if left out. Whoever knows it can
                 predict the draws.
             lease: as of an experiment in memory: see `Experiment`. So are `window` and `otherwise`.

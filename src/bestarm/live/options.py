@@ -74,6 +74,12 @@ class Options:
             change.label == label and data.items() <= vars(change).items() for change in changes
         )
 
+    @property
+    def left(self) -> list[str]:
+        """The names of the options that were not retired."""
+        labels = enumerate(self.problem.target_labels)
+        return [label for index, label in labels if index not in self.retired]
+
     def check_retirable(self, label: object) -> int:
         """The index of an option that can be retired.
 
@@ -81,8 +87,7 @@ class Options:
             InvalidInputError: it cannot.
         """
         self._check_changes()
-        labels = self.problem.target_labels
-        left = [each for index, each in enumerate(labels) if index not in self.retired]
+        labels, left = self.problem.target_labels, self.left
         if not isinstance(label, str) or label not in labels:
             close = suggestion(label, left) if isinstance(label, str) else ""
             raise _refused(

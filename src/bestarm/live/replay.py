@@ -40,6 +40,7 @@ class PolicyReplayer:
         self._policy = make if isinstance(make, Policy) else None
         # Summaries, phases, plans, changes of options.
         self._told = self._closed = self._adopted = self._changed = 0
+        self._plan: Plan | None = None  # that it adopted last
 
     def policy(self, snapshot: Snapshot) -> Policy:
         """The policy, told all recorded summaries and with the open plan adopted: see `follow`."""
@@ -78,9 +79,11 @@ class PolicyReplayer:
                     plan, what = snapshot.plan(phase).plan, f"the plan of phase {phase}"
                     yield policy, plan
                     policy.adopt(plan)
-                    self._adopted = phase
+                    self._plan, self._adopted = plan, phase
                 if record is not None:
                     what = f"summary {record.number}"
+                    if not (record.late or self._plan is None or self._ended_early(snapshot)):
+                        self._plan.check(record.summary)
                     tell(policy, record)
                     self.told(record)
                     yield policy, record
@@ -95,6 +98,12 @@ class PolicyReplayer:
                 remedy="Use the version of bestarm, or of your own policy, that began the "
                 "experiment; `Experiment.verify` shows whether the record was changed.",
             ) from error
+
+    def _ended_early(self, snapshot: Snapshot) -> bool:
+        """Whether options changed under the plan that is out: its summary may be short."""
+        if self._changed == snapshot.head.changes:
+            return False
+        return any(change.phase > self._closed for change in snapshot.changes(self._changed))
 
     def _changes(self, snapshot: Snapshot) -> Iterator[Change]:
         """The changes that come before the next plan, and that the policy does not know yet."""
@@ -124,7 +133,7 @@ class PolicyReplayer:
         with suppress(Exception):  # of a user's policy
             made._policy = deepcopy(self._policy)
             made._told, made._closed = self._told, self._closed
-            made._adopted, made._changed = self._adopted, self._changed
+            made._adopted, made._changed, made._plan = self._adopted, self._changed, self._plan
         return made
 
 

@@ -146,7 +146,7 @@ def make_spec(
                 remedy="Leave it out of the `options`.",
             )
         plain["bounds"] = list(interval(bounds, "bounds"))
-    made = _make(problem, policy, plain, seed, forecasts=forecaster is not None)
+    made, plain = _make_changing(problem, policy, plain, seed, forecasts=forecaster is not None)
     with _as_input_errors(policy, plain):
         plan = made.plan()
         if plan is not None and max(plan.pulls, plan.most or 0) >= _MOST_PULLS:
@@ -211,9 +211,26 @@ def _plain(options: Options) -> dict[str, Any]:
             read |= json.loads(canonical({name: value}))
         except (TypeError, ValueError):
             message = f"The option {name!r} cannot be kept; got {reprlib.repr(value)}."
-            remedy = "Give finite numbers, texts, truth values, or lists of them."
+            remedy = "Give finite numbers, texts, truth values, or lists or mappings of them."
             raise InvalidInputError(message, field="options", value=name, remedy=remedy) from None
     return read
+
+
+def _make_changing(
+    problem: Problem, name: str, options: dict[str, Any], seed: int, *, forecasts: bool
+) -> tuple[Policy, dict[str, Any]]:
+    """The policy and its options, such that options come and go if the policy can do that.
+
+    What is asked of it may exclude that; or the options say whether they do.
+    """
+    if "changes" not in options and "changes" in (free_options(load(name)) or {}):
+        changing = options | {"changes": True}
+        try:
+            return _make(problem, name, changing, seed, forecasts=forecasts), changing
+        except InvalidInputError as error:
+            if error.field != "changes":
+                raise
+    return _make(problem, name, options, seed, forecasts=forecasts), options
 
 
 def _make(

@@ -121,15 +121,17 @@ def capped(plain: Method, request: PlanRequest, *, block: int, cap: int) -> Meth
         InvalidInputError: the method refuses the problem.
     """
     given = accepted(plain, max_pulls=cap, bounds=request.bounds, block=block)
-    changing = accepted(plain, changes=True) | given
+    changing: Method = partial(plain, **accepted(plain, changes=True), **given)
     try:
-        partial(plain, **changing)(request.problem, seed=0)  # refuses before any simulation
+        changing(request.problem, seed=0)  # refuses before anything is simulated
     except InvalidInputError as error:
         if error.field != "changes":
             raise
-        partial(plain, **given)(request.problem, seed=0)
-        return partial(plain, **given)
-    return partial(plain, **changing)
+    else:
+        return changing
+    method: Method = partial(plain, **given)
+    method(request.problem, seed=0)
+    return method
 
 
 def _simulate_jobs(

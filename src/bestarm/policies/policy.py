@@ -222,7 +222,9 @@ class Method(Protocol):
     further options have one meaning wherever a constructor takes them: `max_pulls`, the pulls at
     which to stop in any case, and never with a final answer; `budget`, the pulls to make; `bounds`,
     between which all rewards lie; `mean_bound`, which no |x·θ| exceeds; `block`, the pulls per
-    round. Simulations offer them: see `registry.accepted`.
+    round. Simulations offer them: see `registry.accepted`. Live experiments ask for `changes`,
+    whether options may be added and retired, unless the policy refuses it by that field, and show
+    `floors`, the least probability of options by name.
     """
 
     def __call__(self, problem: Problem, *, seed: int) -> Policy:

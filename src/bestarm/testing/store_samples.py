@@ -14,6 +14,7 @@ from bestarm.live.events import log
 from bestarm.live.store.contract import (
     ANSWER,
     ROW,
+    Change,
     Ids,
     Ledger,
     PlanRecord,
@@ -198,6 +199,15 @@ def summarize(tx: Transaction) -> SummaryRecord:
     return record
 
 
+def change(tx: Transaction, kind: str, label: str, **known: Any) -> Change:
+    """Add a change of the options."""
+    data = {"reason": "", "features": None, "made_by": "hand", "at": 6.0} | known
+    record = Change(tx.head.changes, tx.head.phase, kind, label, **data)
+    tx.add_change(record)
+    tx.head.changes += 1
+    return record
+
+
 STEPS: dict[str, Callable[[Transaction], Any]] = {
     "asking": lambda tx: assign(tx, [1, 1, 0], request="more", forecasts=[1.0, 2.0, 3.0]),
     "naming": lambda tx: tx.add_units([about(7, "zoe", ""), about(8, None, None, "{}")]),
@@ -207,6 +217,7 @@ STEPS: dict[str, Callable[[Transaction], Any]] = {
     "losing": lambda tx: lose(tx, [7, 6], reason="gone too", at=60.0),
     "summing up": summarize,
     "planning": lambda tx: open_phase(tx, Plan.fixed([2, 0, 1], phase=2)),
+    "changing": lambda tx: change(tx, "added", "é", features=(0.5, 1 / 3)),
     "refusing": lambda tx: tx.add_refusals(ids_of([5, 6]), np.array([8.0, 9.0]), at=65.0),
     "deferring": lambda tx: tx.add_deferrals(ids_of([0, 4])),
     "covering": lambda tx: tx.settle_deferrals(ids_of([2]), summary=3),
@@ -236,6 +247,9 @@ def write_everything(tx: Transaction) -> Contents:
     tx.settle_deferrals(ids_of([2]), summary=0)
     open_phase(tx, plans[1])
     assign(tx, [0, 1], at=6.0, request="b", forecasts=[-2.0, 0.5])
+    changes = [change(tx, "retired", "tea, ‘hot’", reason="x\ny", made_by="refunds", at=1 / 3)]
+    changes.append(change(tx, "added", "é", features=(0.1, -1 / 3)))
+    changes.append(change(tx, "added", "own"))
     log(tx, "happened", 6.5, what={"list": [1, 2.5, None, True, "x"]})
     log(tx, "finished", 6.5)
     tx.head.state, tx.head.lease = "paused", 60.0
@@ -273,6 +287,8 @@ def write_everything(tx: Transaction) -> Contents:
         "asked": requests,
         "plans": [PlanRecord(plans[0], 0, 0), PlanRecord(plans[1], 4, 4)],
         "summaries": [record],
+        "changes": changes,
+        "last changes": changes[1:],
         "events": events,
         "deferrals": ([0, 1, 2], [-1, -1, 0]),
         "arrivals": [0],
@@ -307,6 +323,8 @@ def contents(snapshot: Snapshot) -> Contents:
         "asked": list(snapshot.requests()),
         "plans": plans,
         "summaries": list(snapshot.summaries()),
+        "changes": list(snapshot.changes()),
+        "last changes": list(snapshot.changes(1)),
         "events": list(snapshot.events()),
         "deferrals": snapshot.deferrals(),
         "arrivals": snapshot.arrivals(),

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import typer
 
-from bestarm.cli.experiment.changes import ask, expire, fail, lease, pause, resume, stop, tell
+from bestarm.cli.experiment.changes import (
+    add,
+    ask,
+    erase,
+    expire,
+    fail,
+    lease,
+    pause,
+    resume,
+    retire,
+    stop,
+    tell,
+)
 from bestarm.cli.experiment.create import create
 from bestarm.cli.experiment.records import (
     export,
@@ -30,7 +42,7 @@ experiment = typer.Typer(
 _NEGATIVE = (ask, tell, fail, lease)  # a negative number is not an option there
 for _command in (
     create, ask, tell, fail, status, recommend, health, watch, log, export, report, verify, replay,
-    pause, resume, expire, lease, stop,
+    pause, resume, expire, lease, add, retire, erase, stop,
 ):  # fmt: skip
     _settings = {"ignore_unknown_options": _command in _NEGATIVE}
     experiment.command(context_settings=_settings)(_command)

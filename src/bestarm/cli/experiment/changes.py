@@ -1,11 +1,11 @@
-"""Commands that change an experiment: `ask`, `tell`, `fail`, `pause`, `resume`, `expire`, …"""
+"""Commands that change an experiment: `ask`, `tell`, `fail`, `add`, `retire`, `pause`, …"""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bestarm.cli.command import read_number
 from bestarm.cli.experiment.command import Result, on_experiment
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _TRUTH = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
 _NO_ID = {"none", "null"}  # of an assignment made after the end, as printed in words and in JSON
 _TABLE = "Give a table with the columns id and reward."
+# An assignment by its id, which may be none, or by unit and decision point.
+_Named = int | tuple[str, str | None] | None
 
 
 @on_experiment
@@ -26,6 +28,8 @@ def ask(
     experiment: Experiment,
     count: int | None = None,
     *,
+    unit: str | None = None,
+    decision_point: str | None = None,
     request_id: str | None = None,
     covariates: Path | None = None,
 ) -> Result:
@@ -34,10 +38,13 @@ def ask(
     Args:
         count ([COUNT]): How many are wanted; 1 if left out, or one for each row of --covariates.
             Where options come in blocks, so many rounds of several.
+        unit (TEXT): Whom or what it is for: the same unit gets the same assignment again.
+        decision_point (TEXT): That of the unit, where it has several.
         request_id (TEXT): A name for this request: repeated under it, it gives the same
             assignments.
-        covariates (PEOPLE.csv): What is known of each, one row per assignment, for the forecaster;
-            a column forecast holds forecasts of your own.
+        covariates (PEOPLE.csv): What is known of each, one row per assignment; a forecaster uses
+            it. A column unit names units, a column decision_point their decision points, and a
+            column forecast holds forecasts of your own.
     """
     if sys.stdout is None:
         raise BestArmError(
@@ -45,15 +52,14 @@ def ask(
             field="output",
             remedy="Run it with standard output open.",
         )
-    known = {} if covariates is None else _read_known(covariates)
+    known: dict[str, Any] = {} if covariates is None else _read_known(covariates)
     if count is None:
         count = max(map(len, known.values()), default=1)
-    batch = experiment.ask(
-        count,
-        request_id=request_id,
-        covariates=known.get("covariates"),
-        forecasts=known.get("forecasts"),
-    )
+    if unit is not None:
+        known["unit"] = unit
+    if decision_point is not None:
+        known["decision_point"] = decision_point
+    batch = experiment.ask(count, request_id=request_id, **known)
     rounds = len(set(batch.rounds.tolist()))
     return Result(
         {
@@ -80,8 +86,9 @@ def _read_known(path: Path) -> dict[str, list[Any]]:
     rows = file.records()
     if not rows:
         raise file.wrong("has no rows below a header.")
+    named = [name for name in ("unit", "decision_point") if name in rows[0]]
+    known: dict[str, list[Any]] = {name: [row.pop(name) or None for row in rows] for name in named}
     people = [{name: _covariate(text) for name, text in row.items() if text} for row in rows]
-    known: dict[str, list[Any]] = {}
     if "forecast" in rows[0]:
         known["forecasts"] = [person.pop("forecast", None) for person in people]
     if rows[0].keys() - {"forecast"}:
@@ -132,31 +139,44 @@ def tell(
     experiment: Experiment,
     outcome: list[str] | None = None,
     *,
+    unit: str | None = None,
+    decision_point: str | None = None,
     from_: Path | None = None,
 ) -> Result:
     """Record the outcome of one assignment or of many: all of them or, on an error, none.
 
     Args:
-        outcome ([ID REWARD]): An assignment's id and its reward: a number, yes or no. Of one made
-            after the end, whose id is none, nothing is recorded.
-        from_ (OUTCOMES.csv): Read ids and rewards from this file, CSV or JSON, or from standard
-            input if it is -.
+        outcome ([ID REWARD]): An assignment's id and its reward: a number, yes or no. With --unit,
+            the reward alone. Of one made after the end, whose id is none, nothing is recorded.
+        unit (TEXT): The unit of the assignment, instead of its id.
+        decision_point (TEXT): That of the unit, if it was asked for with one.
+        from_ (OUTCOMES.csv): Read ids, or units, and rewards from this file, CSV or JSON, or from
+            standard input if it is -.
     """
-    pair = outcome or []
-    if (from_ is None) == (not pair) or len(pair) not in {0, 2}:
+    from bestarm.live.units import read_keys, read_told
+
+    pair, size = outcome or [], 2 if unit is None else 1
+    skipped, told = 0, list[tuple[_Named, float]]()
+    if from_ is not None and not pair and unit is None:
+        told, skipped = read_outcomes(from_)
+    elif from_ is None and len(pair) == size:
+        read_told(pair[0] if unit is None else None, unit, decision_point)
+        named = _read_id(pair[0]) if unit is None else (unit, decision_point)
+        told = [(named, _read_reward(pair[-1]))]
+    else:
+        wanted = "an id and a reward" if unit is None else "a reward"
         raise InvalidInputError(
-            "Give an id and a reward, or a table of them."
-            if len(pair) in {0, 2}
-            else f"Give an id and a reward; got {' '.join(pair)!r}.",
+            f"Give {wanted}, or a table of them."
+            if len(pair) in {0, size}
+            else f"Give {wanted}; got {' '.join(pair)!r}.",
             field="outcome",
             value=pair,
             remedy="For example: bestarm experiment tell NAME 17 0.5, or --from outcomes.csv.",
         )
-    skipped = 0
-    if from_ is None:
-        outcomes = [(_read_id(pair[0]), _read_reward(pair[1]))]
-    else:
-        outcomes, skipped = read_outcomes(from_)
+    keys = [each for each, _ in told if isinstance(each, tuple)]
+    found = experiment.ids_of_units(read_keys(*zip(*keys, strict=True))) if keys else ()
+    ids = iter(found)
+    outcomes = [(next(ids) if isinstance(each, tuple) else each, reward) for each, reward in told]
     receipt = experiment.tell_many(outcomes)
     state = experiment.state
     if receipt.late:
@@ -211,14 +231,14 @@ def _read_reward(text: str, where: str = "") -> float:
     return value
 
 
-def read_outcomes(path: Path) -> tuple[list[tuple[int | None, float]], int]:
+def read_outcomes(path: Path) -> tuple[list[tuple[_Named, float]], int]:
     """Ids and rewards of a CSV or JSON file, and how many rows have no reward yet.
 
     A header names the columns `id` and `reward` (or `outcome`), among others; without one there are
-    these two.
+    these two. Instead of ids there may be columns `unit` and, if need be, `decision_point`.
     """
     file = UserFile(path, "from", _TABLE)
-    outcomes: list[tuple[int | None, float]] = []
+    outcomes: list[tuple[_Named, float]] = []
     skipped, columns = 0, None
     for place, fields in file.rows():
         where = f" in {place} of {file.name}"
@@ -226,32 +246,55 @@ def read_outcomes(path: Path) -> tuple[list[tuple[int | None, float]], int]:
             columns = _columns(fields, where)
             if columns is not None:
                 continue
-            columns = (0, 1)
+            columns = _Columns(reward=1, id=0)
             if len(fields) != 2:
                 raise _wrong(f"There are {len(fields)} fields{where}, and no header.")
-        if len(fields) <= max(columns):
+        if len(fields) <= max(each for each in columns if each is not None):
             raise _wrong(f"A field is missing{where}.")
-        number, reward = fields[columns[0]], fields[columns[1]]
+        reward, number, unit, point = (None if at is None else fields[at] for at in columns)
         if not reward:
             skipped += 1
             continue
-        outcomes.append((_read_id(number, where), _read_reward(reward, where)))
+        named = (unit or "", point or None) if number is None else _read_id(number, where)
+        outcomes.append((named, _read_reward(reward, where)))
     return outcomes, skipped
 
 
-def _columns(fields: list[str], where: str) -> tuple[int, int] | None:
-    """Where ids and rewards are, if these are names; None if they are values."""
+class _Columns(NamedTuple):
+    """The places of columns."""
+
+    reward: int
+    id: int | None = None
+    unit: int | None = None
+    decision_point: int | None = None
+
+
+def _columns(fields: list[str], where: str) -> _Columns | None:
+    """Where ids or units and rewards are, if these are names; None if they are values."""
     names = [field.lower() for field in fields]
     if all(not name or name.lstrip("+-")[:1].isdecimal() or name in _TRUTH for name in names):
         return None
     found = [name for name in ("reward", "outcome") if name in names]
-    if "id" not in names or not found:
+    if not {"id", "unit"} & set(names) or not found:
         raise _wrong(f"There are no columns 'id' and 'reward'{where}: it has {', '.join(fields)}.")
-    return names.index("id"), names.index(found[0])
+    known = (names.index(n) if n in names else None for n in ("id", "unit", "decision_point"))
+    return _Columns(names.index(found[0]), *known)
 
 
 def _wrong(what: str) -> InvalidInputError:
     return InvalidInputError(what, field="from", remedy=_TABLE)
+
+
+@on_experiment
+def erase(experiment: Experiment, unit: str) -> Result:
+    """Erase a unit's name, decision points and covariates; its outcomes stay, without the name.
+
+    Args:
+        unit (UNIT): As it was asked for.
+    """
+    rounds = experiment.erase(unit)
+    words = f"Erased {unit} from {experiment.name}: its outcomes stay, without the name."
+    return Result({"state": experiment.state, "rounds": rounds}, [words])
 
 
 @on_experiment
@@ -281,6 +324,54 @@ def stop(experiment: Experiment, *, reason: str = "") -> Result:
 
 def _state(experiment: Experiment) -> Result:
     return Result({"state": experiment.state}, [f"{experiment.name} is {experiment.state}."])
+
+
+@on_experiment
+def add(experiment: Experiment, option: str, *, features: str | None = None) -> Result:
+    """Add an option: it is drawn from the next plan on, which is made at once.
+
+    Args:
+        option: Its name, which no option had before.
+        features (NUMBERS): Its features, like 0.5,1,0: as many as the others have; left out, it
+            shares none with them, as is right for options without features.
+    """
+    experiment.add(option, features=None if features is None else _read_features(features))
+    words = f"{experiment.name} compares {_quoted(_left(experiment))}."
+    return Result({"state": experiment.state, "options": _left(experiment)}, [words])
+
+
+@on_experiment
+def retire(experiment: Experiment, option: str, *, reason: str) -> Result:
+    """Retire an option for good; outcomes of assignments given out are still told, and count.
+
+    Args:
+        option: Its name.
+        reason (TEXT): Why, in words.
+    """
+    experiment.retire(option, reason=reason)
+    words = f"{experiment.name} goes on with {_quoted(_left(experiment))}."
+    return Result({"state": experiment.state, "options": _left(experiment)}, [words])
+
+
+def _left(experiment: Experiment) -> list[str]:
+    with experiment.read() as snapshot:
+        return experiment.options_at(snapshot).left
+
+
+def _quoted(labels: list[str]) -> str:
+    return ", ".join(f"'{label}'" for label in labels)
+
+
+def _read_features(text: str) -> list[float]:
+    numbers = [read_number(part) for part in text.replace(",", " ").split()]
+    if not numbers or None in numbers:
+        raise InvalidInputError(
+            f"`features` must be numbers, with commas or spaces between them; got {text!r}.",
+            field="features",
+            value=text,
+            remedy="For example --features 0.5,1,0.",
+        )
+    return [number for number in numbers if number is not None]
 
 
 @on_experiment

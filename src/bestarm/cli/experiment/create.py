@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bestarm.cli.command import command, modules_of_folder
+from bestarm.cli.command import command, modules_of_folder, read_number
 from bestarm.cli.experiment.records import status_data
 from bestarm.cli.files import UserFile
 from bestarm.cli.output import print_result
@@ -34,6 +34,7 @@ def create(
     bounds: tuple[float, float] | None = None,
     policy: str | None = None,
     option: list[str] | None = None,
+    floor: list[str] | None = None,
     seed: int | None = None,
     lease: str | None = None,
     window: str | None = None,
@@ -52,6 +53,8 @@ def create(
         delta: The error probability allowed; 0.05 if left out.
         policy (NAME): anytime if left out; your own as module:attribute.
         option (KEY=VALUE): An option of the policy. Repeat it for more.
+        floor (OPTION=SHARE): The least share of assignments that an option gets, like old=0.2.
+            Repeat it for more.
         seed: Fixes the draws; a random one, which is printed, if left out.
         lease (TIME): How long an outcome may take (90s, 30m, 12h, 2d) before it is lost; for ever
             if left out.
@@ -70,7 +73,7 @@ def create(
         "baseline": baseline,
         "bounds": bounds,
         "policy": policy,
-        "options": _read_options(option or []) or None,
+        "options": _read_options(option or []) | _read_floors(floor or []) or None,
         "seed": seed,
         "lease": lease,
         "window": window,
@@ -167,6 +170,23 @@ def _from_toml(path: Path, known: Sequence[str]) -> dict[str, Any]:
                 remedy=f"For example {example}.",
             )
     return read
+
+
+def _read_floors(pairs: list[str]) -> dict[str, Any]:
+    """The option `floors` of the policy, from names with shares."""
+    floors: dict[str, float] = {}
+    for pair in pairs:
+        name, _, share = pair.rpartition("=")
+        number = read_number(share)
+        if not name or number is None or name in floors:
+            raise InvalidInputError(
+                f"`floor` must be option=share, each option once; got {pair!r}.",
+                field="floor",
+                value=pair,
+                remedy="For example --floor old=0.2.",
+            )
+        floors[name] = number
+    return {"floors": floors} if floors else {}
 
 
 def _read_options(pairs: list[str]) -> dict[str, Any]:

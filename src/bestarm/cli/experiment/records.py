@@ -29,6 +29,7 @@ from bestarm.errors import ReplayError
 if TYPE_CHECKING:
     from bestarm.live import Experiment, Remark
     from bestarm.policies.policy import Policy, Rates
+    from bestarm.problem import Problem
     from bestarm.recommendation import Recommendation
     from bestarm.units import Unit
 
@@ -53,11 +54,16 @@ def status(experiment: Experiment) -> Result:
             unit = unit_of(rates)
             data["verdict"] = experiment.inspect(
                 lambda _, snapshot: verdict(
-                    snapshot.head, recommendation, problem, traits, unit=unit
+                    snapshot.head,
+                    recommendation,
+                    problem,
+                    traits,
+                    unit=unit,
+                    retired=len(experiment.options_at(snapshot).retired),
                 )
             )
             words.append(data["verdict"])
-            words += rates_words(rates, problem.target_labels)
+            words += rates_words(rates, problem)
         except ReplayError:  # another version of the policy: without the effect
             data["verdict"] = Watch(experiment).headline()
             words.append(data["verdict"])
@@ -66,7 +72,10 @@ def status(experiment: Experiment) -> Result:
 
 def status_data(experiment: Experiment) -> dict[str, Any]:
     """What there is to know of an experiment before its outcomes, as JSON has it."""
-    problem = experiment.problem
+    with experiment.read() as snapshot:
+        options = experiment.options_at(snapshot)
+    problem = options.problem
+    retired = {each.label: each.reason for each in options.retired.values()}
     return {
         "description": experiment.description,
         **asdict(experiment.status()),
@@ -77,16 +86,17 @@ def status_data(experiment: Experiment) -> dict[str, Any]:
         "delta": problem.delta,
         "arms": list(problem.source_labels),
         "targets": list(problem.target_labels),
+        "retired": retired,
     }
 
 
 @on_experiment
 def recommend(experiment: Experiment) -> Result:
     """Name the best option as far as is known, what may be claimed, and under which assumptions."""
-    now, labels = experiment.recommendation(), experiment.problem.target_labels
-    rates = experiment.inspect(_rates)
+    now, problem = experiment.recommendation(), experiment.problem
+    rates, labels = experiment.inspect(_rates), problem.target_labels
     data = recommendation_data(now, labels) | {"rates": rates_data(rates, labels)}
-    return Result(data, [*recommendation_words(now), *rates_words(rates, labels)])
+    return Result(data, [*recommendation_words(now), *rates_words(rates, problem)])
 
 
 def _rates(policy: Policy, _: object) -> Rates | None:
@@ -104,12 +114,14 @@ def rates_data(rates: Rates | None, labels: Sequence[str]) -> list[dict[str, Any
     """What each option pays on average, as JSON has it."""
     if rates is None:
         return None
-    columns = (labels, rates.estimate.tolist(), rates.low.tolist(), rates.high.tolist())
+    ends = zip(rates.estimate.tolist(), rates.low.tolist(), rates.high.tolist(), strict=True)
     names = ("label", "estimate", "lower", "upper")
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    # Of retired options nothing is said, and one just added may not be known to the policy yet.
+    rows = [(label, *each) for label, each in zip(labels, ends, strict=False) if each[0] == each[0]]
+    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-def rates_words(rates: Rates | None, labels: Sequence[str]) -> list[str]:
+def rates_words(rates: Rates | None, problem: Problem) -> list[str]:
     """What each option pays on average, the most first."""
     if rates is None:
         return []
@@ -117,15 +129,15 @@ def rates_words(rates: Rates | None, labels: Sequence[str]) -> list[str]:
 
     unit = unit_of(rates)
     what = "Rate" if rates.binary else "Mean outcome"
-    all_of = rates.estimate.tolist()
+    known = rates_data(rates, problem.target_labels) or []
+    all_of = [each["estimate"] for each in known]
     lines = [
         f"{what} of each option over {rates.rounds:,} assignments whose outcome is in, had each "
-        f"got it ({percent(rates.delta)} for all intervals, at all times together):"
+        f"got it ({percent(problem.delta)} for all intervals, at all times together):"
     ]
-    for each in sorted(range(len(all_of)), key=lambda option: -all_of[option]):
-        low, high = float(rates.low[each]), float(rates.high[each])
-        size = f"{unit.value(all_of[each], *all_of)} ({unit.interval(low, high, *all_of)})"
-        lines.append(f"- {labels[each]}: {size}")
+    for each in sorted(known, key=lambda option: -option["estimate"]):
+        interval = unit.interval(each["lower"], each["upper"], *all_of)
+        lines.append(f"- {each['label']}: {unit.value(each['estimate'], *all_of)} ({interval})")
     return lines
 
 

@@ -99,6 +99,7 @@ class Log:
     routine: list[Event] = field(default_factory=list)  # the last few that do not
     routine_before: int = 0  # how many of these came before
     eliminated: dict[int, int] = field(default_factory=dict)  # the phases that dropped targets
+    retired: int = 0  # options
     # When the last summaries were closed, and with how many pulls in all.
     closings: list[tuple[float, int]] = field(default_factory=list)
     end: dict[str, Any] | None = None  # how the policy ended it
@@ -113,6 +114,7 @@ class Log:
                 self.created = event.at
             if event.kind == "eliminated":
                 self.eliminated |= dict.fromkeys(event.data["targets"], event.data["phase"])
+            self.retired += event.kind == "retired"
             if event.kind == "finished":
                 self.end = event.data
             if event.kind == "alarm":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress, pairwise
 from threading import Lock
@@ -65,7 +65,8 @@ class Option:
 
     target: int
     label: str
-    status: str  # "best" once shown, "leads", "in" or "out"
+    status: str  # "best" once shown, "leads", "in", "out" or "retired"
+    reason: str = ""  # why it was retired
     phase_out: int | None = None  # the phase in which it was dropped
     arm: int | None = None  # the source arm that is this very target
     pulls: int | None = None  # pulls of that arm with an outcome
@@ -127,6 +128,8 @@ class ArmAllocation:
     planned: float
     drawn: int
     answered: int
+    floor: float | None = None  # the least probability that it is drawn with
+    retired: bool = False
 
 
 @dataclass(frozen=True)
@@ -145,6 +148,7 @@ class Overview:
     name: str
     description: str
     spec: Spec
+    compared: int  # how many options there are, without those that were retired
     head: Head
     recommendation: Recommendation  # what the policy recommends
     created: float  # when it began, in seconds since 1970
@@ -253,14 +257,13 @@ def leaders(recommendation: Recommendation) -> tuple[int, ...]:
     )
 
 
-def leaderboard(
-    follower: Follower, problem: Problem, level: float, *, radii: bool = True
-) -> tuple[Option, ...]:
-    """All options, those that lead first, then by how far they are behind.
+def leaderboard(follower: Follower, level: float, *, radii: bool = True) -> tuple[Option, ...]:
+    """All options, those that lead first, then by how far they are behind; retired ones last.
 
     The evidence that drops an option is `level`; `radii` says whether the radii of phases tell how
     sure an estimate is.
     """
+    problem, retired = follower.options.problem, follower.options.retired
     recommendation, dropped = follower.recommendation, follower.log.eliminated
     leading, active = leaders(recommendation), set(recommendation.active)
     arms = {row.tobytes(): arm for arm, row in reversed(list(enumerate(problem.source)))}
@@ -273,6 +276,8 @@ def leaderboard(
             and (recommendation.leads or recommendation.final)
         ):
             status = "best" if recommendation.final else "leads"
+        if target in retired:
+            status = "retired"
         known = _known(target, follower.looks, level, radii=radii)
         if (
             recommendation.effect is not None
@@ -281,12 +286,14 @@ def leaderboard(
             # Of the control, what the verdict says: narrower, and part of its promise.
             effect = recommendation.effect
             known |= {"behind": effect.estimate, "low": effect.lower, "high": effect.upper}
+        if status == "retired":
+            known = {"reason": retired[target].reason}  # what is known is about those that stay
         if status == "out":
             known["phase_out"] = dropped.get(target)
             if "evidence" in known:  # what was dropped stays so, though evidence may ebb away later
                 known["evidence"] = 1.0
         arm = arms.get(problem.target[target].tobytes())
-        if follower.rates is not None:
+        if follower.rates is not None and status != "retired":
             rates = follower.rates
             ends = rates.estimate, rates.low, rates.high
             names = ("rate", "rate_low", "rate_high")
@@ -299,6 +306,8 @@ def leaderboard(
 
     def place(option: Option) -> tuple[int, int, float]:
         far = math.inf if option.behind is None else option.behind
+        if option.status == "retired":
+            return 3, -retired[option.target].number, far
         if option.target in leading:
             return 0, leading.index(option.target), 0.0
         if option.target in active:
@@ -334,7 +343,7 @@ def timeline(follower: Follower, board: Sequence[Option], level: float) -> Timel
         return Timeline("none")
     lines, evidence = [], []
     for rank, option in enumerate(board[:_DRAWN]):
-        target, out, seen = option.target, option.status == "out", looks
+        target, out, seen = option.target, option.status in {"out", "retired"}, looks
         active = [target in each.active for each in looks]
         if looks[0].phase is not None:
             seen = list(compress(looks, active))
@@ -449,14 +458,16 @@ class Watch:
 
     def _overview(self, follower: Follower) -> Overview:
         experiment, log, recommendation = self.experiment, follower.log, follower.recommendation
-        problem, traits, head = experiment.problem, experiment.traits, log.head
+        problem, traits, head = follower.options.problem, experiment.traits, log.head
+        retired = follower.options.retired
         health = self.health(over=head.over)
         proven = recommendation.claims is not None and not recommendation.contradicted
         found = [each.finding for each in health if each.name in _DECLARED and each.level != "ok"]
         if recommendation.contradicted:
             found.insert(0, recommendation.statement or "Outcomes contradict the declared scales.")
         level = traits.evidence_needed or -math.log(problem.delta)
-        board = leaderboard(follower, problem, level, radii=not traits.budgeted)
+        board = leaderboard(follower, level, radii=not traits.budgeted)
+        floors: Mapping[str, float] = self._spec.options.get("floors") or {}
         columns = (problem.source_labels, follower.planned, follower.drawn, follower.counts)
         forecast, decided = _forecast(follower, traits, level)
         unit = Unit(percent=follower.binary)
@@ -469,11 +480,18 @@ class Watch:
             name=experiment.name,
             description=experiment.description,
             spec=self._spec,
+            compared=problem.targets - len(retired),
             head=head,
             recommendation=recommendation,
             created=log.created,
             verdict=wording.verdict(
-                head, recommendation, problem, traits, unit=unit, waits_for=follower.waits_for
+                head,
+                recommendation,
+                problem,
+                traits,
+                unit=unit,
+                retired=len(retired),
+                waits_for=follower.waits_for,
             ),
             leaders=tuple(problem.target_labels[each] for each in leaders(recommendation)),
             standing=wording.standing(recommendation, traits, proven=proven, unit=unit),
@@ -485,7 +503,15 @@ class Watch:
             timeline=timeline(follower, board, level),
             baseline=baseline_lines(follower, problem, board),
             allocation=tuple(
-                ArmAllocation(arm, label, float(planned), int(drawn), int(count))
+                ArmAllocation(
+                    arm,
+                    label,
+                    float(planned),
+                    int(drawn),
+                    int(count),
+                    floors.get(label),
+                    retired=arm in retired,
+                )
                 for arm, (label, planned, drawn, count) in enumerate(zip(*columns, strict=True))
             ),
             used=int(follower.drawn.sum()),

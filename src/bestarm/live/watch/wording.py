@@ -62,9 +62,14 @@ def verdict(
     traits: Traits,
     *,
     unit: Unit,
+    retired: int = 0,
     waits_for: tuple[int | None, float | None] = (None, None),
 ) -> str:
-    """The state of an experiment in one sentence, and which outcome holds it up, if one does."""
+    """The state of an experiment in one sentence, and which outcome holds it up, if one does.
+
+    So many of its options were retired.
+    """
+    compared = problem.targets - retired
     data = recommendation_data(recommendation)
     names = _named(data, problem)
     if recommendation.final and recommendation.contradicted:
@@ -72,10 +77,10 @@ def verdict(
     if recommendation.tied and not traits.margin:
         return recommendation.statement
     if recommendation.final:
-        return _decided(data, problem, traits, unit, recommendation.effect)
+        return _decided(data, problem, traits, unit, compared, recommendation.effect)
     shown = recommendation.pulls and recommendation.leads
     leaders, left = names if shown else [], len(recommendation.active)
-    state = _undecided(head, problem, left=left, leaders=leaders, reason=recommendation.reason)
+    state = _undecided(head, compared, left=left, leaders=leaders, reason=recommendation.reason)
     sentences = [state]
     if waits := held_up(*waits_for):
         sentences.append(f"{waits[0].upper()}{waits[1:]}.")
@@ -87,16 +92,18 @@ def verdict(
 def headline(log: Log, problem: Problem, traits: Traits) -> str:
     """The verdict, as far as counters and events tell it without the policy."""
     end, unit = log.end, Unit(percent=traits.bounds == (0, 1))  # outcomes are not read here
+    compared = problem.targets - log.retired
     if end is not None and end["final"]:
-        return _decided(end, problem, traits, unit)
-    # A rule that names several may take a dropped option back.
-    left = problem.targets - len(log.eliminated) if traits.names_the_best else None
+        return _decided(end, problem, traits, unit, compared)
+    # A rule that names several may take a dropped option back; so may any once one is retired.
+    sure = traits.names_the_best and not log.retired
+    left = compared - len(log.eliminated) if sure else None
     if left == 1 and traits.precision is not None and end is None:
         [best] = set(range(problem.targets)).difference(log.eliminated)
         named = f"{_list([problem.target_labels[best]])} is {_best(1, traits, unit)}"
         return f"{named} of {problem.targets} options; its lead is being measured."
     leaders, reason = ([], "running") if end is None else ([end["label"]], end["reason"])
-    return _undecided(log.head, problem, left=left, leaders=leaders, reason=reason)
+    return _undecided(log.head, compared, left=left, leaders=leaders, reason=reason)
 
 
 def standing(recommendation: Recommendation, traits: Traits, *, proven: bool, unit: Unit) -> str:
@@ -124,11 +131,14 @@ def _decided(
     problem: Problem,
     traits: Traits,
     unit: Unit,
+    compared: int,
     effect: Effect | None = None,
 ) -> str:
     names = _named(data, problem)
     verb = "is" if len(names) == 1 else "are"
-    best = f"{_best(len(names), traits, unit)} of {problem.targets} options"
+    if compared == 1:
+        return f"{_list(names)} is the only option left: all others were retired."
+    best = f"{_best(len(names), traits, unit)} of {compared} options"
     made = in_rounds(data["pulls"], data["rounds"] or data["pulls"])
     if data["error_bound"] is None:
         return f"{_list(names)} {verb} named {best} after {made}; no error probability is proven."
@@ -154,13 +164,13 @@ def lead(effect: Effect, unit: Unit) -> str:
 
 
 def _undecided(
-    head: Head, problem: Problem, *, left: int | None, leaders: Sequence[str], reason: str
+    head: Head, compared: int, *, left: int | None, leaders: Sequence[str], reason: str
 ) -> str:
     parts = [f"{_list(leaders)} {_verb(leaders, 'lead')}"] if leaders else []
     if left is not None:
         still = "is" if left == 1 else "are"
-        parts.append(f"{left} of {problem.targets} options {still} still possible")
-    rest = ", ".join(parts) or f"{problem.targets} options are compared"
+        parts.append(f"{left} of {compared} options {still} still possible")
+    rest = ", ".join(parts) or f"{compared} options are compared"
     if head.state == "finished":
         return f"{_ENDS.get(reason, 'Ended')}, without a winner: {rest}."
     return f"{_STATES.get(head.state, 'No winner yet')}: {rest}."
@@ -184,6 +194,25 @@ def _remark(kind: str, data: Mapping[str, Any]) -> str:
         return f"Stalled: nothing was told since {since}; {awaited} outstanding."
     check = data["check"]
     return f"Alarm ({check}): {data['finding']}" if kind == "alarm" else f"Alarm ended ({check})."
+
+
+def _changed(kind: str, data: Mapping[str, Any]) -> str:
+    """A change of the options, or of the lease."""
+    if kind == "changed":
+        lease = data["lease"]
+        return f"Outcomes may now take {'any time' if lease is None else in_time(lease)}."
+    option = f"Option {_list([data['label']])} {kind}"
+    if kind == "added":
+        return f"{option}."
+    by = "" if data["made_by"] == "hand" else f" by {data['made_by']}"
+    return f"{option}{by}: {data['reason'].rstrip('.')}."
+
+
+_COUNTED = {
+    "late": "{outcome} came too late to be used.",
+    "failed": "{outcome} given up.",
+    "erased": "A unit with {assignment} was erased.",
+}
 
 
 def describe(event: Event, problem: Problem, *, open_plans: bool) -> str:
@@ -211,14 +240,12 @@ def describe(event: Event, problem: Problem, *, open_plans: bool) -> str:
                 named = f"Finished: no option is much better than the control {_list(names)}."
             led = f"{_ENDS.get(data['reason'], 'Ended')}; {_list(names)} led at the end."
             text = named if data["final"] else led
-        case "changed":
-            lease = data["lease"]
-            time = "any time" if lease is None else in_time(lease)
-            text = f"Outcomes may now take {time}."
-        case "late" | "failed":
-            outcomes = plural(sum(end - first for first, end in data["ids"]), "outcome")
-            late = "came too late to be used" if kind == "late" else "given up"
-            text = f"{outcomes} {late}."
+        case "added" | "retired" | "changed":
+            text = _changed(kind, data)
+        case "late" | "failed" | "erased":
+            count = sum(end - first for first, end in data["ids"])
+            given = {noun: plural(count, noun) for noun in ("assignment", "outcome")}
+            text = _COUNTED[kind].format(**given)
         case "noted" | "alarm" | "cleared" | "stalled":
             text = _remark(kind, data)
         case "paused":

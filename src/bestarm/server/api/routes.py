@@ -17,6 +17,7 @@ from bestarm.errors import ConflictingRequestError, InvalidInputError
 from bestarm.live import Batch, Experiment, Receipt
 from bestarm.live.core import Tell
 from bestarm.live.events import sha256
+from bestarm.live.values import MaybeId
 from bestarm.live.watch.overview import Watch
 from bestarm.problem import Problem, features_of
 from bestarm.server.api import schemas
@@ -148,22 +149,30 @@ async def ask(name: Name, body: schemas.AskBody, request: Request) -> Response:
     """
     experiments: OpenExperiments = request.app.state.experiments
     most: int = request.app.state.limits.batch
-    _check_size("count", body.count, most)
+    units = len(body.unit) if isinstance(body.unit, list) else 1
+    rounds = body.count if body.unit is None else units
+    _check_size("count" if body.unit is None else "unit", rounds, most)
     token, key = read_bearer(request), request.headers.get("idempotency-key")
     if key is not None and not 1 <= len(key) <= 200:
         message = "`Idempotency-Key` must have 1 to 200 characters."
         remedy = "Use a short text that is new for every request."
         raise InvalidInputError(message, field="Idempotency-Key", value=key, remedy=remedy)
+    if key is not None and body.unit is not None:
+        message = "A request for a unit needs no `Idempotency-Key`."
+        remedy = "Leave it out: the unit gets the same assignment again."
+        raise InvalidInputError(message, field="Idempotency-Key", value=key, remedy=remedy)
 
     def assign() -> Batch:
         experiment = experiments.open(name)
-        if body.count * experiment.problem.arms > most:  # of rounds, fewer
+        if rounds * experiment.problem.arms > most:  # of rounds, fewer
             with experiment.read() as snapshot:
-                _check_size("count", body.count, max(1, most // snapshot.head.size))
+                _check_size("count", rounds, max(1, most // snapshot.head.size))
         # The same key of another caller is another request.
         own = None if key is None else f"token {token_number(token)}: {sha256(key)}"
         return experiment.ask(
-            body.count,
+            body.count if body.unit is None or "count" in body.model_fields_set else None,
+            unit=body.unit,
+            decision_point=body.decision_point,
             request_id=own,
             covariates=body.covariates,
             forecasts=body.forecasts,
@@ -188,8 +197,12 @@ async def tell(name: Name, body: schemas.TellBody, request: Request) -> Response
     experiments: OpenExperiments = request.app.state.experiments
     _check_size("outcomes", len(body.outcomes), request.app.state.limits.batch)
     few = len(body.outcomes) <= _FEW
-    told = body.read() if few else await run_in_threadpool(body.read)
     allowed = partial(check_token, text=read_bearer(request), role=Role.TELL)
+    keys, found = body.keys(), list[MaybeId]()
+    if keys:
+        find = partial(Experiment.ids_of_units, keys=keys, precondition=allowed)
+        found += await experiments.read(name, find)
+    told = body.read(found) if few else await run_in_threadpool(body.read, found)
     ids, rewards, served = told
     if served and not ids:  # nothing to record
         told_none = partial(Experiment.tell_many, precondition=allowed)
@@ -264,6 +277,34 @@ async def change_lease(
 ) -> schemas.StatusOut:
     """Set it from now on; what is lost stays lost. Repeating it is harmless."""
     return await experiments.change(name, lambda each: each.change_lease(body.lease))
+
+
+@managing.post("/experiments/{name}/add", summary="Add an option")
+async def add(name: Name, body: schemas.AddBody, experiments: Experiments) -> schemas.StatusOut:
+    """Add an option: it is drawn from the next plan on, which is made at once.
+
+    Repeating it with the same features is harmless.
+    """
+    return await experiments.change(
+        name, lambda each: each.add(body.option, features=body.features)
+    )
+
+
+@managing.post("/experiments/{name}/retire", summary="Retire an option")
+async def retire(
+    name: Name, body: schemas.RetireBody, experiments: Experiments
+) -> schemas.StatusOut:
+    """Retire an option for good: nothing more is drawn of it. Outcomes still count.
+
+    Repeating it with the same reason is harmless.
+    """
+    return await experiments.change(name, lambda each: each.retire(body.option, reason=body.reason))
+
+
+@managing.post("/experiments/{name}/erase", summary="Erase a unit")
+async def erase(name: Name, body: schemas.EraseBody, experiments: Experiments) -> schemas.StatusOut:
+    """Erase a unit's name, decision points and covariates. Its outcomes stay, without the name."""
+    return await experiments.change(name, lambda each: each.erase(body.unit))
 
 
 @managing.post("/experiments/{name}/stop", summary="Stop for good")

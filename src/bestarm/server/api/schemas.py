@@ -12,7 +12,9 @@ from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema
 from bestarm.defaults import DELTA
 from bestarm.live import Assignment, Batch, Check, Experiment, ExperimentListing, Receipt, Status
 from bestarm.live.inputs import read_outcomes
-from bestarm.live.store.contract import Event
+from bestarm.live.store.contract import Event, UnitKey
+from bestarm.live.units import read_told
+from bestarm.live.values import MaybeId
 from bestarm.policies.registry import policies
 from bestarm.recommendation import Effect
 
@@ -53,6 +55,22 @@ def _covariate(value: object) -> object:
 # One check, and not one per kind: of a union, only the error of the first kind would be shown.
 _KINDS = [{"type": kind} for kind in ("number", "string", "boolean", "null")]
 Covariate = Annotated[Any, AfterValidator(_covariate), WithJsonSchema({"anyOf": _KINDS})]
+
+
+def _name(value: object) -> object:
+    if isinstance(value, (str, int)) and not isinstance(value, bool):
+        return value  # its length is refused further down
+    raise ValueError("a text or a whole number")
+
+
+def _names(value: object) -> object:
+    return [_name(each) for each in value] if isinstance(value, list) else _name(value)
+
+
+_NAMES: list[Any] = [{"type": "string", "minLength": 1, "maxLength": 200}, {"type": "integer"}]
+_SEVERAL = {"type": "array", "minItems": 1, "items": {"anyOf": _NAMES}}
+UnitName = Annotated[Any, AfterValidator(_name), WithJsonSchema({"anyOf": _NAMES})]
+UnitNames = Annotated[Any, AfterValidator(_names), WithJsonSchema({"anyOf": [*_NAMES, _SEVERAL]})]
 
 
 def _duration(value: object) -> object:
@@ -144,19 +162,32 @@ class AskBody(Body, json_schema_extra=example(count=2)):
 
     Attributes:
         count: how many are wanted; where options come in blocks, how many rounds of several.
-        covariates: names with values, one row per assignment, where there is a forecaster.
+        unit: whom or what it is for, a text or a number: the same unit gets the same assignment
+            again, and counts once. A list asks for several units; leave the count out then.
+        decision_point: of the unit, where it has several: one for all units, or a list.
+        covariates: names with values, one row per assignment, kept with it; a forecaster uses them.
         forecasts: one per assignment, where the experiment takes forecasts of your own.
     """
 
     count: Annotated[int, Field(ge=1)] = 1
+    unit: UnitNames | None = None
+    decision_point: UnitNames | None = None
     covariates: Annotated[list[dict[Label, Covariate]], Field(fail_fast=True)] | None = None
     forecasts: Annotated[list[Number], Field(fail_fast=True)] | None = None
 
 
 class OutcomeIn(Body):
-    """The outcome of one assignment."""
+    """The outcome of one assignment, which its id or its unit names.
 
-    id: Natural | None = Field(description="Null for an assignment made after the end.")
+    Attributes:
+        id: of the assignment; null for one made after the end.
+        unit: that it was asked for, instead of the id.
+        decision_point: of the unit, if it was asked for with one.
+    """
+
+    id: Natural | None = None
+    unit: UnitName | None = None
+    decision_point: UnitName | None = None
     reward: bool | Number = Field(description="A number, or true or false for 1 and 0.")
 
 
@@ -167,9 +198,18 @@ class TellBody(
 
     outcomes: Annotated[list[OutcomeIn], Field(fail_fast=True)]
 
-    def read(self) -> tuple[list[int], list[float], int]:
-        """Ids, each once, a reward for each, and how many outcomes have no id."""
-        return read_outcomes((each.id, float(each.reward)) for each in self.outcomes)
+    def keys(self) -> list[UnitKey]:
+        """The units among them, in order."""
+        told = (read_told(each.id, each.unit, each.decision_point) for each in self.outcomes)
+        return [key for keys in told for key in keys or ()]
+
+    def read(self, ids: Sequence[MaybeId]) -> tuple[list[int], list[float], int]:
+        """Ids, each once, a reward for each, and how many have no id; `ids` are those of units."""
+        found = iter(ids)
+        return read_outcomes(
+            (each.id if each.unit is None else next(found), float(each.reward))
+            for each in self.outcomes
+        )
 
 
 class FailBody(Body, json_schema_extra=example(ids=[1], reason="left the page")):
@@ -179,12 +219,37 @@ class FailBody(Body, json_schema_extra=example(ids=[1], reason="left the page"))
     reason: Annotated[str, Field(max_length=1000)] = "failed"
 
 
+class EraseBody(Body, json_schema_extra=example(unit="visitor-81")):
+    """A unit to erase, with its decision points and covariates."""
+
+    unit: UnitName = Field(description="As it was asked for.")
+
+
 class LeaseBody(Body, json_schema_extra=example(lease="1d")):
     """How long outcomes may take."""
 
     lease: Duration | None = Field(
         description="Seconds, or a time like 90s, 30m, 12h, 2d; null for any time."
     )
+
+
+class AddBody(Body, json_schema_extra=example(option="video")):
+    """An option to add.
+
+    Attributes:
+        option: its name, which no option had before.
+        features: as many as the others have; left out, it shares none with them.
+    """
+
+    option: Annotated[str, Field(min_length=1, max_length=200)]
+    features: Row | None = None
+
+
+class RetireBody(Body, json_schema_extra=example(option="express", reason="refunds")):
+    """An option to retire, and why."""
+
+    option: Label
+    reason: Annotated[str, Field(min_length=1, max_length=1000)]
 
 
 class StopBody(Body, json_schema_extra=example(reason="the season is over")):
@@ -277,13 +342,17 @@ class AssignmentsOut(
         """From the library's, as plain data, because a batch may be large."""
         parts = batch.arms, batch.probabilities, batch.rounds
         columns = zip(batch.ids, *(part.tolist() for part in parts), strict=True)
-        labels, phase, of = batch.labels, {"phase": batch.phase}, {"experiment": batch.experiment}
+        labels, same = batch.labels, {"phase": batch.phase, "experiment": batch.experiment}
+        made: list[dict[str, Any]] = [
+            {"id": id_, "arm": arm, "label": labels[arm], "probability": p, **same, "round": r}
+            for id_, arm, p, r in columns
+        ]
+        for place, known in enumerate(batch.known or ()):
+            made[place] |= known._asdict()
+        for place, phase in enumerate(batch.phases or ()):
+            made[place]["phase"] = phase
         return {
-            "assignments": [
-                {"id": id_, "arm": arm, "label": labels[arm], "probability": p, **phase, "round": r}
-                | of
-                for id_, arm, p, r in columns
-            ],
+            "assignments": made,
             "phase": batch.phase,
             "waiting": batch.waiting,
             "state": batch.state,

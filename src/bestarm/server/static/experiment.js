@@ -191,14 +191,17 @@
 
   function buttons() {
     if (role !== "manage") return;
-    const wanted = { running: ["pause", "stop"], paused: ["resume", "stop"] }[state] || [];
+    const more = experiment.dataset.changes ? ["add", "retire", "stop"] : ["stop"];
+    const wanted = { running: ["pause", ...more], paused: ["resume", ...more] }[state] || [];
     const key = `${state}:${wanted}`;
     if (row.dataset.key === key) return;
     row.dataset.key = key;
     const made = {
       pause: () => button("Pause", "", () => change("pause")),
       resume: () => button("Resume", "main", () => change("resume")),
-      stop: () => button("Stop…", "danger", ask),
+      add: () => button("Add option…", "", askToAdd),
+      retire: () => button("Retire option…", "danger", askToRetire),
+      stop: () => button("Stop…", "danger", askToStop),
     };
     const within = row.contains(document.activeElement);
     row.replaceChildren(...wanted.map((name) => made[name]()), button("Lock", "quiet", lock));
@@ -217,22 +220,61 @@
     opener.focus();
   }
 
-  function ask() {
+  // A dialog with a title, an explanation, labelled fields by name, and two buttons.
+  function ask({ title, words, fields, leave, go, kind }, act) {
     const dialog = document.createElement("dialog");
-    dialog.setAttribute("aria-labelledby", "stop-title");
-    const title = Object.assign(document.createElement("h2"), { id: "stop-title", textContent: "Stop the experiment for good?" });
-    const words = Object.assign(document.createElement("p"), { className: "soft", textContent: "No more assignments are made, and outcomes that come later are not used. This cannot be undone." });
-    const label = Object.assign(document.createElement("label"), { textContent: "Reason", htmlFor: "stop-why" });
-    const why = Object.assign(document.createElement("input"), { id: "stop-why", maxLength: 1000 });
-    const row = Object.assign(document.createElement("p"), { className: "actions" });
-    row.append(
-      button("Keep it running", "", () => dialog.close()),
-      button("Stop the experiment", "danger", () => { dialog.close(); change("stop", { reason: why.value }); }),
-    );
-    dialog.append(title, words, label, why, row);
+    const make = (tag, given) => Object.assign(document.createElement(tag), given);
+    dialog.setAttribute("aria-labelledby", "ask-title");
+    const form = make("form", { method: "dialog" });
+    form.append(make("h2", { id: "ask-title", textContent: title }), make("p", { className: "soft", textContent: words }));
+    for (const [name, [label, control]] of Object.entries(fields)) {
+      form.append(make("label", { textContent: label, htmlFor: `ask-${name}` }), Object.assign(control, { id: `ask-${name}`, name }));
+    }
+    const row = make("p", { className: "actions" });
+    row.append(button(leave, "", () => dialog.close()), make("button", { type: "submit", className: kind, textContent: go }));
+    form.append(row);
+    form.addEventListener("submit", () => act(Object.fromEntries(new FormData(form))));
+    dialog.append(form);
     dialog.addEventListener("close", () => dialog.remove());
     document.body.append(dialog);
     dialog.showModal();
+  }
+
+  function text(given) { return Object.assign(document.createElement("input"), { maxLength: 1000, ...given }); }
+
+  function askToStop() {
+    ask({
+      title: "Stop the experiment for good?",
+      words: "No more assignments are made, and outcomes that come later are not used. This cannot be undone.",
+      fields: { why: ["Reason", text()] },
+      leave: "Keep it running", go: "Stop the experiment", kind: "danger",
+    }, ({ why }) => change("stop", { reason: why }));
+  }
+
+  function askToRetire() {
+    const options = document.createElement("select");
+    for (const name of document.querySelectorAll(".board tr[data-target]:not(.is-retired) .name")) {
+      options.add(new Option(name.textContent));
+    }
+    ask({
+      title: "Retire an option for good?",
+      words: "Nothing more is drawn of it. Outcomes of its assignments still count. This cannot be undone.",
+      fields: { option: ["Option", options], reason: ["Reason", text({ required: true })] },
+      leave: "Keep all", go: "Retire it", kind: "danger",
+    }, (given) => change("retire", given));
+  }
+
+  function askToAdd() {
+    ask({
+      title: "Add an option",
+      words: "It is drawn from now on. Leave the features out unless the other options have some.",
+      fields: { option: ["Name", text({ required: true, maxLength: 200 })], features: ["Features", text({ placeholder: "none" })] },
+      leave: "Cancel", go: "Add it", kind: "main",
+    }, ({ option, features }) => {
+      const numbers = features.split(/[\s,;]+/).filter(Boolean).map(Number);
+      if (numbers.some(Number.isNaN)) tell("Features are numbers, with commas between them.");
+      else change("add", numbers.length ? { option, features: numbers } : { option });
+    });
   }
 
   async function change(what, body) {

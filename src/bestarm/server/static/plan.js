@@ -263,7 +263,7 @@
       details.append(all.frame);
     }
     made("p", (found.base === null ? "" : `A lift in percent is of the base rate, ${mean(found.base)}: that of ` +
-      "all other options. ") + `Found: named as the winner within ${many}, with error probability ` +
+      "the next best option. ") + `Found: named as the winner within ${many}, with error probability ` +
       `${rough(found.delta)}. From ${count(found.runs)} simulated experiments per lift, with seed ` +
       `${found.seed}. It holds if the assumptions do.`, words, "soft");
     part("result").hidden = false;
