@@ -34,6 +34,7 @@ __all__ = [
     "counts_threshold",
     "gaussian_calibration",
     "gaussian_rate",
+    "guardrail_share",
     "kl_lucb_rate",
     "lazy_experiments",
     "lazy_threshold",
@@ -108,6 +109,23 @@ class ControlShares(NamedTuple):
 def control_shares(delta: float, *, targets: int) -> ControlShares:
     """Nine tenths of δ for the decision, the rest for effects against the control."""
     return ControlShares(0.9 * delta, 0.05 * delta, 0.05 * delta / (2 * (targets - 1)))
+
+
+def guardrail_share(alpha: float, *, options: int, changes: bool, added: int = 0) -> float:
+    """What of α an option's guardrail may use up: α/(H − 1), where no option can be added.
+
+    Where some can, the options of the start share nine tenths of α, and the j-th that is added has
+    2^−j of the rest: however many follow, and whenever, all shares add up to α at most.
+
+    Args:
+        alpha: α.
+        options: how many options there are at the start, besides the control: H − 1.
+        changes: whether options may be added.
+        added: 0 for an option of the start, and j for the j-th that was added.
+    """
+    if added:
+        return 0.1 * alpha * 0.5**added
+    return (0.9 if changes else 1.0) * alpha / max(options, 1)
 
 
 class ChangeShares(NamedTuple):

@@ -133,6 +133,7 @@ def test_asking_and_telling(drinks: str) -> None:
         "repeated": 1,
         "late": 0,
         "held": 0,
+        "values": 0,
         "served": 0,
         "skipped": 0,
     }

@@ -177,7 +177,7 @@ def test_outcomes_are_read(
 ) -> None:
     file = tmp_path / name
     file.write_text(text)
-    expected = [(0, 1.0), (1, 0.0), (2, 0.5)], 1
+    expected = [(0, {"reward": 1.0}), (1, {"reward": 0.0}), (2, {"reward": 0.5})], 1
     assert read_outcomes(file) == expected
     monkeypatch.setattr("sys.stdin", StringIO(text))
     assert read_outcomes(Path("-")) == expected

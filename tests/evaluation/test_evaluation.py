@@ -71,6 +71,10 @@ def test_it_ends_by_itself_and_says_what_it_saved(evaluated: Evaluator) -> None:
     again = evaluated(judge)
     assert again.judgements == judge.calls.total() == found.judgements
     assert again.recommendation.label == "good"
+    with Experiment.open(found.store, found.name) as experiment:
+        frame = experiment.assignments()
+    judged = Counter(zip(frame["label"], frame["unit"].astype(int) - 1, strict=True))
+    assert judged == judge.calls  # the number of an item, from 1
 
 
 @pytest.mark.parametrize("wins", [True, np.bool_(True), 1, np.int8(1), np.float32(1), Fraction(1)])

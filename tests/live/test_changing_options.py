@@ -433,3 +433,43 @@ def test_floors_are_kept(tmp_path: Path) -> None:
             assert all(each.plan.shares[0] >= 0.2 for each in snapshot.plans())
         floors = {row.label: row.floor for row in overview(experiment).allocation}
         assert floors == {"old": 0.2, "new": None, "video": None, "quiz": None}
+
+
+def test_options_that_are_left_may_express_a_level(tmp_path: Path) -> None:
+    """A declared baseline is of use among all four, and of none among the two that are left."""
+    features = {"a": [1.0, 0.0], "b": [0.0, 1.0], "c": [1.0, 1.0], "d": [2.0, 1.0]}
+    problem = Problem(list(features.values()), source_labels=list(features))
+    url = f"sqlite:///{tmp_path}/store.db"
+    with Experiment.create(url, "offer", problem, seed=1, clock=Clock()) as experiment:
+        for gone in ("c", "d", None):
+            batch = experiment.ask(80)
+            experiment.tell_many([(each.id, features[each.label][0] / 4) for each in batch])
+            if gone is not None:
+                experiment.retire(gone, reason="refunds")
+        assert {each.label for each in experiment.ask(40)} == {"a", "b"}
+        assert experiment.verify().findings == ()
+        experiment.replay()
+
+
+def test_a_change_before_the_first_assignment_is_shown(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    with Experiment.create(url, "offer", PROBLEM, bounds=(0, 1), clock=Clock()) as experiment:
+        experiment.add("flash")
+        shown = overview(experiment)
+        assert {row.status for row in shown.leaderboard} == {"in"}
+        assert shown.verdict == "No winner yet: 5 of 5 options are still possible."
+        experiment.retire("quiz", reason="refunds")
+        assert overview(experiment).verdict == "No winner yet: 4 of 4 options are still possible."
+        assert Watch(experiment).headline() == "No winner yet: 4 options are compared."
+
+
+def test_an_option_that_the_policy_does_not_know_of_yet_is_possible(tmp_path: Path) -> None:
+    """A closed plan waits for its outcomes before the policy is told."""
+    with create(tmp_path, kind="closed") as experiment:
+        experiment.ask(3)
+        experiment.add("flash")
+        experiment.retire("old", reason="refunds")
+        shown = overview(experiment)
+        status = {row.label: row.status for row in shown.leaderboard}
+        assert (status["flash"], status["old"]) == ("in", "retired")
+        assert experiment.health()[0].level == "ok"

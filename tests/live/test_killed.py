@@ -117,6 +117,36 @@ def climb(url: str, folder: Path, turn: int, step: int) -> None:
     prove(url, folder)
 
 
+def test_guardrails_retire_once_whoever_is_killed(sqlite_url: str, tmp_path: Path) -> None:
+    """Every acknowledged value is there once, and the retirement with its finding."""
+    diary, rounds, step = tmp_path / "diary", 14, 11
+    rails = {"refund": {"bounds": [0, 1], "worse_by": 0.05, "action": "retire"}}
+    options = {"control": "tea", "changes": True, "bounds": [0, 1]}
+    Experiment.create(
+        sqlite_url, "guarded", PROBLEM, options=options, guardrails=rails, seed=4
+    ).close()
+    kills = 0
+    while True:
+        arguments = (sqlite_url, diary, rounds, OPENING + step * kills)
+        process = processes.Process(target=workers_killed.guard_until, args=arguments)
+        process.start()
+        process.join(HANG_TIMEOUT)
+        if process.exitcode == 0:
+            break
+        assert process.exitcode == -9
+        kills += 1
+    assert kills > 8
+    with Experiment.open(sqlite_url, "guarded") as experiment:
+        kinds = Counter(event.kind for event in experiment.events())
+        assert (kinds["guardrail"], kinds["retired"]) == (1, 1)
+        frame = experiment.outcomes()
+        assert len(frame) == 10 * rounds
+        arms = experiment.assignments()["arm"]
+        assert (frame["refund"] == (arms == 2)).all()
+        assert experiment.verify().sound
+        experiment.replay()
+
+
 def forecasts_of(experiment: Experiment) -> list[Any]:
     return list(rows_of(experiment)[["forecast", "covariates"]].itertuples(index=False, name=None))
 

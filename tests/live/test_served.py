@@ -191,3 +191,19 @@ def test_units_are_served_like_all_others(tmp_path: Path) -> None:
             receipt = experiment.tell(unit=unit, reward=0)
             assert (receipt.recorded, receipt.late, receipt.served) == expected
         assert experiment.outcomes()["reward"].tolist() == [1.0, 0.0]
+
+
+def test_values_of_guardrails_are_not_recorded_either(tmp_path: Path) -> None:
+    guardrails = {"refund": {"bounds": [0, 1], "worse_by": 0.01, "alpha": 0.05, "action": "alert"}}
+    url, options = f"sqlite:///{tmp_path / 'store.db'}", {"bounds": [0, 1], "control": "old"}
+    known: dict[str, Any] = {"options": options, "guardrails": guardrails}
+    with Experiment.create(url, "b", BUTTONS, **known) as experiment:
+        experiment.ask()
+        experiment.stop()
+        served = experiment.ask()[0]
+        for receipt in (
+            experiment.tell(served.id, 1, refund=0),
+            experiment.tell(served, refund=1),
+            experiment.tell_many({served.id: {"reward": 1, "refund": 1}}),
+        ):
+            assert (receipt.recorded, receipt.values, receipt.served) == (0, 0, 1)

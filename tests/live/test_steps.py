@@ -198,13 +198,13 @@ def test_a_plan_that_came_second_is_replaced_by_the_one_on_record(
     """It may be made on another processor; the policy goes on from where it is."""
     made = list[Plan]()
 
-    def prepared(snapshot: Snapshot, replayer: PolicyReplayer) -> Step:
-        step = prepare(snapshot, replayer)
+    def prepared(snapshot: Snapshot, replayer: PolicyReplayer, *known: Any) -> Step:
+        step = prepare(snapshot, replayer, *known)
         if step.plan is not None:
             if not made:
                 with other._ledger.transaction() as tx:
                     first = replace(step, plan=altered_plan(step.plan))
-                    apply(tx, first, PROBLEM.target_labels, other._stamp(tx))
+                    apply(tx, first, other.options_at(tx), other._stamp(tx))
             made.append(step.plan)
         return step
 

@@ -344,6 +344,8 @@ def test_a_table_with_an_unknown_unit_is_refused_as_a_whole() -> None:
         ({"unit": [1, "1"]}, "unit"),
         ({"unit": []}, "unit"),
         ({"unit": b"a"}, "unit"),
+        ({"unit": {"a", "b"}}, "unit"),
+        ({"unit": {"a": 1}}, "unit"),
         ({"unit": 0.5}, "unit"),
         ({"unit": ["a", None]}, "unit"),
         ({"unit": "x" * 201}, "unit"),

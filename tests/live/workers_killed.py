@@ -37,6 +37,7 @@ __all__ = [
     "change_until",
     "die_at",
     "forecast_until",
+    "guard_until",
     "read",
     "report",
     "reward",
@@ -155,6 +156,24 @@ def die_at(instant: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     watch_statements(seldom, rows=3)
+
+
+def guard_until(url: str, diary: Path, rounds: int, instant: int) -> None:
+    """Ask and tell round by round, with refunds of the last option, until killed or done.
+
+    A line of the diary is a round that was acknowledged; the one after it is repeated.
+    """
+    die_at(instant)
+    with Experiment.open(url, "guarded") as experiment:
+        done = len(diary.read_text().splitlines()) if diary.exists() else 0
+        for number in range(done, rounds):
+            batch = experiment.ask(10, request_id=f"round {number}")
+            told = [(each.id, {"reward": each.id % 2, "refund": each.arm == 2}) for each in batch]
+            experiment.tell_many(told)
+            with diary.open("a") as file:
+                file.write(f"{number}\n")
+                file.flush()
+                os.fsync(file.fileno())
 
 
 def _begin(url: str, turn: int) -> Experiment:

@@ -30,7 +30,7 @@ def test_a_program_needs_no_branch_for_the_end(api: httpx.Client, over: str) -> 
         assert each["experiment"] is False
     told = [{"id": each["id"], "reward": 1} for each in given["assignments"]]
     receipt = api.post(f"{over}/tell", json={"outcomes": told}).json()
-    assert receipt == {"recorded": 0, "repeated": 0, "late": 0, "held": 0, "served": 2}
+    assert (receipt["recorded"], receipt["late"], receipt["served"]) == (0, 0, 2)
     failed = api.post(f"{over}/fail", json={"ids": [each["id"] for each in given["assignments"]]})
     assert failed.status_code == 200
     assert (api.get(over).json(), api.get(f"{over}/events").json()) == before

@@ -21,6 +21,7 @@ from bestarm.forecasting import Forecaster
 from bestarm.live import inputs, transitions
 from bestarm.live.draws import MOST, Assigner, ForecastMaker
 from bestarm.live.forecasts import make_forecasts
+from bestarm.live.guarding import GuardrailReplayer, Value
 from bestarm.live.options import Options
 from bestarm.live.replay import PolicyReplayer
 from bestarm.live.spec import Spec
@@ -28,6 +29,7 @@ from bestarm.live.store.contract import Ledger, Snapshot, Transaction
 from bestarm.live.units import AskedRounds
 from bestarm.live.values import Batch, Receipt
 from bestarm.numerics.geometry import Array
+from bestarm.policies.guardrail import Guardrail
 from bestarm.policies.policy import Policy
 from bestarm.problem import Problem
 
@@ -129,6 +131,7 @@ class Tell(NamedTuple):
 
     outcomes: transitions.Outcomes
     precondition: Precondition | None
+    values: Sequence[Value] = ()  # of guardrails
     served: int = 0  # outcomes of assignments made after the end, which are not recorded
 
 
@@ -179,6 +182,7 @@ class ExperimentCore:
         seed: int,
         clock: Callable[[], float] | None,
         forecaster: Forecaster | str | None,
+        guardrails: Sequence[Guardrail],
     ) -> None:
         inputs.check_clock(clock)
         self.traits, self.seed = made_of.traits, seed
@@ -189,6 +193,8 @@ class ExperimentCore:
         make = made_of.make if isinstance(made_of, Spec) else made_of
         self._replayer = PolicyReplayer(make)  # its policy computes the steps
         self._recorded = PolicyReplayer(make)  # its policy is told nothing that is not on record
+        self._guardrails = guardrails
+        self._guards: GuardrailReplayer | None = None
         self._assigner = Assigner(seed)
         self._served: int | None = None  # the target that `ask` serves, once it is known to be over
         self._set_up_locks()
@@ -201,6 +207,17 @@ class ExperimentCore:
         self._stepped = Condition()  # notified after every step
         self._asks = GroupCommit(self._commit_asks)
         self._tells = GroupCommit(self.commit_tells)
+
+    @property
+    def _guardrail_names(self) -> list[str]:
+        return [each.name for each in self._guardrails]
+
+    def _guarding(self) -> GuardrailReplayer | None:
+        """What computes the evidence of the guardrails, if there are any; for who has the lock."""
+        if self._guardrails and self._guards is None:
+            known = self._first_options.problem.arms, self.traits
+            self._guards = GuardrailReplayer(self._guardrails, *known)
+        return self._guards
 
     def read(self) -> AbstractContextManager[Snapshot]:
         """A transaction that reads one state of the ledger, for programs that watch it."""
@@ -268,9 +285,15 @@ class ExperimentCore:
         """
         with self._ledger.transaction() as tx:
             record = partial(
-                transitions.record_outcomes, tx, bounds=self.traits.bounds, now=self._stamp(tx)
+                transitions.record_told,
+                tx,
+                bounds=self.traits.bounds,
+                guardrails=self._guardrails,
+                now=self._stamp(tx),
             )
-            receipts = _answers(tx, calls, lambda call: record(call.outcomes, served=call.served))
+            receipts = _answers(
+                tx, calls, lambda call: record(call.outcomes, call.values, served=call.served)
+            )
             pending = transitions.pending_step(tx.head)
             entered = tx.head.window is None  # a report within its window is not learned
         answers: list[Answer | Exception] = []
@@ -319,6 +342,7 @@ class ExperimentCore:
                             self._stepped.notify_all()
                 except BaseException:
                     self._replayer.forget()
+                    self._guards = None
                     raise
                 finally:
                     self._stepping = False
@@ -335,18 +359,19 @@ class ExperimentCore:
                 if not tx.head.has_pending_step:
                     return False
                 now = self._stamp(tx)  # first: a clock may raise
-                step = transitions.prepare(tx, self._replayer)
-                transitions.apply(tx, step, self.options_at(tx).problem.target_labels, now)
+                options = self.options_at(tx)
+                step = transitions.prepare(tx, self._replayer, self._guarding(), options.retired)
+                transitions.apply(tx, step, options, now)
             return True
         with self.read() as snapshot:
             if not snapshot.head.has_pending_step:
                 return False
-            step = transitions.prepare(snapshot, self._replayer)
+            gone = self.options_at(snapshot).retired
+            step = transitions.prepare(snapshot, self._replayer, self._guarding(), gone)
         with self._ledger.transaction() as tx:
             fits = step.fits(tx.head)
             if fits:
-                labels = self.options_at(tx).problem.target_labels
-                transitions.apply(tx, step, labels, self._stamp(tx))
+                transitions.apply(tx, step, self.options_at(tx), self._stamp(tx))
             changed = tx.head.changes > step.changes
         # The policy was told what is not on record, or it has a plan made before a change.
         if not fits and (step.plan is None or changed):
@@ -365,6 +390,7 @@ def _after_fork_in_child() -> None:
         experiment._set_up_locks()
         for replayer in (experiment._replayer, experiment._recorded):
             replayer.forget()  # another thread may have been using the policy
+        experiment._guards = None
         if experiment._forecasts is not None:
             experiment._forecasts.begin_in_fork()
 

@@ -66,7 +66,7 @@ def plan_data(record: PlanRecord) -> dict[str, Any]:
     """What the log says of a plan."""
     plan = record.plan
     known = {"phase": plan.phase, "pulls": plan.pulls}
-    known |= {"first": record.first, "round": record.round}
+    known |= {"first": record.first, "round": record.round, "values": record.values}
     return known | {"plan": digest(as_data(plan))}
 
 
@@ -152,9 +152,14 @@ def joined_ids(parts: Iterable[Ids]) -> Ids:
 
 
 def request_data(head: Head) -> dict[str, Any]:
-    """What the log says of requests, of what is known of rounds, and of reports so far."""
+    """What the log says of requests, of what is known of rounds, and of what was told so far of
+    outcomes that have a window and of guardrails."""
     data = {"requests": head.requests_hash, "units": head.units_hash}
-    return data if head.window is None else data | {"reports": head.reports_hash}
+    if head.window is not None:
+        data["reports"] = head.reports_hash
+    if head.values:
+        data["guardrails"] = head.guardrails_hash
+    return data
 
 
 def chain_hash(before: str, *values: object) -> str:

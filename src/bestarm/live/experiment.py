@@ -7,6 +7,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from bestarm.checks import whole
 from bestarm.errors import ClockError, InvalidInputError, UnknownAssignmentError
 from bestarm.forecasting import Forecaster
@@ -17,6 +19,7 @@ from bestarm.live.draws import MOST, read_seed
 from bestarm.live.events import log, recommendation_data, sha256
 from bestarm.live.export import Progress, assignments_frame, export, outcomes_frame, reports_frame
 from bestarm.live.forecasts import Covariates, forecast_maker, kind_of, read_covariates
+from bestarm.live.guarding import GuardrailReplayer, GuardrailRow, check_guardrails
 from bestarm.live.replay import ReplayResult, recommend, replay
 from bestarm.live.spec import Spec, check_first, make_spec
 from bestarm.live.store.contract import Event, Head, Snapshot, UnitKey, canonical
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from bestarm.live.store.sql import SqlLedger, Store
 
 T = TypeVar("T")
+Guardrails = Mapping[str, Mapping[str, object]]
 _STEP_WAIT = 0.05  # seconds until an `ask` that waits for another thread's step looks again
 
 
@@ -89,6 +93,10 @@ class Experiment(ExperimentCore):
         forecaster: makes a forecast of every outcome before its arm is drawn, which is subtracted
             from it: `"default"`, a `Forecaster` of your own, or `"own"` where every `ask` brings
             `forecasts`. The policy must be made for it, as `AnytimeBAI(…, forecasts=True)` is.
+        guardrails: second outcomes in which no option may be worse than the policy's `control` by
+            more than a margin: names with what is promised of each, like `{"refund": {"bounds":
+            [0, 1], "worse_by": 0.01, "alpha": 0.05, "action": "retire"}}`. Higher is worse, unless
+            it has `"worse": "lower"`. The action is `"retire"` or `"alert"`.
 
     Attributes:
         name: its name in the database; empty in memory.
@@ -115,6 +123,7 @@ class Experiment(ExperimentCore):
         otherwise: float | None = None,
         clock: Callable[[], float] | None = None,
         forecaster: Forecaster | str | None = None,
+        guardrails: Guardrails | None = None,
     ) -> None:
         if isinstance(policy, type) or not isinstance(policy, Policy):
             raise InvalidInputError(
@@ -124,7 +133,8 @@ class Experiment(ExperimentCore):
                 remedy="Make one first, for example `SPBAI(problem)`.",
             )
         limits = inputs.read_limits(lease, window, otherwise, policy.traits.bounds)
-        super().__init__(MemoryLedger(), policy, read_seed(seed), clock, forecaster)
+        rails = check_guardrails(guardrails, policy.problem, policy.traits, policy.plan())
+        super().__init__(MemoryLedger(), policy, read_seed(seed), clock, forecaster, rails)
         with self._ledger.transaction() as tx:
             tx.head, created = transitions.begin(self._now(tx), limits, seed=self.seed)
             tx.head.options = self.problem.targets
@@ -150,7 +160,7 @@ class Experiment(ExperimentCore):
         forecaster: Forecaster | str | None,
     ) -> Experiment:
         made = cls.__new__(cls)
-        ExperimentCore.__init__(made, ledger, spec, spec.seed, clock, forecaster)
+        ExperimentCore.__init__(made, ledger, spec, spec.seed, clock, forecaster, spec.guardrails)
         made.place, made.name, made.description = ledger.place, ledger.name, ledger.description
         return made
 
@@ -171,6 +181,7 @@ class Experiment(ExperimentCore):
         description: str = "",
         clock: Callable[[], float] | None = None,
         forecaster: Forecaster | str | None = None,
+        guardrails: Guardrails | None = None,
     ) -> Experiment:
         """Begin an experiment that is kept in a database.
 
@@ -196,6 +207,7 @@ class Experiment(ExperimentCore):
             forecaster: makes forecasts that are subtracted from outcomes, for any policy:
                 `"default"`, or a `Forecaster` of your own, which `open` must be given again, or
                 `"own"` where every `ask` brings `forecasts`.
+            guardrails: as of an experiment in memory. The control is an option of the policy.
 
         Raises:
             ClockError: the clock shows a time that cannot be.
@@ -205,7 +217,15 @@ class Experiment(ExperimentCore):
         """
         inputs.check_clock(clock)
         kind = kind_of(forecaster)
-        spec = make_spec(problem, policy, options, read_seed(seed), bounds=bounds, forecaster=kind)
+        spec = make_spec(
+            problem,
+            policy,
+            options,
+            read_seed(seed),
+            bounds=bounds,
+            forecaster=kind,
+            guardrails=guardrails,
+        )
         texts = {"document": spec.to_json(), "description": inputs.clean_text(description)}
         hashes = {key: sha256(text) for key, text in texts.items()}
         title = inputs.check_name(name)
@@ -371,6 +391,7 @@ class Experiment(ExperimentCore):
         *,
         unit: Label | None = None,
         decision_point: Label | None = None,
+        **guardrails: float,
     ) -> Receipt:
         """Record the outcome of one assignment. Telling the same outcome again is harmless.
 
@@ -382,15 +403,21 @@ class Experiment(ExperimentCore):
             reward: a number; True and False are 1 and 0.
             unit: instead of the id, the unit that `ask` was given.
             decision_point: that of the unit, if `ask` was given one.
+            guardrails: the values of guardrails by name, like `refund=0`: with the reward, or
+                without it, later. A value counts from when it is told, and is never changed; one
+                that is never told counts as the value that accuses least.
 
         Raises:
             UnknownAssignmentError: there is no assignment of this id, or of this unit.
-            ConflictingOutcomeError: another reward was told for it before, and there is no window.
-            InvalidInputError: the reward is not a finite number, or outside the policy's bounds.
+            ConflictingOutcomeError: another reward was told for it before, and there is no window;
+                or another value of a guardrail.
+            InvalidInputError: the reward is not a finite number, or outside the policy's bounds;
+                or so is the value of a guardrail.
         """
         keys = units.read_told(id, unit, decision_point)
         [number] = [id] if keys is None else self.ids_of_units(keys)
-        return self.tell_many([(number, reward)])  # type: ignore[list-item]  # None is refused
+        told = {} if reward is None and guardrails else {"reward": reward}
+        return self.tell_many([(number, told | guardrails)])
 
     def tell_many(
         self,
@@ -405,20 +432,23 @@ class Experiment(ExperimentCore):
         Args:
             outcomes: a mapping from id, or assignment, to reward; pairs of them; or a data frame
                 with the columns `id` and `reward`, or `unit` and `reward`, and `decision_point` if
-                units have several.
+                units have several. Where there are guardrails, names with values take the place of
+                a reward, like `{17: {"reward": 1, "refund": 0}}`, and a data frame has a column per
+                guardrail. What is not told is left out, or NaN.
             precondition: see `ask`.
         """
         if (table := units.read_table(outcomes)) is not None:
             numbers = self.ids_of_units(table[0], precondition=precondition)
-            outcomes = zip(numbers, table[1], strict=True)
-        ids, rewards, served = inputs.read_outcomes(outcomes)
-        if served and not ids:
+            ids_of_rows = np.array(list(numbers), dtype=object)  # some may be None
+            outcomes = outcomes.assign(id=ids_of_rows)  # type: ignore[union-attr]  # a data frame
+        (ids, rewards, served), values = inputs.read_told(outcomes, self._guardrail_names)
+        if served and not ids and not values:
             with self.read() as snapshot:
                 if precondition is not None:
                     precondition(snapshot)
                 transitions.check_served(snapshot.head, served)
             return Receipt(0, 0, 0, served=served)
-        answer = self._tells(Tell((ids, rewards), precondition, served))
+        answer = self._tells(Tell((ids, rewards), precondition, values, served))
         if answer.step_pending is not None:
             self.advance()
         return answer.receipt
@@ -667,18 +697,34 @@ class Experiment(ExperimentCore):
     def assignments(self) -> pd.DataFrame:
         """Every assignment by id, with its state."""
         with self.read() as snapshot:
-            problem = self.options_at(snapshot).problem
-            return assignments_frame(snapshot, problem, forecasts=self._forecasts is not None)
+            return assignments_frame(
+                snapshot,
+                self.options_at(snapshot).problem,
+                forecasts=self._forecasts is not None,
+                guardrails=self._guardrail_names,
+            )
 
     def outcomes(self) -> pd.DataFrame:
         """Every outcome told, by id; `tell_many` takes it as it is."""
         with self.read() as snapshot:
-            return outcomes_frame(snapshot, self.options_at(snapshot).problem)
+            problem = self.options_at(snapshot).problem
+            return outcomes_frame(snapshot, problem, self._guardrail_names)
 
     def reports(self) -> pd.DataFrame:
         """Everything told of outcomes that have a window, in the order told, late reports too."""
         with self.read() as snapshot:
             return reports_frame(snapshot)
+
+    def guardrails(self) -> Sequence[GuardrailRow]:
+        """How much worse than the control each option is, by each guardrail, valid at all looks.
+
+        Values of assignments count once their phase is closed.
+        """
+        with self._lock, self.read() as snapshot:
+            guards, options = self._guarding(), self.options_at(snapshot)
+            if guards is None:
+                return []
+            return guards.table(snapshot, options.problem.target_labels, options.retired)
 
     def export(
         self,
@@ -693,8 +739,8 @@ class Experiment(ExperimentCore):
         It reads one state, in pieces: the memory needed does not grow with the experiment.
 
         Args:
-            path: the file, `.csv` or `.parquet`; it is there whole or not at all. Where there is a
-                forecaster, it has the forecasts, and as JSON what was known of each assignment.
+            path: the file, `.csv` or `.parquet`; it is there whole or not at all. Where there are
+                any, it has forecasts, units, decision points, and covariates as JSON.
             layout: `"assignments"` with all that is on record, or `"mrt"`, one row per
                 decision point as analysts of micro-randomised trials have it, without unused
                 outcomes.
@@ -709,6 +755,7 @@ class Experiment(ExperimentCore):
                 layout=layout,
                 probabilities=probabilities,
                 forecasts=self._forecasts is not None,
+                guardrails=self._guardrail_names,
                 progress=progress,
             )
 
@@ -757,6 +804,10 @@ class Experiment(ExperimentCore):
         """
         spec = self.stored_spec("replayed")
         with self.read() as snapshot:
+            if spec.guardrails:
+                guards = GuardrailReplayer(spec.guardrails, spec.problem.arms, spec.traits)
+                retired = self.options_at(snapshot).retired.items()
+                guards.check(snapshot, {target: change.phase for target, change in retired})
             return replay(snapshot, spec.make())
 
     def stored_spec(self, verb: str) -> Spec:

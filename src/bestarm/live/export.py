@@ -81,6 +81,17 @@ def _times(seconds: NDArray[Any]) -> NDArray[Any]:
     return whole.astype("datetime64[us]")
 
 
+def _values(snapshot: Snapshot, rows: Rows, guardrails: Sequence[str]) -> Columns:
+    """A column per guardrail; NaN where nothing was told."""
+    columns = {name: np.full(len(rows), np.nan) for name in guardrails}
+    if guardrails and len(rows):
+        values = snapshot.values_of(rows["id"].tolist())
+        for place, name in enumerate(guardrails):
+            mine = values[values["guardrail"] == place]
+            columns[name][np.searchsorted(rows["id"], mine["id"])] = mine["value"]
+    return columns
+
+
 def _known(snapshot: Snapshot, rows: Rows, *, forecasts: bool) -> Columns:
     """The forecasts, and what was known of each assignment, as JSON; None if nothing was.
 
@@ -101,28 +112,37 @@ def _known(snapshot: Snapshot, rows: Rows, *, forecasts: bool) -> Columns:
 # --- data frames --------------------------------------------------------------------------------
 
 
-def assignments_frame(snapshot: Snapshot, problem: Problem, *, forecasts: bool) -> pd.DataFrame:
+def assignments_frame(
+    snapshot: Snapshot, problem: Problem, *, forecasts: bool, guardrails: Sequence[str] = ()
+) -> pd.DataFrame:
     """Every assignment by id, with its state: `"told"`, `"lost"` or `"outstanding"`.
 
-    Units, covariates and, with `forecasts`, these are in it too, where there are any.
+    Units, covariates and, with `forecasts`, these are in it too, where there are any, and a column
+    per guardrail.
     """
     names = ["id", "round", "arm", "label", "probability", "phase", "asked", "state"]
 
     def wanted(rows: Rows) -> Columns:
         columns = _columns(rows, problem)
         known = _known(snapshot, rows, forecasts=forecasts)
-        return {name: columns[name] for name in names} | known
+        values = _values(snapshot, rows, guardrails)
+        return {name: columns[name] for name in names} | known | values
 
     return _to_pandas(_batches(snapshot, problem, wanted))
 
 
-def outcomes_frame(snapshot: Snapshot, problem: Problem) -> pd.DataFrame:
-    """Every outcome told, by id."""
+def outcomes_frame(
+    snapshot: Snapshot, problem: Problem, guardrails: Sequence[str] = ()
+) -> pd.DataFrame:
+    """Every outcome told, by id, with a column per guardrail."""
 
     def wanted(rows: Rows) -> Columns:
-        columns = _columns(rows[~np.isnan(rows["reward"])], problem)
+        values = _values(snapshot, rows, guardrails)
+        told = np.any([~np.isnan(each) for each in (rows["reward"], *values.values())], axis=0)
+        columns = _columns(rows[told], problem)
         names = {"id": "id", "reward": "outcome", "told": "told", "late": "late"}
-        return {name: columns[source] for name, source in names.items()}
+        known = {name: columns[source] for name, source in names.items()}
+        return known | {name: column[told] for name, column in values.items()}
 
     return _to_pandas(_batches(snapshot, problem, wanted))
 
@@ -160,6 +180,7 @@ def export(
     layout: str,
     probabilities: bool,
     forecasts: bool,
+    guardrails: Sequence[str],
     progress: Progress | None,
 ) -> int:
     """Write one row per assignment, and return their number: see `Experiment.export`."""
@@ -184,6 +205,7 @@ def export(
         columns = _columns(rows, problem)
         known = _known(snapshot, rows, forecasts=forecasts)
         columns = _mrt(columns, known) if layout == "mrt" else columns | known
+        columns |= _values(snapshot, rows, guardrails)
         if probabilities:
             columns |= _probabilities(snapshot, options, rows)
         count += len(rows)

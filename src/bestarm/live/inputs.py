@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import reprlib
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -25,9 +25,10 @@ from bestarm.live.values import Assignment
 if TYPE_CHECKING:
     from bestarm.live.store.sql import SqlLedger, Store
 
-_Pairs = Iterable[tuple[int, float]] | Iterable[tuple[int | Assignment | None, float]]
-_Mappings = Mapping[int, float] | Mapping[int | None, float] | Mapping[Assignment, float]
-Outcomes = _Mappings | _Pairs
+_Named = Mapping[str, float | None]  # a reward and values of guardrails
+_Pairs = Iterable[tuple[int, float]] | Iterable[tuple[int | Assignment | None, float | _Named]]
+_Mappings = Mapping[int, float | _Named] | Mapping[Assignment, float | _Named]
+Outcomes = _Mappings | Mapping[int | None, float] | _Pairs
 
 EARLIEST = 946_684_800.0  # the beginning of the year 2000, in seconds since 1970
 LATEST = 7_258_118_400.0  # the beginning of the year 2200
@@ -37,6 +38,54 @@ _UNITS = {"milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
 # Beyond this size the square of a reward, summed over a phase, could overflow, and a phase whose
 # totals are not finite could never close.
 _LARGEST_REWARD = 1e100
+
+
+Told = tuple[tuple[list[int], list[float], int], list[tuple[int, str, float]]]
+
+
+def read_told(outcomes: Any, guardrails: Collection[str]) -> Told:
+    """Ids and rewards, each id once; and the id, the guardrail and the value of what is told of
+    guardrails, whose names are given.
+
+    A table has a column per guardrail. Elsewhere names with values take the place of a reward.
+    """
+    values: list[tuple[int, str, float]] = []
+    if hasattr(outcomes, "columns"):
+        names = [name for name in guardrails if name in outcomes.columns]
+        if not names or "id" not in outcomes.columns:
+            return read_outcomes(outcomes), values
+        columns = [outcomes[name].tolist() for name in ("id", *names)]
+        rows = zip(*columns, strict=True)
+        told = [dict(zip(names, row[1:], strict=True)) for row in rows]
+        if "reward" in outcomes.columns:
+            rewards = outcomes["reward"].tolist()
+            told = [{"reward": reward, **each} for reward, each in zip(rewards, told, strict=True)]
+        pairs: list[Any] = [
+            (number, {name: value for name, value in each.items() if not _is_missing(value)})
+            for number, each in zip(columns[0], told, strict=True)
+        ]
+    else:
+        listed = outcomes.items() if isinstance(outcomes, Mapping) else outcomes
+        pairs = list(listed) if isinstance(listed, Iterable) else [listed]
+    rewarded: list[Any] = []
+    for each in pairs:
+        named = each[1] if isinstance(each, tuple) and len(each) == 2 else None
+        if not isinstance(named, Mapping):
+            rewarded.append(each)
+            continue
+        number = _outcome_id(each[0])
+        if number is None:
+            rewarded.append((None, 0.0))  # nothing is recorded of it
+            continue
+        if "reward" in named:
+            rewarded.append((number, named["reward"]))
+        further = [(name, value) for name, value in named.items() if name != "reward"]
+        values += [(number, str(name), _reward(value, str(name))) for name, value in further]
+    return read_outcomes(rewarded), values
+
+
+def _is_missing(value: object) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def read_outcomes(outcomes: Any) -> tuple[list[int], list[float], int]:

@@ -14,8 +14,10 @@ from typing import Any
 from bestarm.checks import interval
 from bestarm.errors import BestArmError, DamagedStoreError, InvalidInputError, ReplayError
 from bestarm.forecasting.forecaster import less_forecasts
+from bestarm.live.guarding import check_guardrails
 from bestarm.live.store.contract import UNREADABLE, canonical
 from bestarm.policies.catalog import BUILT_IN
+from bestarm.policies.guardrail import Guardrail, read_guardrails
 from bestarm.policies.policy import Policy, Traits
 from bestarm.policies.registry import free_options, load, policies, unknown_option
 from bestarm.problem import Problem, as_problem
@@ -40,6 +42,7 @@ class Spec:
     traits: Traits  # what the policy declared about itself when the experiment was created
     bestarm: str  # the version that the experiment was created with
     forecaster: str | None = None  # "default", or "own" where forecasts come from outside
+    guardrails: tuple[Guardrail, ...] = ()
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -81,6 +84,7 @@ class Spec:
                 **{name: getattr(self, name) for name in _KINDS},
                 "traits": asdict(self.traits),
                 "forecaster": self.forecaster,
+                "guardrails": [asdict(each) for each in self.guardrails],
             }
         )
 
@@ -95,7 +99,10 @@ class Spec:
             if (forecaster := data["forecaster"]) not in _FORECASTERS:
                 raise ValueError(f"`forecaster` is {reprlib.repr(forecaster)}")
             traits = _read_traits(data["traits"])
-            return cls(problem=problem, traits=traits, forecaster=forecaster, **known)
+            rails = read_guardrails({each.pop("name"): each for each in data["guardrails"]})
+            return cls(
+                problem=problem, traits=traits, forecaster=forecaster, guardrails=rails, **known
+            )
         except UNREADABLE as error:
             message = f"What the experiment is made of cannot be read ({str(error).rstrip('.')})."
             remedy = "Was the database edited, or restored in part? Restore the whole of it."
@@ -126,6 +133,7 @@ def make_spec(
     *,
     bounds: object = None,
     forecaster: str | None = None,
+    guardrails: object = None,
 ) -> Spec:
     """Check what an experiment is to be made of by making its policy and its first plan once."""
     as_problem(problem)
@@ -161,7 +169,8 @@ def make_spec(
     if forecaster is not None and traits.bounds is not None and "bounds" in plain:
         # Those of rewards as they are told, not of rewards less forecasts.
         traits = replace(traits, bounds=interval(plain["bounds"], "bounds"))
-    return Spec(problem, policy, plain, seed, traits, installed("bestarm"), forecaster)
+    rails = check_guardrails(guardrails, problem, traits, plan)
+    return Spec(problem, policy, plain, seed, traits, installed("bestarm"), forecaster, rails)
 
 
 def check_first(plan: Plan | None, forecasts: bool, *, by_plan: bool = False) -> None:

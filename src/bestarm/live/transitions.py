@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Sequence, Set
+from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any
@@ -23,8 +23,9 @@ from bestarm.errors import (
     InvalidInputError,
     UnknownAssignmentError,
 )
-from bestarm.live import events, summaries
+from bestarm.live import events, guarding, summaries
 from bestarm.live.events import log
+from bestarm.live.guarding import Finding, GuardrailReplayer, Value
 from bestarm.live.inputs import conflict
 from bestarm.live.options import Options, read_reason
 from bestarm.live.replay import PolicyReplayer, tell
@@ -44,6 +45,7 @@ from bestarm.live.store.contract import (
     damaged,
 )
 from bestarm.live.values import Receipt
+from bestarm.policies.guardrail import Guardrail
 from bestarm.policies.policy import Policy
 from bestarm.recommendation import Recommendation
 from bestarm.records import BlockPlan, Plan
@@ -269,27 +271,70 @@ def _change_options(
 Outcomes = tuple[Sequence[int], Sequence[float]]  # ids, each once, and a reward for each
 
 
-def record_outcomes(
+def record_told(
     tx: Transaction,
     outcomes: Outcomes,
+    values: Sequence[Value],
     *,
     bounds: tuple[float, float] | None,
+    guardrails: Sequence[Guardrail],
     now: float,
     served: int = 0,
 ) -> Receipt:
+    """Record outcomes and values of guardrails, all or none: see `Experiment.tell_many`.
+
+    Those of `served` more assignments, which were made after the end, are not recorded.
+    """
+    check_served(tx.head, served)
+    new = _check_values(tx, values, guardrails, now) if values else None
+    receipt = replace(record_outcomes(tx, outcomes, bounds=bounds, now=now), served=served)
+    if new is None or not new.size:
+        return receipt
+    head = tx.head
+    tx.add_values(new)
+    head.values += len(new)
+    for row in new.tolist():
+        head.guardrails_hash = events.chain_hash(head.guardrails_hash, *row)
+    return replace(receipt, values=len(new))
+
+
+def _check_values(
+    tx: Transaction, values: Sequence[Value], guardrails: Sequence[Guardrail], now: float
+) -> Rows:
+    """The values that are new. Those outside their bounds are refused, and counted."""
+    wrong = guarding.outside(values, guardrails)
+    _check_assigned([number for number, _, _ in wrong or values], tx.head)
+    if not wrong:
+        return guarding.new_values(tx, values, guardrails, now)
+    first: dict[int, float] = {}
+    for number, _, value in wrong:
+        first.setdefault(number, value)
+    columns = np.array(list(first)), np.array(list(first.values()))
+    tx.head.refused_values += tx.add_refusals(*columns, at=now)
+    _, name, value = wrong[0]
+    low, high = next(each.bounds for each in guardrails if each.name == name)
+    raise InvalidInputError(
+        f"`{name}` must lie between {low:g} and {high:g}; got {value:g}.",
+        field=name,
+        value=value,
+        remedy="What is promised of a guardrail rests on its bounds.",
+    )
+
+
+def record_outcomes(
+    tx: Transaction, outcomes: Outcomes, *, bounds: tuple[float, float] | None, now: float
+) -> Receipt:
     """Record outcomes, or reports of those that have a window: see `Experiment.tell_many`.
 
-    Rewards outside the bounds are refused, and counted once per assignment. Those of `served` more
-    assignments, which were made after the end, are not recorded.
+    Rewards outside the bounds are refused, and counted once per assignment.
     """
     ids, rewards = outcomes
     head = tx.head
-    check_served(head, served)
     expire(tx, now)
     _check_bounds(tx, ids, rewards, bounds, now)
     _check_assigned(ids, head)
     if head.window is not None:
-        return replace(_record_reports(tx, ids, rewards, now), served=served)
+        return _record_reports(tx, ids, rewards, now)
     known, lost = tx.settlements(ids)
     new: dict[int, float] = {}
     for number, reward in zip(ids, rewards, strict=True):
@@ -302,7 +347,7 @@ def record_outcomes(
     if new:
         head.last_told = max(head.last_told, now)
     late = set(new) if head.over else lost
-    receipt = Receipt(len(new), len(ids) - len(new), len(late), served=served)
+    receipt = Receipt(len(new), len(ids) - len(new), len(late))
     if new:
         _add_outcomes(tx, new, now, late=late, lost=lost)
     if late:
@@ -465,6 +510,8 @@ class Step:
     told: Sequence[_SummaryStep] = ()  # summaries that the policy was told, where it was told any
     plan: Plan | None = None  # else the next plan
     final: Recommendation | None = None  # else that of a policy that makes no plan
+    found: Sequence[Finding] = ()  # what guardrails found before the next plan
+    values: int = 0  # of guardrails that were told by then
 
     @property
     def changes(self) -> int:
@@ -487,19 +534,30 @@ def pending_step(head: Head) -> StepIdentity | None:
     return head.phase, head.summaries, head.planned, head.changes
 
 
-def prepare(snapshot: Snapshot, replayer: PolicyReplayer) -> Step:
+def prepare(
+    snapshot: Snapshot,
+    replayer: PolicyReplayer,
+    guards: GuardrailReplayer | None = None,
+    gone: Collection[int] = (),
+) -> Step:
     """Make the pending step: have the policy plan, or tell it a summary.
 
     Where options were added or retired, the open phase closes at once, with what was assigned and,
     where decisions wait for the first outstanding outcome, is settled without a gap: maybe nothing.
     The rest follows as a late summary of that phase. Before the next plan the policy is told of the
     changes: see `PolicyReplayer.follow`.
+
+    Guardrails are looked at before each plan, and before the end; those `gone` are retired already.
     """
     head, policy = snapshot.head, replayer.policy(snapshot)
     made_for = pending_step(head)
     if not head.planned:
+        found = [] if guards is None else guards.find(snapshot, gone)
+        if any(each.guardrail.action == "retire" for each in found):
+            return Step(made_for, found=found)  # the next plan is made without them
         plan = policy.plan()
-        return Step(made_for, plan=plan, final=policy.recommend() if plan is None else None)
+        final = policy.recommend() if plan is None else None
+        return Step(made_for, plan=plan, final=final, found=found, values=head.values)
     closes_early = head.is_changed and head.open
     if head.arrivals and not closes_early:
         return Step(made_for, _tell_arrivals(snapshot, replayer, policy))
@@ -575,19 +633,26 @@ def _tell(
     return _SummaryStep(record, answered, pending, dropped, left, final)
 
 
-def apply(tx: Transaction, step: Step, labels: Sequence[str], at: float) -> None:
-    """Record a step that fits; `labels` name the targets."""
+def apply(tx: Transaction, step: Step, options: Options, at: float) -> None:
+    """Record a step that fits; these are the options before it."""
+    labels = options.problem.target_labels
+    for finding in step.found:
+        data = finding.data(labels, tx.head.phase)
+        log(tx, "guardrail", at, **data, **events.request_data(tx.head))
+        if finding.guardrail.action == "retire" and finding.target not in options.retired:
+            by = f"guardrail {finding.guardrail.name}"
+            options = retire(tx, options, labels[finding.target], finding.reason, at, by=by)
     for told in step.told:
         _record_summary(tx, told, labels, at)
     if step.plan is not None:
-        _open_phase(tx, step.plan, at)
+        _open_phase(tx, step.plan, at, values=step.values)
     final = step.told[-1].final if step.told else step.final
     if final is not None:
         tx.head.state, tx.head.planned = "finished", False
         log(tx, "finished", at, **events.recommendation_data(final), **events.rest_data(tx))
 
 
-def _open_phase(tx: Transaction, plan: Plan, at: float) -> None:
+def _open_phase(tx: Transaction, plan: Plan, at: float, *, values: int) -> None:
     head = tx.head
     head.outstanding_before += head.phase_assigned - head.phase_settled
     head.phase, head.first, head.planned = plan.phase, head.assigned, True
@@ -598,7 +663,7 @@ def _open_phase(tx: Transaction, plan: Plan, at: float) -> None:
     head.limit = None if plan.most is None else max(0, plan.most - unknown)
     head.phase_outcomes = head.phase_losses = head.amendments = 0
     head.planned_changes = head.changes
-    record = PlanRecord(plan, head.first, head.rounds)
+    record = PlanRecord(plan, head.first, head.rounds, values)
     tx.add_plan(record)
     log(tx, "planned", at, **events.plan_data(record))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -162,8 +162,9 @@ def _check_no_decision_point(decision_point: object) -> None:
 
 
 def _several(value: Any) -> list[Any]:
-    single = isinstance(value, (str, bytes)) or not isinstance(value, Iterable)
-    return [value] if single else [*value]
+    """The items of a list; what has no order cannot be one, as covariates follow it."""
+    unordered = isinstance(value, (str, bytes, Set, Mapping))
+    return [value] if unordered or not isinstance(value, Iterable) else [*value]
 
 
 def read_keys(units: Sequence[Any], points: Sequence[Any]) -> list[UnitKey]:

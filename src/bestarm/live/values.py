@@ -156,6 +156,7 @@ class Receipt:
         late: how many of the recorded came after their assignment was lost, after the end of its
             window or of the experiment. They are kept and flagged, and no decision depends on them.
         held: how many of the recorded count once their window ends, and may be corrected before.
+        values: how many values of guardrails were recorded.
         served: how many were of assignments made after the end (`Assignment.experiment` is False),
             and are not recorded.
     """
@@ -164,10 +165,14 @@ class Receipt:
     repeated: int
     late: int
     held: int = 0
+    values: int = 0
     served: int = 0
 
     def __str__(self) -> str:
         text = f"{plural(self.recorded, 'outcome')} recorded"
+        if self.values:
+            text = f"{plural(self.recorded, 'outcome')} and "
+            text += f"{plural(self.values, 'guardrail value')} recorded"
         if self.repeated:
             text += f", {self.repeated} known before"
         if self.held:

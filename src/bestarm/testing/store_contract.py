@@ -48,6 +48,7 @@ from bestarm.testing.store_samples import (
     contents,
     expect,
     expect_contents,
+    guard,
     ids_of,
     lose,
     lost_of,
@@ -264,6 +265,27 @@ def _outcomes_are_only_added(case: Case) -> None:
     with ledger.snapshot() as snapshot:
         rows = read_rows(snapshot, 0, 5)[["reward", "told", "late"]]
     expect(rows, [*wanted, (nan, nan, False)], "outcomes that were told read")
+
+
+def _values_are_only_added(case: Case) -> None:
+    """Of one guardrail, an assignment has one value; numbers say which come first."""
+    ledger = case.ledger()
+    with ledger.transaction() as tx:
+        assign(tx, [0, 1, 0])
+        guard(tx, [(0, 0, 1.0), (2, 0, 0.5), (0, 1, 0.25)])
+    for again in ([(1, 0, 0.5), (0, 1, 0.75)], [(2, 0, 0.5)]):
+        refused = False
+        try:
+            with ledger.transaction() as tx:
+                guard(tx, again)
+        except StoreError:
+            refused = True
+        require(refused, "a second value of an assignment's guardrail is taken")
+        for how, snapshot in case.snapshots(ledger):
+            expect(snapshot.head.values, 3, f"values of guardrails{how} are counted as")
+            parts = [part["value"] for part in snapshot.values(1, 3)]
+            expect(np.concatenate(parts), [0.5, 0.25], f"values 1 and 2{how} are")
+            expect(snapshot.values_of([2, 0])["number"], [0, 1, 2], f"in order{how}, they are")
 
 
 def _refusals_count_once(case: Case) -> None:
@@ -730,6 +752,7 @@ _LAWS = (
     _an_exception_leaves_nothing,
     _outcomes_are_only_added,
     _nobody_is_overwritten,
+    _values_are_only_added,
     _refusals_count_once,
     _units_are_found_by_name,
     _a_unit_has_one_round_per_decision_point,

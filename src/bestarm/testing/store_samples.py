@@ -14,6 +14,7 @@ from bestarm.live.events import log
 from bestarm.live.store.contract import (
     ANSWER,
     ROW,
+    VALUE,
     Change,
     Ids,
     Ledger,
@@ -174,6 +175,21 @@ def report(
     tx.head.reports += len(ids)
 
 
+def guard(
+    tx: Transaction, values: Sequence[tuple[int, int, float]], *, at: float = 2.0
+) -> NDArray[Any]:
+    """Tell values of guardrails: ids, guardrails and values."""
+    first = tx.head.values
+    rows = [
+        (first + place, number, 1, number % 2, guardrail, value, at)
+        for place, (number, guardrail, value) in enumerate(values)
+    ]
+    added = np.array(rows, dtype=VALUE)
+    tx.add_values(added)
+    tx.head.values += len(added)
+    return added
+
+
 def lose(tx: Transaction, ids: Sequence[int], *, reason: str = "", at: float = 3.0) -> None:
     """Give outcomes up."""
     tx.add_losses(ids, reason=reason, at=at)
@@ -214,6 +230,7 @@ STEPS: dict[str, Callable[[Transaction], Any]] = {
     "erasing": lambda tx: tx.erase_units(ids_of([1])),
     "telling": lambda tx: tell(tx, [3, 4], [4.0, 5.0], late=[True, False], at=50.0),
     "reporting": lambda tx: report(tx, [7, 1], [0.5, 2.0], late=True, at=55.0),
+    "guarding": lambda tx: guard(tx, [(2, 0, 0.5), (2, 1, 1 / 3)], at=56.0),
     "losing": lambda tx: lose(tx, [7, 6], reason="gone too", at=60.0),
     "summing up": summarize,
     "planning": lambda tx: open_phase(tx, Plan.fixed([2, 0, 1], phase=2)),
@@ -242,6 +259,7 @@ def write_everything(tx: Transaction) -> Contents:
     tell(tx, [2], [7.0], late=[True], at=5.0)
     report(tx, [3, 1], [0.25, 1 / 3], at=4.5)
     report(tx, [3], [0.5], late=True, at=5.5)
+    values = guard(tx, [(3, 1, 0.25), (0, 0, 1 / 3), (3, 0, 1e100)], at=4.75)
     record = summarize(tx)
     tx.add_deferrals(ids_of([0, 1, 2]))
     tx.settle_deferrals(ids_of([2]), summary=0)
@@ -284,6 +302,8 @@ def write_everything(tx: Transaction) -> Contents:
             Report(2, 3, 0.5, 5.5, True),
         ],
         "last reports": {1: 1 / 3, 3: 0.5},
+        "values": values,
+        "values of": {0: values[[1]], 1: values[:0], 3: values[[0, 2]]},
         "asked": requests,
         "plans": [PlanRecord(plans[0], 0, 0), PlanRecord(plans[1], 4, 4)],
         "summaries": [record],
@@ -320,6 +340,8 @@ def contents(snapshot: Snapshot) -> Contents:
         "answers": read_answers(snapshot, 0, given),
         "reports": list(snapshot.reports()),
         "last reports": {each.assignment: each.reward for each in reported},
+        "values": np.concatenate([np.empty(0, dtype=VALUE), *snapshot.values()]),
+        "values of": {number: snapshot.values_of([number]) for number in (0, 1, 3)},
         "asked": list(snapshot.requests()),
         "plans": plans,
         "summaries": list(snapshot.summaries()),

@@ -16,17 +16,16 @@ from chained_policies import create_chained
 from clocks import Clock
 from tampering import findings
 
-from bestarm import Experiment
+from bestarm import Experiment, Problem
 
 CACHE = "a cache: the audit counts again itself, and no decision depends on it"
 NO_DECISION = "no decision depends on it"
 # As docs/guarantees.md and docs/threat-model.md list it.
 CACHES = """
-    outcomes reports early losses late refusals lowest highest last_told options phase
-    planned open provisional pulls size limit first phase_outcomes phase_losses outstanding_before
-    summary_end arrivals amendments settled_end oldest summaries last_time
-    clock_setback spread spread_left
-    units unit_rounds most_unit_rounds busiest_round
+    outcomes reports early values losses late refusals refused_values lowest highest last_told
+    options phase planned open provisional pulls size limit first phase_outcomes phase_losses
+    outstanding_before summary_end arrivals amendments settled_end oldest summaries last_time
+    clock_setback spread spread_left units unit_rounds most_unit_rounds busiest_round
 """
 NOT_COVERED = {f"experiments.{name}": CACHE for name in CACHES.split()} | {
     "experiments.created": "for lists of experiments; the time in the first event is hashed",
@@ -50,6 +49,13 @@ COVERED_IN_WINDOWS = places(
         "experiments": "window otherwise reports_hash",
         "reports": "experiment number assignment reward told late",
         "outcomes": "reward told",
+    }
+)
+COVERED_WITH_GUARDRAILS = places(
+    {
+        "experiments": "guardrails_hash",
+        "plans": "values",
+        "values": "experiment number assignment phase arm guardrail value told",
     }
 )
 COVERED = places(
@@ -177,8 +183,9 @@ def test_every_column_is_decided_upon(path: Path) -> None:
     with closing(connect(path)) as connection:
         tables = columns(connection).items()
     there = {f"{table}.{column}" for table, names in tables for column, *_ in names}
-    assert there == {*COVERED, *COVERED_IN_WINDOWS, *NOT_COVERED}
-    assert not {*COVERED, *COVERED_IN_WINDOWS} & {*NOT_COVERED}
+    covered = {*COVERED, *COVERED_IN_WINDOWS, *COVERED_WITH_GUARDRAILS}
+    assert there == {*covered, *NOT_COVERED}
+    assert not covered & {*NOT_COVERED}
 
 
 @pytest.fixture(scope="module")
@@ -248,6 +255,46 @@ def test_a_report_that_cannot_be_is_found(
     assert findings(windowed_path) == ()
 
 
+@pytest.fixture(scope="module")
+def guarded_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Values of a guardrail: told with outcomes, later, and after the end."""
+    path = tmp_path_factory.mktemp("made") / "store.db"
+    rails = {"refund": {"bounds": [0, 1], "worse_by": 0.1, "action": "alert"}}
+    with Experiment.create(
+        f"sqlite:///{path}",
+        "offer",
+        Problem.named(["old", "new"]),
+        bounds=(0, 1),
+        options={"control": "old"},
+        guardrails=rails,
+    ) as experiment:
+        while experiment.phase < 3:
+            [each] = experiment.ask()
+            experiment.tell(each.id, 1)
+            if each.id % 2:
+                experiment.tell(each.id, refund=0.5)
+        experiment.tell(0, refund=0.25)
+        experiment.stop()
+        experiment.tell(2, refund=0.75)
+    assert findings(path) == ()
+    return path
+
+
+@pytest.mark.parametrize("place", COVERED_WITH_GUARDRAILS)
+def test_a_changed_value_of_a_guardrail_is_found(guarded_path: Path, place: str) -> None:
+    check_every_row(guarded_path, place)
+
+
+def test_a_removed_value_of_a_guardrail_is_found(guarded_path: Path) -> None:
+    with closing(connect(guarded_path)) as connection:
+        every = connection.execute("SELECT * FROM bestarm_values").fetchall()
+        for row in every:
+            connection.execute("DELETE FROM bestarm_values WHERE number = ?", [row[1]])
+            assert findings(guarded_path), row
+            connection.execute(f"INSERT INTO bestarm_values VALUES ({'?, ' * 7}?)", row)
+    assert findings(guarded_path) == ()
+
+
 @pytest.mark.parametrize("place", COVERED)
 def test_a_changed_field_is_found(path: Path, place: str) -> None:
     check_every_row(path, place)
@@ -258,6 +305,7 @@ def check_every_row(path: Path, place: str) -> None:
     table, column = place.split(".")
     with closing(connect(path)) as connection:
         keys = [name for name, key, _ in columns(connection)[table] if key]
+        unique = [*keys, "assignment"]
         optional = [name for name, _, optional in columns(connection)[table] if optional]
         statement = f'UPDATE bestarm_{table} SET "{column}" = ? WHERE '
         statement += " AND ".join(f"{key} = ?" for key in keys)
@@ -266,7 +314,7 @@ def check_every_row(path: Path, place: str) -> None:
         assert rows
         for *row, value in rows:
             # A key becomes one that no row has.
-            others = changed(value, flag=column == "late", step=1000 if column in keys else 1)
+            others = changed(value, flag=column == "late", step=1000 if column in unique else 1)
             gone = [None] if column in optional and value is not None else []
             for other in [*others, *gone]:
                 key = dict(zip(keys, row, strict=True))

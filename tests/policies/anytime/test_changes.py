@@ -65,6 +65,16 @@ def drawn(plan: Plan, means: list[float], rng: np.random.Generator, *, pending: 
     return Summary(*parts, plan.center, total.least, total.largest, 0.0, total.cubes)
 
 
+def settle_late(policy: AnytimeBAI, phase: int) -> None:
+    """Tell what is outstanding of a phase."""
+    drawn, summary = policy._outstanding[phase], policy._past[phase - 1].summary
+    waiting = np.zeros(drawn.plan.arms, dtype=int)
+    waiting[slice(None) if drawn.era.options is None else drawn.era.options] = summary.pending
+    late = Summary(waiting, 0.0 * waiting, 0.0 * waiting, center=summary.center)
+    assert policy.plan() is not None
+    policy.amend(late, phase=phase)
+
+
 def larger(problem: Problem, label: str) -> Problem:
     return named(*problem.source_labels, label)
 
@@ -204,6 +214,93 @@ def test_the_last_option_left_is_named_and_more_can_be_added_before_that_is_reco
     assert policy.recommend().label == "d"
 
 
+def test_who_leads_is_not_said_before_an_outcome_of_the_options_left_was_learned_from() -> None:
+    policy, rng = make(), np.random.default_rng(13)
+    play(policy, [0.5, 0.5, 0.5], rng, plans=2, pending=90)
+    assert not policy.recommend().leads  # too many are outstanding
+    policy.retire(1)
+    assert not policy.recommend().leads
+    play(policy, [0.5, 0.5, 0.5], rng, plans=1)
+    assert policy.recommend().leads
+    policy.add(larger(policy.problem, "d"))
+    assert policy.recommend().leads  # a or c
+    policy.retire(0)
+    policy.retire(3)
+    policy.add(larger(policy.problem, "e"))
+    assert not policy.recommend().leads  # nothing is known of c and e
+
+
+def test_an_effect_agrees_with_the_verdict_after_a_retirement_too() -> None:
+    policy, rng = make(control="a"), np.random.default_rng(14)
+    policy.retire(2)
+    policy.add(larger(policy.problem, "d"))  # its effect has a smaller share of δ than its pairs
+    effects = []
+    while not policy.recommend().final:
+        play(policy, [0.3, 0.3, 0.5, 0.6], rng, plans=1)
+        effect = policy.recommend().effect
+        assert effect is not None
+        effects.append(effect)
+    assert policy.recommend().label == "d"
+    assert effects[-2].lower < 0
+    assert effects[-1].lower == 0 < effects[-1].estimate < effects[-1].upper
+
+
+def test_an_option_that_leads_by_its_features_alone_has_no_effect_yet() -> None:
+    source = [[1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [0.2, 0.1]]
+    policy = make(Problem(source, delta=DELTA), control="0")
+    rng, means = np.random.default_rng(10), [0.3, 0.6, 0.45, 0.12, 0.8]
+    play(policy, means, rng)
+    policy.add(policy.problem.with_option("e", [0.1, 1.3]))
+    recommendation = policy.recommend()
+    assert recommendation.label == "e"
+    assert recommendation.effect is None
+    play(policy, means, rng, plans=1)
+    effect = policy.recommend().effect
+    assert effect is not None
+    assert math.isfinite(effect.upper - effect.lower)
+
+
+def test_rates_of_rounds_without_an_outcome_are_not_given() -> None:
+    policy, rng = make(), np.random.default_rng(15)
+    play(policy, [0.5, 0.5, 0.5], rng, plans=1)
+    policy.retire(1)
+    assert policy.plan() is not None
+    policy.update(Summary(*np.zeros((3, 3), dtype=int)))
+    play(policy, [0.5, 0.5, 0.5], rng, plans=1, pending=5)
+    assert policy.rates() is None  # all that is in is the batch of none
+    play(policy, [0.5, 0.5, 0.5], rng, plans=1)
+    settle_late(policy, 3)
+    rates = policy.rates()
+    assert rates is not None
+    assert np.isfinite(rates.estimate[[0, 2]]).all()
+
+
+def test_a_refused_change_changes_nothing() -> None:
+    policy, rng = make(control="b"), np.random.default_rng(7)
+    play(policy, [0.5, 0.5, 0.5], rng, plans=1)
+    policy.retire(0)
+    policy.retire(2)
+    for target in (0, 1):  # retired already; the last one, and the control
+        with pytest.raises(ProtocolError):
+            policy.retire(target)
+        assert policy.recommend().final
+        assert policy.plan() is None
+    policy = make(control="b")
+    plan = policy.plan()
+    for problem in (
+        Problem.named(list("abcd"), delta=DELTA / 2),
+        Problem.named(list("abcd"), delta=DELTA, noise=2),
+        named(*"abcde"),
+        named(*"abxd"),
+        Problem(np.eye(4)[:, :3] + 1, delta=DELTA, source_labels=list("abcd")),
+    ):
+        with pytest.raises(ProtocolError, match="one more option"):
+            policy.add(problem)
+    with pytest.raises(ProtocolError, match="the control"):
+        policy.retire(1)
+    assert policy.plan() is plan
+
+
 def test_a_verdict_that_was_not_recorded_is_taken_back() -> None:
     policy, rng = make(control="a", precision=0.01), np.random.default_rng(8)
     play(policy, [0.2, 0.3, 0.8], rng, plans=20)
@@ -213,6 +310,58 @@ def test_a_verdict_that_was_not_recorded_is_taken_back() -> None:
     assert policy.recommend().active == (0, 1)
     effect = policy.recommend().effect
     assert effect is None or math.isfinite(effect.estimate)
+
+
+def test_batches_that_measure_an_effect_bet_nothing_and_keep_their_place() -> None:
+    policy, rng, placed = make(control="a", precision=0.01), np.random.default_rng(8), []
+
+    def go_on(means: list[float], plans: int) -> None:
+        for _ in range(plans):
+            play(policy, means, rng, plans=1, pending=3)
+            assert policy._before is not None
+            placed.append(policy._before.bets)
+
+    go_on([0.2, 0.3, 0.8], 10)
+    assert policy.recommend().reason == "measuring"
+    assert placed[-2:] == [None, None]
+    settle_late(policy, 10)
+    settle_late(policy, 1)
+    policy.add(larger(policy.problem, "d"))
+    go_on([0.2, 0.3, 0.8, 0.75], 3)
+    for phase in (11, 9, 2):
+        settle_late(policy, phase)
+    evidence, shares = policy._evidence, change_shares(0.9 * DELTA)
+    assert isinstance(evidence, BestTargetEvidence)
+    wealth, best = np.zeros((4, len(policy._grid))), np.full(4, -np.inf)
+    wealth[3] = math.log(shares.addition(1) / shares.unchanged)
+    for place, (bets, batch) in enumerate(zip(placed, policy._past, strict=True), start=1):
+        if bets is not None:
+            wealth[bets.targets] += bets.bets.log_growth(batch)
+        if place >= 2:  # the third batch is the first that lacks an outcome
+            best = np.maximum(best, policy._grid.log_value(wealth))
+    np.testing.assert_array_equal(evidence.active, [2, 3])
+    np.testing.assert_allclose(evidence.log_evidence()[2:], best[2:], atol=1e-9)
+
+
+def test_without_bounds_late_pulls_of_a_measurement_count_nothing_as_well() -> None:
+    problem = Problem(np.eye(3), delta=DELTA, noise=0.3)
+    policy = AnytimeBAI(problem, changes=True, control="0", precision=1e-4)
+    rng = np.random.default_rng(9)
+
+    def pulls(count: int) -> Summary:
+        arms = rng.choice(3, size=count)
+        return Summary.from_pulls(arms, rng.normal(0.5 * arms, 0.3), size=3)
+
+    while policy.recommend().reason != "measuring":
+        policy.plan()
+        policy.update(pulls(100))
+    policy.plan()
+    policy.update(pulls(100))
+    policy.add(policy.problem.with_option("3"))
+    before = policy.evidence()
+    policy.plan()
+    policy.amend(pulls(5), phase=policy._plans)
+    np.testing.assert_allclose(policy.evidence(), before, rtol=1e-9)
 
 
 def test_without_bounds_late_pulls_of_the_plan_before_count() -> None:
@@ -247,6 +396,45 @@ def test_features_within_the_span(features: list[float]) -> None:
     np.testing.assert_allclose(after[1:4] - after[0], before[1:] - before[0], atol=1e-8)
     play(policy, [0.5, 0.4, 0.45, 0.3, 0.4], rng)
     assert np.isfinite(policy.intervals().low).all()
+
+
+@pytest.mark.parametrize("bounds", [None, (-3.0, 3.0)])
+def test_a_small_baseline_where_fewer_options_express_a_level(bounds: Any) -> None:
+    """Of two options features always express one, so that a bound on the baseline is of no use."""
+    source = [[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]
+    problem = Problem(source, delta=DELTA, noise=0.3, baseline=0.1)
+    level = {"mean_bound": 1.0} if bounds is None else {"bounds": bounds, "level": 0.0}
+    policy, rng = AnytimeBAI(problem, changes=True, **level), np.random.default_rng(10)
+    means = np.array([0.6, 0.5, 0.76, 0.4])
+
+    def go_on(plans: int) -> None:
+        for _ in range(plans):
+            plan = policy.plan()
+            if plan is not None:
+                arms = rng.choice(plan.arms, size=200, p=plan.weights)
+                rewards = means[arms] + 0.1 + rng.uniform(-0.3, 0.3, size=200)
+                policy.update(Summary.from_pulls(arms, rewards, size=plan.arms, center=plan.center))
+
+    go_on(2)
+    before = policy._targets.now @ policy._estimates.slope
+    policy.retire(2)
+    after = policy._targets.now @ policy._estimates.slope
+    assert after[1] - after[0] == pytest.approx(before[1] - before[0], abs=1e-6)
+    go_on(2)
+    before = policy._targets.now @ policy._estimates.slope
+    policy.add(policy.problem.with_option("d", [0.4, 0.32]))
+    after = policy._targets.now @ policy._estimates.slope
+    assert after[1] - after[0] == pytest.approx(before[1] - before[0], abs=1e-6)
+    go_on(40)
+    found = policy.intervals()
+    left = [0, 1, 3]
+    truth = means[found.leader] - means[left]
+    assert (found.low[left] <= truth).all()
+    assert (truth <= found.high[left]).all()
+    assert np.isfinite(found.low[left]).all()
+    assert policy.recommend().label == "0"
+    assert policy.recommend().final
+    assert not policy.recommend().contradicted
 
 
 def test_refused() -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from bestarm.cli.command import read_number
 from bestarm.cli.experiment.command import Result, on_experiment
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _TRUTH = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
 _NO_ID = {"none", "null"}  # of an assignment made after the end, as printed in words and in JSON
 _TABLE = "Give a table with the columns id and reward."
+_NAMING = ("id", "unit", "decision_point")  # columns that name an assignment
 # An assignment by its id, which may be none, or by unit and decision point.
 _Named = int | tuple[str, str | None] | None
 
@@ -141,6 +143,7 @@ def tell(
     *,
     unit: str | None = None,
     decision_point: str | None = None,
+    guardrail: list[str] | None = None,
     from_: Path | None = None,
 ) -> Result:
     """Record the outcome of one assignment or of many: all of them or, on an error, none.
@@ -150,20 +153,18 @@ def tell(
             the reward alone. Of one made after the end, whose id is none, nothing is recorded.
         unit (TEXT): The unit of the assignment, instead of its id.
         decision_point (TEXT): That of the unit, if it was asked for with one.
+        guardrail (NAME=VALUE): The value of a guardrail, with the reward or without it. Repeat it
+            for more.
         from_ (OUTCOMES.csv): Read ids, or units, and rewards from this file, CSV or JSON, or from
-            standard input if it is -.
+            standard input if it is -. It may have a column per guardrail.
     """
     from bestarm.live.units import read_keys, read_told
 
     pair, size = outcome or [], 2 if unit is None else 1
-    skipped, told = 0, list[tuple[_Named, float]]()
-    if from_ is not None and not pair and unit is None:
-        told, skipped = read_outcomes(from_)
-    elif from_ is None and len(pair) == size:
-        read_told(pair[0] if unit is None else None, unit, decision_point)
-        named = _read_id(pair[0]) if unit is None else (unit, decision_point)
-        told = [(named, _read_reward(pair[-1]))]
-    else:
+    values = dict(map(_read_value, guardrail or []))
+    sizes = {size, size - 1} if values else {size}
+    one = from_ is None and len(pair) in sizes
+    if not one and (from_ is None or pair or unit is not None):
         wanted = "an id and a reward" if unit is None else "a reward"
         raise InvalidInputError(
             f"Give {wanted}, or a table of them."
@@ -173,10 +174,19 @@ def tell(
             value=pair,
             remedy="For example: bestarm experiment tell NAME 17 0.5, or --from outcomes.csv.",
         )
+    skipped, told = 0, Told()
+    if from_ is None:
+        read_told(pair[0] if unit is None else None, unit, decision_point)
+        named = _read_id(pair[0]) if unit is None else (unit, decision_point)
+        reward = {"reward": _read_reward(pair[-1])} if len(pair) == size else {}
+        told = [(named, reward | values)]
+    else:
+        guardrails = () if experiment.spec is None else experiment.spec.guardrails
+        told, skipped = read_outcomes(from_, [each.name for each in guardrails])
     keys = [each for each, _ in told if isinstance(each, tuple)]
     found = experiment.ids_of_units(read_keys(*zip(*keys, strict=True))) if keys else ()
     ids = iter(found)
-    outcomes = [(next(ids) if isinstance(each, tuple) else each, reward) for each, reward in told]
+    outcomes = [(next(ids) if isinstance(each, tuple) else each, what) for each, what in told]
     receipt = experiment.tell_many(outcomes)
     state = experiment.state
     if receipt.late:
@@ -218,67 +228,79 @@ def _read_id(text: str, where: str = "") -> int | None:
         ) from None
 
 
-def _read_reward(text: str, where: str = "") -> float:
+def _read_value(pair: str) -> tuple[str, float]:
+    """The name of a guardrail, and its value."""
+    name, equals, text = pair.partition("=")
+    if not equals:
+        raise InvalidInputError(
+            f"`guardrail` must be name=value; got {pair!r}.",
+            field="guardrail",
+            value=pair,
+            remedy="For example --guardrail refund=0.",
+        )
+    return name.strip(), _read_reward(text, field=name.strip())
+
+
+def _read_reward(text: str, where: str = "", field: str = "reward") -> float:
     """A number, or true, false, yes or no; whether it can be a reward the experiment decides."""
     value = _TRUTH.get(text.strip().lower(), read_number(text))
     if value is None:
         raise InvalidInputError(
-            f"`reward` must be a number, or true or false; got {text!r}{where}.",
-            field="reward",
+            f"`{field}` must be a number, or true or false; got {text!r}{where}.",
+            field=field,
             value=text,
             remedy="Write decimals with a point: 0.5." if "," in text else "For example 0.5.",
         )
     return value
 
 
-def read_outcomes(path: Path) -> tuple[list[tuple[_Named, float]], int]:
-    """Ids and rewards of a CSV or JSON file, and how many rows have no reward yet.
+Told = list[tuple[_Named, dict[str, float]]]  # ids or units, with rewards and values by name
 
-    A header names the columns `id` and `reward` (or `outcome`), among others; without one there are
-    these two. Instead of ids there may be columns `unit` and, if need be, `decision_point`.
+
+def read_outcomes(path: Path, guardrails: Sequence[str] = ()) -> tuple[Told, int]:
+    """What a CSV or JSON file tells of ids, and how many rows tell nothing yet.
+
+    A header names the columns `id` and `reward` (or `outcome`), and those of guardrails, among
+    others; without one there are the first two. Instead of ids there may be columns `unit` and, if
+    need be, `decision_point`.
     """
     file = UserFile(path, "from", _TABLE)
-    outcomes: list[tuple[_Named, float]] = []
+    outcomes = Told()
     skipped, columns = 0, None
     for place, fields in file.rows():
         where = f" in {place} of {file.name}"
         if columns is None:
-            columns = _columns(fields, where)
+            columns = _columns(fields, where, guardrails)
             if columns is not None:
                 continue
-            columns = _Columns(reward=1, id=0)
+            columns = {"id": 0, "reward": 1}
             if len(fields) != 2:
                 raise _wrong(f"There are {len(fields)} fields{where}, and no header.")
-        if len(fields) <= max(each for each in columns if each is not None):
+        if len(fields) <= max(columns.values()):
             raise _wrong(f"A field is missing{where}.")
-        reward, number, unit, point = (None if at is None else fields[at] for at in columns)
-        if not reward:
+        texts = {name: fields[place] for name, place in columns.items()}
+        named = {name: texts.pop(name, None) for name in _NAMING}
+        told = {name: _read_reward(text, where, name) for name, text in texts.items() if text}
+        if not told:
             skipped += 1
             continue
-        named = (unit or "", point or None) if number is None else _read_id(number, where)
-        outcomes.append((named, _read_reward(reward, where)))
+        number, unit, point = named.values()
+        key = (unit or "", point or None) if number is None else _read_id(number, where)
+        outcomes.append((key, told))
     return outcomes, skipped
 
 
-class _Columns(NamedTuple):
-    """The places of columns."""
-
-    reward: int
-    id: int | None = None
-    unit: int | None = None
-    decision_point: int | None = None
-
-
-def _columns(fields: list[str], where: str) -> _Columns | None:
-    """Where ids or units and rewards are, if these are names; None if they are values."""
+def _columns(fields: list[str], where: str, guardrails: Sequence[str]) -> dict[str, int] | None:
+    """Where ids or units, rewards and guardrails are, if these are names; None if values."""
     names = [field.lower() for field in fields]
     if all(not name or name.lstrip("+-")[:1].isdecimal() or name in _TRUTH for name in names):
         return None
     found = [name for name in ("reward", "outcome") if name in names]
-    if not {"id", "unit"} & set(names) or not found:
+    values = {name: fields.index(name) for name in guardrails if name in fields}
+    known = {name: names.index(name) for name in _NAMING if name in names}
+    if not {"id", "unit"} & set(known) or not (found or values):
         raise _wrong(f"There are no columns 'id' and 'reward'{where}: it has {', '.join(fields)}.")
-    known = (names.index(n) if n in names else None for n in ("id", "unit", "decision_point"))
-    return _Columns(names.index(found[0]), *known)
+    return known | ({"reward": names.index(found[0])} if found else {}) | values
 
 
 def _wrong(what: str) -> InvalidInputError:

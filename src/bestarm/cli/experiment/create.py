@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json as json_module
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,7 @@ def create(
     bounds: tuple[float, float] | None = None,
     policy: str | None = None,
     option: list[str] | None = None,
+    guardrail: list[str] | None = None,
     floor: list[str] | None = None,
     seed: int | None = None,
     lease: str | None = None,
@@ -55,6 +57,9 @@ def create(
         option (KEY=VALUE): An option of the policy. Repeat it for more.
         floor (OPTION=SHARE): The least share of assignments that an option gets, like old=0.2.
             Repeat it for more.
+        guardrail (NAME=JSON): A second outcome in which no option may be worse than the control by
+            more than a margin, like 'refund={"bounds": [0, 1], "worse_by": 0.01, "alpha": 0.05,
+            "action": "retire"}'. Repeat it for more.
         seed: Fixes the draws; a random one, which is printed, if left out.
         lease (TIME): How long an outcome may take (90s, 30m, 12h, 2d) before it is lost; for ever
             if left out.
@@ -74,6 +79,7 @@ def create(
         "bounds": bounds,
         "policy": policy,
         "options": _read_options(option or []) | _read_floors(floor or []) or None,
+        "guardrails": dict(map(_read_guardrail, guardrail or [])) or None,
         "seed": seed,
         "lease": lease,
         "window": window,
@@ -160,6 +166,7 @@ def _from_toml(path: Path, known: Sequence[str]) -> dict[str, Any]:
             )
     for key, kind, word, example in (
         ("options", dict, "a table", "[options]"),
+        ("guardrails", dict, "a table", "[guardrails.refund]"),
         ("description", str, "a text", 'description = "Which page?"'),
     ):
         if key in read and not isinstance(read[key], kind):
@@ -170,6 +177,20 @@ def _from_toml(path: Path, known: Sequence[str]) -> dict[str, Any]:
                 remedy=f"For example {example}.",
             )
     return read
+
+
+def _read_guardrail(pair: str) -> tuple[str, Any]:
+    """The name of a guardrail, and what is promised of it."""
+    name, _, text = pair.partition("=")
+    try:
+        return name.strip(), json_module.loads(text)
+    except ValueError:
+        raise InvalidInputError(
+            f"`guardrail` must be a name and JSON; got {pair!r}.",
+            field="guardrail",
+            value=pair,
+            remedy="""For example --guardrail 'refund={"bounds": [0, 1], "worse_by": 0.01}'.""",
+        ) from None
 
 
 def _read_floors(pairs: list[str]) -> dict[str, Any]:

@@ -160,6 +160,16 @@ def recommendation_words(now: Recommendation) -> list[str]:
 
 
 @on_experiment
+def guardrails(experiment: Experiment) -> Result:
+    """Show how much worse than the control each option is by each guardrail."""
+    from bestarm.live.watch.wording import guardrail_line
+
+    rows = experiment.guardrails()
+    lines = [guardrail_line(row) for row in rows] or ["The experiment has no guardrails."]
+    return Result({"guardrails": [asdict(row) for row in rows]}, lines)
+
+
+@on_experiment
 def health(experiment: Experiment) -> Result:
     """Run the health checks of an experiment: exit code 1 on an alarm."""
     return Result(*checks_result(experiment.health()))

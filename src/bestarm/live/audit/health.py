@@ -81,6 +81,7 @@ def examine(snapshot: Snapshot, options: Options, *, now: float, seed: int) -> t
         _clock(head),
         *_units(head),
         *_forecasts(head),
+        *_guardrails(snapshot),
     )
 
 
@@ -456,6 +457,28 @@ def _range(head: Head, bounds: Bounds, scales: ScaleTest) -> Check:
     finding, unit = f"{rewards} do not fit {scales.declared}.", "Correct their unit"
     action = "or begin again with scales that fit: the error probability depends on them."
     return Check("range", level, finding, f"{unit}, {action}")
+
+
+def _guardrails(snapshot: Snapshot) -> Iterator[Check]:
+    """What guardrails found, and values that they refused; nothing if none was told a value."""
+    head = snapshot.head
+    if head.refused_values:
+        refused = plural(head.refused_values, "assignment")
+        finding = f"Values of guardrails outside their bounds were refused for {refused}."
+        action = "Correct their unit; if such values occur, begin again with wider bounds."
+        yield Check("guardrails", "warning", finding, action)
+    if not head.values:
+        return
+    found = [event.data for event in snapshot.events() if event.kind == "guardrail"]
+    for data in found:
+        worse = f"Option {data['label']!r} is worse than the control in {data['guardrail']!r}"
+        retired = data["action"] == "retire"
+        action = "It was retired." if retired else "Retire it, or stop the experiment."
+        level = "warning" if retired else "alarm"
+        yield Check("guardrails", level, f"{worse} by more than {data['worse_by']:g}.", action)
+    if not found and not head.refused_values:
+        values = plural(head.values, "value")
+        yield Check("guardrails", "ok", f"No option is found worse than the control ({values}).")
 
 
 def _scale(head: Head, bounds: Bounds, scales: ScaleTest, labels: Sequence[str]) -> Check:

@@ -167,10 +167,13 @@ class _Log:
             "requests": (tuple(vars(each).values()) for each in snapshot.requests()),
             "units": self._units(),
             "reports": self._reports(),
+            "guardrails": (row for rows in snapshot.values() for row in rows.tolist()),
             "changes": (tuple(vars(each).values()) for each in snapshot.changes()),
         }
+        nouns = {"guardrails": "values of guardrails"}
         self._hash_chains = {
-            name: _HashChain(name, each, findings) for name, each in records.items()
+            name: _HashChain(nouns.get(name, name), each, findings)
+            for name, each in records.items()
         }
         self._last_hash = ""
         self._state = "running"

@@ -48,6 +48,7 @@ from bestarm.records import Plan, Rounds, Summary
 __all__ = [
     "ANSWER",
     "ROW",
+    "VALUE",
     "Change",
     "Event",
     "Head",
@@ -82,6 +83,13 @@ ROW = np.dtype(
 # `told` are NaN, even if an outcome came later.
 _NUMBERS = ("reward", "asked", "told", "lost", "forecast")
 ANSWER = np.dtype([("arm", "<i8"), *((name, "<f8") for name in _NUMBERS)])
+# A value told of a guardrail, which is known by its place; `number` counts them in the order told.
+VALUE = np.dtype(
+    [
+        *((name, np.int64) for name in ("number", "id", "phase", "arm", "guardrail")),
+        *((name, float) for name in ("value", "told")),
+    ]
+)
 Rows = NDArray[Any]
 Ids = NDArray[np.int64]
 
@@ -94,11 +102,13 @@ UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticErro
 
 @dataclass(frozen=True, eq=False)
 class PlanRecord:
-    """A plan, and the first assignment and the first round drawn under it."""
+    """A plan, the first assignment and the first round drawn under it, and the number of values
+    that guardrails knew when it was made."""
 
     plan: Plan
     first: int
     round: int
+    values: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,9 +231,11 @@ class Head:
     outcomes: int = 0  # told in time; where there is a window, those whose window has ended
     reports: int = 0  # of outcomes that have a window
     early: int = 0  # outstanding assignments with a report
+    values: int = 0  # told of guardrails
     losses: int = 0  # assignments whose outcome was given up
     late: int = 0  # outcomes told too late
     refusals: int = 0  # assignments for which a reward outside the bounds was refused
+    refused_values: int = 0  # and those for which a value of a guardrail was
     lowest: float = math.inf  # reward told
     highest: float = -math.inf  # reward told
 
@@ -263,6 +275,7 @@ class Head:
     requests_hash: str = ""  # of all named requests
     units_hash: str = ""  # of what is known of rounds
     reports_hash: str = ""  # of all reports
+    guardrails_hash: str = ""  # of all values told of guardrails
     changes_hash: str = ""  # of all changes of options
     last_time: float = -math.inf  # the latest time of a transaction
     clock_setback: float = 0.0  # the most seconds by which a later clock was behind that
@@ -305,7 +318,7 @@ class Head:
     @property
     def revision(self) -> str:
         """A text that changes whenever anything is recorded."""
-        told = (self.outcomes, self.reports, self.losses, self.late, self.refusals)
+        told = (self.outcomes, self.reports, self.values, self.losses, self.late, self.refusals)
         return "-".join(map(str, (self.assigned, *told, self.events)))
 
     @property
@@ -525,6 +538,15 @@ class Snapshot(ABC):
         """The reports of these assignments; those of one assignment in order of number."""
 
     @abstractmethod
+    def values(self, start: int = 0, end: int = 2**62) -> Iterator[Rows]:
+        """The values of guardrails with numbers from `start` up to `end`, as VALUE, in order of
+        number, in pieces."""
+
+    @abstractmethod
+    def values_of(self, ids: Sequence[int]) -> Rows:
+        """The values of guardrails of these assignments, as VALUE, in order of number."""
+
+    @abstractmethod
     def rows(self, first: int, end: int) -> Iterator[Rows]:
         """The assignments with ids from `first` up to `end`, as ROW, in order of id, in pieces.
 
@@ -694,6 +716,15 @@ class Transaction(Snapshot):
 
         Raises:
             StoreError: a report of one of these numbers is on record.
+        """
+
+    @abstractmethod
+    def add_values(self, values: Rows) -> None:
+        """Add values of guardrails, as VALUE, with numbers from the head's `values` on.
+
+        Raises:
+            StoreError: one of these numbers is on record, or another value of the same assignment
+                and guardrail.
         """
 
     @abstractmethod

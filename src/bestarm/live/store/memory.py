@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from bestarm.live.store.contract import (
     ROW,
+    VALUE,
     Change,
     Event,
     Head,
@@ -57,6 +58,8 @@ class MemoryLedger(Transaction):
         self._requests: dict[str, Request] = {}
         self._reports: list[Report] = []
         self._reports_of: dict[int, list[Report]] = {}
+        self._values = np.empty(0, dtype=VALUE)
+        self._values_of: dict[int, list[int]] = {}  # numbers by assignment
         self._summaries: list[SummaryRecord] = []
         self._plans: list[PlanRecord] = []
         self._changes: list[Change] = []
@@ -114,6 +117,13 @@ class MemoryLedger(Transaction):
     def reports_of(self, ids: Sequence[int]) -> Iterator[Report]:
         for number in ids:
             yield from self._reports_of.get(number, ())
+
+    def values(self, start: int = 0, end: int = 2**62) -> Iterator[Rows]:
+        yield self._values[start : min(end, self.head.values)].copy()
+
+    def values_of(self, ids: Sequence[int]) -> Rows:
+        numbers = sorted(each for number in ids for each in self._values_of.get(number, ()))
+        return self._values[numbers]
 
     def rows(self, first: int, end: int) -> Iterator[Rows]:
         yield self._rows[first : min(end, self._used)][list(ROW.names or ())].astype(ROW)
@@ -234,6 +244,19 @@ class MemoryLedger(Transaction):
             report = Report(number, each[0], each[1], at, each[2])
             self._append(self._reports, report)
             self._append(self._reports_of.setdefault(report.assignment, []), report)
+
+    def add_values(self, values: Rows) -> None:
+        first, end = self.head.values, self.head.values + len(values)
+        known = self.values_of(values["id"].tolist())[["id", "guardrail"]].tolist()
+        if not set(known).isdisjoint(values[["id", "guardrail"]].tolist()):
+            raise damaged("A value that should be new is on record.")
+        if end > len(self._values):
+            grown = np.empty(max(end, 2 * len(self._values)), dtype=VALUE)
+            grown[:first] = self._values[:first]
+            self._values = grown
+        self._values[first:end] = values
+        for number, assignment in zip(values["number"], values["id"].tolist(), strict=True):
+            self._append(self._values_of.setdefault(assignment, []), int(number))
 
     def add_losses(self, ids: Sequence[int], *, reason: str, at: float) -> None:  # noqa: ARG002
         """Add losses, in this order. Nobody asks for the reasons of an experiment in memory."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from bestarm.live import transitions
 from bestarm.live.experiment import Experiment
+from bestarm.live.guarding import GuardrailReplayer, GuardrailRow
 from bestarm.live.options import Options
 from bestarm.live.replay import PolicyReplayer, recommend
 from bestarm.live.spec import Spec
@@ -148,6 +149,7 @@ class Follower:
     """
 
     recommendation: Recommendation
+    known: int  # the number of targets that the policy knows of: not one that was just added
     plan: Plan | None
     # The assignment whose outcome holds up the decision, and when it was given out.
     waits_for: tuple[int | None, float | None]
@@ -163,6 +165,12 @@ class Follower:
         self.planned, self.drawn = np.zeros((2, problem.arms))  # pulls, with those without outcome
         self.binary = spec.traits.bounds == (0, 1)  # whether every outcome so far is 0 or 1
         self.rates: Rates | None = None
+        self.guardrails: tuple[GuardrailRow, ...] = ()  # one per guardrail and option
+        self._guards = (
+            GuardrailReplayer(spec.guardrails, problem.arms, spec.traits)
+            if spec.guardrails
+            else None
+        )
         self._replayer = PolicyReplayer(spec.make)
         self._plans: dict[int, Plan] = {}
         self._kept: list[PolicySnapshot] = []
@@ -184,7 +192,10 @@ class Follower:
                 if not self._kept or policy.recommend().pulls >= _APART * self._kept[-1].pulls:
                     self._kept += _look(policy)
             policy, head = self._replayer.policy(snapshot), self.log.head
-        self.recommendation = recommend(policy, head.state)
+            if self._guards is not None:
+                known = self.options.problem.target_labels, self.options.retired
+                self.guardrails = tuple(self._guards.table(snapshot, *known))
+        self.recommendation, self.known = recommend(policy, head.state), policy.problem.targets
         self.plan = self._plans[head.phase] if head.planned else None
         self.slices = _merged(self._parts)
         before = [each for each in self._kept if each.pulls < self.recommendation.pulls]
@@ -231,9 +242,9 @@ class Follower:
 
 
 def _look(policy: Policy) -> Iterator[PolicySnapshot]:
-    """What the policy knows now, if it tells."""
-    if (look := policy.look()) is not None:
-        recommendation = policy.recommend()
+    """What the policy knows now, if it tells; nothing before the first pulls."""
+    recommendation = policy.recommend()
+    if recommendation.pulls and (look := policy.look()) is not None:
         yield PolicySnapshot(recommendation.pulls, recommendation.active, look)
 
 

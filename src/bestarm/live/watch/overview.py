@@ -14,6 +14,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri
 
 from bestarm.live.experiment import Experiment
+from bestarm.live.guarding import GuardrailRow
 from bestarm.live.spec import Spec
 from bestarm.live.store.contract import Head, Snapshot
 from bestarm.live.values import Check, savings
@@ -172,6 +173,7 @@ class Overview:
     pace: float | None  # recent outcomes per hour
     forecast: EndForecast | None  # None if it is over or nothing is known
     hours: tuple[float | None, ...] | None  # what that takes at this pace: middle, low, high
+    guardrails: tuple[GuardrailRow, ...]  # one per guardrail and option
     events: tuple[
         EventView, ...
     ]  # newest first: all that tell something, and the last routine ones
@@ -265,7 +267,8 @@ def leaderboard(follower: Follower, level: float, *, radii: bool = True) -> tupl
     """
     problem, retired = follower.options.problem, follower.options.retired
     recommendation, dropped = follower.recommendation, follower.log.eliminated
-    leading, active = leaders(recommendation), set(recommendation.active)
+    new = range(follower.known, problem.targets)
+    leading, active = leaders(recommendation), {*recommendation.active, *new}
     arms = {row.tobytes(): arm for arm, row in reversed(list(enumerate(problem.source)))}
 
     def option(target: int) -> Option:
@@ -423,7 +426,8 @@ class Watch:
         """The verdict in one sentence, from counters and log alone: for lists of many."""
         with self._log_lock, self.experiment.read() as snapshot:
             self._log.read(snapshot)
-            return wording.headline(self._log, self.experiment.problem, self.experiment.traits)
+            problem = self.experiment.options_at(snapshot).problem
+            return wording.headline(self._log, problem, self.experiment.traits)
 
     def health(self, *, over: bool = False) -> tuple[Check, ...]:
         """The health checks, which read many rows: repeated where the experiment is over, or else
@@ -523,6 +527,7 @@ class Watch:
             pace=pace,
             forecast=forecast,
             hours=hours,
+            guardrails=follower.guardrails,
             events=tuple(
                 EventView(each.at, each.kind, wording.describe(each, problem, open_plans=head.open))
                 for each in reversed(log.events)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bestarm.live.events import recommendation_data
+from bestarm.live.guarding import GuardrailRow
 from bestarm.live.store.contract import Event, Head
 from bestarm.live.values import held_up, in_rounds, in_time, in_utc, plural
 from bestarm.live.watch.follower import Log
@@ -196,6 +197,23 @@ def _remark(kind: str, data: Mapping[str, Any]) -> str:
     return f"Alarm ({check}): {data['finding']}" if kind == "alarm" else f"Alarm ended ({check})."
 
 
+_PLAIN = {"paused": "Paused: no assignments are made."}
+_GUARDED = {
+    "worse": "worse by more than the margin",
+    "fine": "not worse by more than the margin",
+    "unclear": "not known yet",
+    "retired": "retired",
+}
+
+
+def guardrail_line(row: GuardrailRow) -> str:
+    """How one option stands with one guardrail, in a line."""
+    low = "any" if row.low is None else f"{row.low:.3g}"
+    high = "any" if row.high is None else f"{row.high:.3g}"
+    margin, state = f"margin {row.guardrail.worse_by:g}", _GUARDED[row.state]
+    return f"{row.guardrail.name}, {row.label}: worse by {low} to {high} ({margin}): {state}"
+
+
 def _changed(kind: str, data: Mapping[str, Any]) -> str:
     """A change of the options, or of the lease."""
     if kind == "changed":
@@ -219,7 +237,7 @@ def describe(event: Event, problem: Problem, *, open_plans: bool) -> str:
     """An event in words. Under open plans more may be drawn than the plan asks for."""
     data, kind = event.data, event.kind
     phase = f"Phase {data.get('phase')}"
-    text = f"{kind.capitalize()}."
+    text = _PLAIN.get(kind, f"{kind.capitalize()}.")
     match kind:
         case "created" if data.get("window") is not None:
             after = f"{in_time(data['window'])} after their assignment"
@@ -233,6 +251,9 @@ def describe(event: Event, problem: Problem, *, open_plans: bool) -> str:
             text = f"{phase}: {plural(data['drawn'], 'outcome')} added that came later."
         case "eliminated":
             text = f"{_list(data['labels'])} dropped in {phase.lower()}."
+        case "guardrail":
+            text = f"{_list([data['label']])} is worse than the control in {data['guardrail']} by "
+            text += f"more than {data['worse_by']:g}."
         case "finished":
             names = _named(data, problem)
             named = f"Finished: {_list(names)} {'is' if len(names) == 1 else 'are'} named."
@@ -248,8 +269,6 @@ def describe(event: Event, problem: Problem, *, open_plans: bool) -> str:
             text = _COUNTED[kind].format(**given)
         case "noted" | "alarm" | "cleared" | "stalled":
             text = _remark(kind, data)
-        case "paused":
-            text = "Paused: no assignments are made."
         case "stopped":
             text = f"Stopped by hand{f': {reason}' if (reason := data.get('reason')) else '.'}"
     return text

@@ -241,6 +241,25 @@ def surviving(values: Array, level: float, active: Indices) -> Indices:
     return left
 
 
+@dataclass(frozen=True)
+class _NoBets:
+    """Of a batch that nothing was bet on, as those that measure an effect.
+
+    Attributes:
+        stakes: the number of stakes.
+    """
+
+    stakes: int
+
+    def settle(self, batch: AnyBatch) -> BetResult:  # noqa: ARG002 - whatever came of it
+        """No contrast."""
+        return BetResult(*np.zeros((2, 0, self.stakes)))
+
+    def log_growth(self, batch: AnyBatch) -> Array:
+        """Of no contrast."""
+        return self.settle(batch).growth
+
+
 class _PendingBatch(NamedTuple):
     """A batch that is not finalized yet, with the bets on it and what it makes of them."""
 
@@ -317,7 +336,8 @@ class BestTargetEvidence:
 
     def settle(self, placed: PlacedBets | None, batch: AnyBatch) -> None:
         """Add the growth to each wealth, and drop targets whose wealth has reached 1/δ."""
-        assert placed is not None
+        if placed is None:  # it keeps its place among the batches all the same
+            placed = PlacedBets(np.zeros(0, dtype=np.int64), _NoBets(len(self._grid)))
         self._pending.append(_PendingBatch(placed, batch, placed.bets.log_growth(batch)))
         self._update()
 
@@ -667,10 +687,12 @@ class EffectMeasurement:
         """None: the decision is made."""
 
     def settle(self, placed: PlacedBets | None, batch: AnyBatch) -> None:
-        """Nothing: the decision is made."""
+        """For the evidence before, which goes on if the options change."""
+        self.before.settle(placed, batch)
 
     def amend(self, place: int, before: AnyBatch, after: AnyBatch) -> None:
-        """Nothing: the decision is made."""
+        """For the evidence before."""
+        self.before.amend(place, before, after)
 
     def rank(self, slope: Array, past: Sequence[AnyBatch]) -> None:
         """Nothing: the decision is made."""

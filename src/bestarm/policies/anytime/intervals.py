@@ -263,9 +263,11 @@ class ControlEffect:
             capital=np.zeros(2),
         )
         lower, upper = float(low), -float(high)
-        if margin is not None and not self._targets.retired:
-            # By the decision, the target is at most `margin` worse than the best.
-            lower = max(lower, max(self.behind(past), 0.0) - margin)
+        if margin is not None:
+            # By the decision, the target is at most `margin` worse than the best, and the best may
+            # be the control. A retired option may have been better than both.
+            behind = 0.0 if self._targets.retired else max(self.behind(past), 0.0)
+            lower = max(lower, behind - margin)
         upper = max(upper, lower)
         contrast = self._targets.now[target] - self._targets.now[self.control]
         estimate = min(max(float(contrast @ slope), lower), upper)

@@ -87,12 +87,14 @@ class Era:
         problem: that of these alone.
         sampler: draws among them.
         targets: all targets in its coordinates.
+        tilted: whether a bound on the baseline is used.
     """
 
     options: Indices | None
     problem: Problem
     sampler: Any
     targets: Array
+    tilted: bool
 
     def widen(self, plan: Plan) -> Plan:
         """A plan over all options, from one over those that are left."""
@@ -146,8 +148,6 @@ def carry_over(before: Estimates, after: Estimates, old: Span, new: Span, *, add
         added: whether an option was added, or one retired.
     """
     known, state = before.state, after.state
-    if not known.gram.any():
-        return
     width = len(new.origin) - len(old.origin)
     if added:  # c ↦ M c takes coordinates of a contrast to the new span, so that θ̂ before is Mᵀθ̂
         to_new = new.dual.T @ np.pad(old.basis, ((0, width), (0, 0)))

@@ -37,6 +37,7 @@ from bestarm.policies.anytime.intervals import (
     ControlEffect,
     Intervals,
     average_rates,
+    complete_batches,
     find_control,
     lead_intervals,
     targets_are_arms,
@@ -258,7 +259,7 @@ class AnytimeBAI(Policy):
         self._tied: tuple[int, ...] = ()
 
     def _begin_first_era(self, features: Array, control: int | None) -> None:
-        config = self._config(self.problem, features)
+        config = self._config(self.problem, features, self._tilted)
         self._sampler: Sampler = (
             IndependentSampler(config, forecasts=self._forecasts, floors=self._floors)
             if self._block == 1
@@ -270,21 +271,22 @@ class AnytimeBAI(Policy):
                 items=self._items,
             )
         )
-        self._era = Era(None, self.problem, self._sampler, self._targets.now)
+        self._era = Era(None, self.problem, self._sampler, self._targets.now, self._tilted)
         self._eras = 0  # changes so far
+        self._carried = False  # whether estimates rest on batches before the last one as well
         self._compiled = None
         if self._effects is None and not self._forecasts and not self._floors:
             self._compiled = CompiledRun.of(
                 config, self._evidence, self._sampler, self._level_evidence
             )
 
-    def _config(self, problem: Problem, features: Array) -> Config:
+    def _config(self, problem: Problem, features: Array, tilted: bool) -> Config:
         return Config(
             problem,
             self._assumptions,
             *(self._arms, features, self._targets.now, self._grid, self._tolerance),
             self._worst_case,
-            problem.baseline if self._tilted else math.inf,
+            problem.baseline if tilted else math.inf,
         )
 
     @property
@@ -394,7 +396,7 @@ class AnytimeBAI(Policy):
             if not after.pending:
                 del self._outstanding[phase]
             self._evidence.amend(place, before, after)
-            self._check_level(before, after)
+            self._check_level(drawn.era, before, after)
             drawn.era.sampler.record(before, after)
             if place < self._learned:
                 drawn.era.sampler.relearn(place, before, after, summary)
@@ -439,7 +441,7 @@ class AnytimeBAI(Policy):
         batch = drawn.era.sampler.outcome(drawn.frame, summary)
         self._targets.record(drawn.era.targets)
         self._evidence.settle(drawn.bets, batch)
-        self._check_level(None, batch)
+        self._check_level(drawn.era, None, batch)
         self._past.append(batch)
         self._pulls += summary.pulls + summary.missing_pulls + summary.pending_pulls
         self._rounds += summary.rounds
@@ -447,9 +449,9 @@ class AnytimeBAI(Policy):
         self._learn()
         self._count(summary, 1)
 
-    def _check_level(self, before: Any | None, after: Any) -> None:
+    def _check_level(self, era: Era, before: Any | None, after: Any) -> None:
         """Withdraw the claim if a batch, or what it is now, contradicts the declared baseline."""
-        if not self._tilted:
+        if not era.tilted:
             return
         bets = after.frame.level_bets()
         growth = bets.log_growth(after)
@@ -589,7 +591,8 @@ class AnytimeBAI(Policy):
         if self._followed or self._block > 1 or self._contradicted:
             return None
         past = [batch for i, batch in enumerate(self._past) if self._targets.are_now(i)]
-        if not any(batch.summary.pulls for batch in past) or not targets_are_arms(self.problem):
+        known = any(batch.summary.pulls for batch in complete_batches(past))
+        if not known or not targets_are_arms(self.problem):
             return None
         delta = self.problem.delta
         if self._shares is not None:
@@ -599,7 +602,7 @@ class AnytimeBAI(Policy):
             self._era.problem,
             past,
             arms=self._arms,
-            targets=target_coordinates(self._era.problem, self._tilted),
+            targets=target_coordinates(self._era.problem, self._era.tilted),
             slope=self._estimates.slope,
             scale=self._scale,
             delta=delta,
@@ -614,7 +617,17 @@ class AnytimeBAI(Policy):
 
     def add(self, problem: Problem) -> None:
         """Go on with one more option. Evidence against the others goes on ("Changes")."""
-        shares = self._check_change()
+        shares = self._change_shares
+        same = as_problem(problem).dimension == self.problem.dimension
+        features = problem.source[-1] if same else None
+        if problem != self.problem.with_option(problem.source_labels[-1], features):
+            raise ProtocolError(
+                "The problem is not that of the policy with one more option.",
+                field="problem",
+                value=problem,
+                remedy="Make it by policy.problem.with_option(…).",
+            )
+        self._take_back()
         self.problem = problem
         self._begin_era(np.append(self._targets.present, problem.targets - 1))
         added = int(self._targets.additions[-1])
@@ -628,16 +641,17 @@ class AnytimeBAI(Policy):
 
     def retire(self, target: int) -> None:
         """Go on without an option. From then on pairs of those that stay decide ("Changes")."""
-        shares = self._check_change()
-        left = self._targets.present
+        shares, left = self._change_shares, self._targets.present
         whole(target, "target", least=0, below=self.problem.targets)
-        if target not in left or len(left) == 1:
+        control = None if self._effects is None else self._effects.control
+        if target not in left or target == control or len(left) == 1:
             raise ProtocolError(
-                f"Option {target} is retired already, or the last one.",
+                f"Option {target} is retired already, the control, or the last one.",
                 field="target",
                 value=target,
-                remedy="Retire one of several that are left.",
+                remedy="Retire one of several that are left, and not the control.",
             )
+        self._take_back()
         self._begin_era(left[left != target])
         if isinstance(self._evidence, TopTargetsEvidence):
             self._evidence.retire()
@@ -655,19 +669,25 @@ class AnytimeBAI(Policy):
             )
         self._decide()
 
-    def _check_change(self) -> ChangeShares:
-        """Make ready for a change: a verdict that was not yet acted on is taken back."""
+    @property
+    def _change_shares(self) -> ChangeShares:
+        """What of δ is spent on what, if options may change."""
         if self._shares is None or self._followed:  # the batches that it followed are not kept
             raise cannot_change(self)
+        return self._shares
+
+    def _take_back(self) -> None:
+        """Take back a plan, or a verdict, that was not yet acted on."""
         if isinstance(self._evidence, EffectMeasurement):
             self._evidence, self._measuring = self._evidence.before, False
         self._stopped, self._open = None, None
-        return self._shares
 
     def _begin_era(self, options: Counts) -> None:
         """Draw among these options from now on."""
         before, added = self._era, len(options) > len(self._targets.present)
         every = len(options) == self.problem.targets
+        # Of one option and one that was added there is no contrast in common.
+        self._carried = self._has_estimates and not (added and len(options) == 2)
         self._eras += 1
         if len(options) == 1:  # there is nothing left to draw for
             table = np.full_like(self._targets.now, np.nan)
@@ -675,18 +695,19 @@ class AnytimeBAI(Policy):
             self._targets.change(table, len(self._past))
             return
         problem = self.problem if every else remaining(self.problem, options)
-        self._arms, features, targets = coordinates(problem, self._tilted)
+        tilted = self._tilted and not problem.expresses_level  # fewer options may express one
+        self._arms, features, targets = coordinates(problem, tilted)
         table = np.full((self.problem.targets, targets.shape[1]), np.nan)
         table[options] = targets
         self._targets.change(table, len(self._past))
         floors = {name: p for name, p in self._floors.items() if name in problem.source_labels}
-        config = self._config(problem, features)
+        config = self._config(problem, features, tilted)
         sampler = IndependentSampler(config, forecasts=self._forecasts, floors=floors)
-        if len(options) > 2 or not added:  # else there is no contrast in common
-            spans = span_of(before.problem, self._tilted), span_of(problem, self._tilted)
+        if self._carried:
+            spans = span_of(before.problem, before.tilted), span_of(problem, tilted)
             carry_over(self._estimates, sampler.estimates, *spans, added=added)
         self._sampler, self._estimates = sampler, sampler.estimates
-        self._era = Era(None if every else options, problem, sampler, table)
+        self._era = Era(None if every else options, problem, sampler, table, tilted)
         self._learned, self._learned_pulls, self._compiled = len(self._past), self._pulls, None
         self._assumptions = self._assume(self.problem)
         if self._effects is not None:
@@ -731,15 +752,22 @@ class AnytimeBAI(Policy):
     @property
     def _has_estimates(self) -> bool:
         """Whether estimates rest on an outcome."""
-        return self._followed or any(batch.summary.pulls for batch in self._past[: self._learned])
+        learned = enumerate(self._past[: self._learned])
+        return (
+            self._followed
+            or self._carried
+            or any(batch.summary.pulls for i, batch in learned if self._targets.are_now(i))
+        )
 
     def _effect(self, target: int, final: bool) -> Effect | None:
         if self._effects is None or not self._has_estimates or self._contradicted:
             return None
-        return self._effects.effect(
+        effect = self._effects.effect(
             target,
             self._estimates.slope,
             self._past,
             learned=self._learned,
             margin=self._tolerance if final else None,
         )
+        # An option that was just added may look best by its features.
+        return effect if math.isfinite(effect.upper - effect.lower) else None

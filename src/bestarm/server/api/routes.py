@@ -164,7 +164,8 @@ async def ask(name: Name, body: schemas.AskBody, request: Request) -> Response:
 
     def assign() -> Batch:
         experiment = experiments.open(name)
-        if rounds * experiment.problem.arms > most:  # of rounds, fewer
+        arms = experiment.stored_spec("asked").problem.arms  # a round has no more
+        if rounds * arms > most:  # of rounds, fewer
             with experiment.read() as snapshot:
                 _check_size("count", rounds, max(1, most // snapshot.head.size))
         # The same key of another caller is another request.
@@ -202,13 +203,13 @@ async def tell(name: Name, body: schemas.TellBody, request: Request) -> Response
     if keys:
         find = partial(Experiment.ids_of_units, keys=keys, precondition=allowed)
         found += await experiments.read(name, find)
-    told = body.read(found) if few else await run_in_threadpool(body.read, found)
+    told, values = body.read(found) if few else await run_in_threadpool(body.read, found)
     ids, rewards, served = told
-    if served and not ids:  # nothing to record
+    if served and not ids and not values:  # nothing to record
         told_none = partial(Experiment.tell_many, precondition=allowed)
         receipt = await experiments.read(name, lambda each: told_none(each, [(None, 0.0)] * served))
     else:
-        receipt = await experiments.tell(name, Tell((ids, rewards), allowed, served))
+        receipt = await experiments.tell(name, Tell((ids, rewards), allowed, values, served))
     return Response(_receipt.dump_json(receipt), media_type="application/json")
 
 
@@ -322,6 +323,13 @@ async def get_recommendation(name: Name, experiments: Experiments) -> schemas.Re
     return await experiments.compute(
         name, lambda watch: schemas.RecommendationOut.of(watch.experiment)
     )
+
+
+@viewing.get("/experiments/{name}/guardrails", summary="The guardrails")
+async def get_guardrails(name: Name, experiments: Experiments) -> schemas.GuardrailsOut:
+    """How much worse than the control each option is, in intervals that hold at every look."""
+    rows = await experiments.compute(name, lambda watch: watch.experiment.guardrails())
+    return schemas.GuardrailsOut(guardrails=list(rows))
 
 
 @viewing.get(

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    WrapValidator,
+)
+from pydantic_core import PydanticKnownError
 
 from bestarm.defaults import DELTA
 from bestarm.live import Assignment, Batch, Check, Experiment, ExperimentListing, Receipt, Status
+from bestarm.live.guarding import GuardrailRow, Value
 from bestarm.live.inputs import read_outcomes
 from bestarm.live.store.contract import Event, UnitKey
 from bestarm.live.units import read_told
@@ -103,6 +113,27 @@ class Body(BaseModel, extra="forbid", strict=True):
     """The body of a request: nothing in it is converted or ignored."""
 
 
+class GuardrailIn(
+    Body, json_schema_extra=example(bounds=[0, 1], worse_by=0.01, alpha=0.05, action="retire")
+):
+    """What is promised of a second outcome.
+
+    Attributes:
+        bounds: its lowest and its highest value.
+        worse_by: how much worse than the control an option may be.
+        alpha: the probability with which an option that is never worse by more is found worse, for
+            all options together, however often one looks.
+        action: what happens to an option that is found worse.
+        worse: which values are worse: higher ones, as of refunds, or lower ones, as of revenue.
+    """
+
+    bounds: Bounds
+    worse_by: Scale
+    alpha: Number = 0.05
+    action: Literal["retire", "alert"] = "retire"
+    worse: Literal["higher", "lower"] = "higher"
+
+
 class CreateBody(
     Body,
     json_schema_extra=example(
@@ -136,6 +167,8 @@ class CreateBody(
         description: what it is about, in words.
         forecaster: `default` to subtract a forecast from every outcome, made before the option is
             drawn; `own` if every ask brings its forecasts; none if left out.
+        guardrails: second outcomes in which no option may be worse than the policy's control by
+            more than a margin, by name.
     """
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
@@ -155,6 +188,7 @@ class CreateBody(
     otherwise: Number | None = None
     description: Annotated[str, Field(max_length=10_000)] = ""
     forecaster: Literal["default", "own"] | None = None
+    guardrails: dict[Label, GuardrailIn] = Field(default_factory=dict)
 
 
 class AskBody(Body, json_schema_extra=example(count=2)):
@@ -176,8 +210,20 @@ class AskBody(Body, json_schema_extra=example(count=2)):
     forecasts: Annotated[list[Number], Field(fail_fast=True)] | None = None
 
 
+_ABSENT: Any = object()
+
+
+def _reward(value: Any, check: Callable[[Any], float], info: ValidationInfo) -> float:
+    """A reward; NaN where only guardrails are told."""
+    if value is not _ABSENT:
+        return check(value)
+    if info.data.get("guardrails"):
+        return math.nan
+    raise PydanticKnownError("missing")
+
+
 class OutcomeIn(Body):
-    """The outcome of one assignment, which its id or its unit names.
+    """The outcome of one assignment, which its id or its unit names, values of guardrails, or both.
 
     Attributes:
         id: of the assignment; null for one made after the end.
@@ -188,7 +234,14 @@ class OutcomeIn(Body):
     id: Natural | None = None
     unit: UnitName | None = None
     decision_point: UnitName | None = None
-    reward: bool | Number = Field(description="A number, or true or false for 1 and 0.")
+    guardrails: dict[Label, bool | Number] | None = Field(
+        default=None, description="Values by the name of the guardrail."
+    )
+    reward: Annotated[bool | Number, WrapValidator(_reward)] = Field(
+        default_factory=lambda: _ABSENT,
+        validate_default=True,
+        description="A number, or true or false for 1 and 0.",
+    )
 
 
 class TellBody(
@@ -203,13 +256,24 @@ class TellBody(
         told = (read_told(each.id, each.unit, each.decision_point) for each in self.outcomes)
         return [key for keys in told for key in keys or ()]
 
-    def read(self, ids: Sequence[MaybeId]) -> tuple[list[int], list[float], int]:
-        """Ids, each once, a reward for each, and how many have no id; `ids` are those of units."""
+    def read(
+        self, ids: Sequence[MaybeId]
+    ) -> tuple[tuple[list[int], list[float], int], list[Value]]:
+        """Ids, each once, a reward for each, and how many have no id; and values of guardrails.
+
+        The `ids` are those of the units.
+        """
         found = iter(ids)
-        return read_outcomes(
-            (each.id if each.unit is None else next(found), float(each.reward))
-            for each in self.outcomes
-        )
+        named = [(each.id if each.unit is None else next(found), each) for each in self.outcomes]
+        rewards = ((number, float(each.reward)) for number, each in named)
+        values = [
+            (number, name, float(value))
+            for number, each in named
+            for name, value in (each.guardrails or {}).items()
+            if number is not None
+        ]
+        known = ((number, 0.0 if number is None else reward) for number, reward in rewards)
+        return read_outcomes(pair for pair in known if not math.isnan(pair[1])), values
 
 
 class FailBody(Body, json_schema_extra=example(ids=[1], reason="left the page")):
@@ -287,7 +351,10 @@ _STATUS = {
 }
 StatusOut = Annotated[Status, Field(examples=[_STATUS])]
 ReceiptOut = Annotated[
-    Receipt, Field(examples=[{"recorded": 2, "repeated": 0, "late": 0, "held": 0, "served": 0}])
+    Receipt,
+    Field(
+        examples=[{"recorded": 2, "repeated": 0, "late": 0, "held": 0, "values": 0, "served": 0}]
+    ),
 ]
 
 
@@ -455,6 +522,35 @@ class RecommendationOut(
         for name in ("active", "chosen"):
             known[f"{name}_labels"] = [labels[target] for target in known[name]]
         return cls(**known)
+
+
+class GuardrailsOut(
+    BaseModel,
+    json_schema_extra=example(
+        guardrails=[
+            {
+                "guardrail": {
+                    "name": "refund",
+                    "bounds": [0, 1],
+                    "worse_by": 0.01,
+                    "alpha": 0.05,
+                    "action": "retire",
+                    "worse": "higher",
+                },
+                "target": 2,
+                "label": "express",
+                "state": "unclear",
+                "low": -0.004,
+                "high": 0.019,
+                "values": 1210,
+                "outstanding": 3,
+            }
+        ]
+    ),
+):
+    """How much worse than the control each option is, by each guardrail."""
+
+    guardrails: list[GuardrailRow]
 
 
 class HealthOut(

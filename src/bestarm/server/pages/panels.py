@@ -108,6 +108,7 @@ curl -s {tell} -H "Authorization: Bearer $BESTARM_TOKEN" \\
 PANELS = {  # with their titles, in the order of the page
     "verdict": "Verdict",
     "leaderboard": "Options",
+    "guardrails": "Guardrails",
     "health": "Health",
     "progress": "Progress",
     "timeline": "Over time",
@@ -127,6 +128,7 @@ def panels(overview: Overview, pasted: Mapping[str, str] | None = None) -> dict[
     drawn = charts(overview)
     further: dict[str, Any] = {
         "leaderboard": (_bars(overview), _ROWS),
+        "guardrails": (_guardrail_bars(overview),),
         "health": (pasted is None,),
         "timeline": (drawn,),
         "allocation": (_shares(overview), _ROWS),
@@ -136,7 +138,8 @@ def panels(overview: Overview, pasted: Mapping[str, str] | None = None) -> dict[
     return {
         name: getattr(module, name)(overview, *further.get(name, ()))
         for name in PANELS
-        if pasted is not None or name != "snippets"
+        if (pasted is not None or name != "snippets")
+        and (overview.guardrails or name != "guardrails")
     }
 
 
@@ -287,6 +290,26 @@ def _bars(overview: Overview) -> Mapping[int, tuple[float, ...]]:
         target: tuple(scale * size for size in (left - low, right - left, point - low, -low))
         for target, (left, right, point) in spans.items()
     }
+
+
+def _guardrail_bars(overview: Overview) -> Mapping[tuple[str, int], tuple[float, ...]]:
+    """How much worse each option may be as a bar, on a scale that a guardrail's options share.
+
+    In percent: its left end, its width, the place of 0 and the place of the margin.
+    """
+    bars: dict[tuple[str, int], tuple[float, ...]] = {}
+    for name in dict.fromkeys(row.guardrail.name for row in overview.guardrails):
+        rows = [row for row in overview.guardrails if row.guardrail.name == name]
+        margin = rows[0].guardrail.worse_by
+        known = [end for row in rows for end in (row.low, row.high) if end is not None]
+        low, high = min(0.0, *known, margin), max(0.0, *known, margin)
+        scale = 100 / ((high - low) or 1.0)
+        for row in rows:
+            left = low if row.low is None else row.low
+            right = high if row.high is None else row.high
+            places = left - low, right - left, -low, margin - low
+            bars[name, row.target] = tuple(scale * each for each in places)
+    return bars
 
 
 def _shares(overview: Overview) -> list[tuple[ArmAllocation, float, float]]:

@@ -30,6 +30,7 @@ from bestarm.errors import (
 from bestarm.live.store.contract import (
     ROW,
     UNREADABLE,
+    VALUE,
     Change,
     Event,
     Head,
@@ -127,6 +128,8 @@ _REWARDS = _range(s.outcomes, "number", "reward")
 _LOST = _range(s.losses, "number")
 _REPORTS_OF = _in_order(s.reports, key="assignment").where(s.reports.c.assignment < _end)
 _REPORTS_OF = _REPORTS_OF.order_by(s.reports.c.number)
+_VALUES = _range(s.values, *list(s.values.c.keys())[1:])
+_VALUES_OF = _in_order(s.values, key="assignment").where(s.values.c.assignment < _end)
 _UNITS = _in_order(s.units, key="round").where(s.units.c.round < _end)
 _ROUNDS_OF = sa.select(s.units.c.round).where(
     s.units.c.experiment == sa.bindparam("experiment"), s.units.c.unit == sa.bindparam("unit")
@@ -268,6 +271,28 @@ class SqlSnapshot(Snapshot):
             near = {"start": int(run[0]), "end": int(run[-1]) + 1}
             found = itertools.starmap(_read_report, self._select(_REPORTS_OF, **near, size=_ALL))
             yield from (report for report in found if report.assignment in wanted)
+
+    def values(self, start: int = 0, end: int = _ALL) -> Iterator[Rows]:
+        while start < end and len(found := self._values(_VALUES, start=start, end=end)):
+            yield found
+            start = int(found["number"][-1]) + 1
+
+    def values_of(self, ids: Sequence[int]) -> Rows:
+        parts = [np.empty(0, dtype=VALUE)]
+        for run in id_ranges(np.asarray(ids, dtype=np.int64)):
+            near = {"start": int(run[0]), "end": int(run[-1]) + 1}
+            found = self._values(_VALUES_OF, **near, size=_ALL)
+            parts.append(found[np.isin(found["id"], run)])
+        return np.sort(np.concatenate(parts), order="number")
+
+    def _values(self, statement: sa.Select[Any], *, size: int = _PIECE, **values: Any) -> Rows:
+        columns = self._columns(statement, **values, size=size)
+        found = np.empty(len(columns[0]) if columns else 0, dtype=VALUE)
+        for name, column in zip(VALUE.names or (), columns, strict=bool(columns)):
+            found[name] = _whole(column) if VALUE[name].kind == "i" else column
+        if np.isnan(found["value"]).any() or np.isnan(found["told"]).any():
+            raise _unreadable("a number is missing")
+        return found
 
     def rows(self, first: int, end: int) -> Iterator[Rows]:
         while first < end:
@@ -411,6 +436,10 @@ class SqlTransaction(SqlSnapshot, Transaction):
             late=[int(each) for each in late],
         )
 
+    def add_values(self, values: Rows) -> None:
+        columns = {name: values[name] for name in VALUE.names or ()}
+        self._insert(s.values, assignment=columns.pop("id"), **columns)
+
     def add_losses(self, ids: Sequence[int], *, reason: str, at: float) -> None:
         every = np.asarray(ids, dtype=np.int64)
         rows = self.rows_of(every)
@@ -442,7 +471,8 @@ class SqlTransaction(SqlSnapshot, Transaction):
 
     def add_plan(self, record: PlanRecord) -> None:
         plan, text = record.plan, canonical(as_data(record.plan))
-        self._insert(s.plans, phase=plan.phase, plan=text, first=record.first, round=record.round)
+        places = {"first": record.first, "round": record.round, "values": record.values}
+        self._insert(s.plans, phase=plan.phase, plan=text, **places)
 
     def add_change(self, change: Change) -> None:
         features = None if change.features is None else canonical(change.features)
@@ -481,11 +511,11 @@ def _event_row(event: Event) -> dict[str, Any]:
     return {**vars(event), "data": canonical(event.data)}
 
 
-def _read_plan(phase: int, text: str, first: int, number: int) -> PlanRecord:
+def _read_plan(phase: int, text: str, first: int, number: int, values: int) -> PlanRecord:
     plan = _parsed(_plan, text, what := f"the plan of phase {phase}")
     if plan.phase != phase:
         raise damaged(f"The record of {what} cannot be read (it is one of phase {plan.phase}).")
-    return PlanRecord(plan, first, number)
+    return PlanRecord(plan, first, number, values)
 
 
 def _plan(data: dict[str, Any]) -> Plan:
@@ -725,7 +755,7 @@ _CHANGES: sa.Select[tuple[str, bool, bool, int]] = sa.select(
         f"name, {_OVER}, "
         f"{_LIMIT} IS NOT NULL AND oldest + {_LIMIT} <= :now AND NOT {_OVER}, "
         # Counters that only grow, and one of them whenever anything is recorded.
-        "assigned + outcomes + reports + losses + late + refusals + events "
+        'assigned + outcomes + reports + "values" + losses + late + refusals + events '
         f"FROM {s.experiments} ORDER BY id DESC"
     )
 )

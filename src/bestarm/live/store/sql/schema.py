@@ -125,11 +125,16 @@ units = _table(
 )
 outcomes = _table("outcomes", reward=_REAL, told=_REAL, late=sa.SmallInteger())
 reports = _table("reports", assignment=_WHOLE, reward=_REAL, told=_REAL, late=sa.SmallInteger())
+values = _table(
+    "values", assignment=_WHOLE, phase=_WHOLE, arm=_WHOLE, guardrail=_WHOLE, value=_REAL, told=_REAL
+)
 losses = _table("losses", phase=_WHOLE, place=_WHOLE, reason=sa.Text(), at=_REAL)
 refusals = _table("refusals", reward=_REAL, at=_REAL)
 deferrals = _table("deferrals", summary=_WHOLE)  # the number of the one that covers it, or −1
 requests = _table("requests", key="name", count=_WHOLE, first=_WHOLE, size=_WHOLE, phase=_WHOLE)
-plans = _table("plans", key="phase", rowid=True, plan=sa.Text(), first=_WHOLE, round=_WHOLE)
+plans = _table(
+    "plans", key="phase", rowid=True, plan=sa.Text(), first=_WHOLE, round=_WHOLE, values=_WHOLE
+)
 summaries = _table(
     "summaries",
     rowid=True,
@@ -157,6 +162,8 @@ sa.Index(
     "bestarm_units_named", units.c.experiment, units.c.unit, units.c.decision_point, unique=True
 )
 sa.Index("bestarm_reports_of", reports.c.experiment, reports.c.assignment, reports.c.number)
+_of = values.c.experiment, values.c.assignment, values.c.guardrail
+sa.Index("bestarm_values_of", *_of, unique=True)
 sa.Index(
     "bestarm_losses_in_order", losses.c.experiment, losses.c.phase, losses.c.place, unique=True
 )

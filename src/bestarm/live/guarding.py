@@ -1,0 +1,364 @@
+"""Guardrails of a live experiment: the values told, and what they show before each plan.
+
+Nothing of the evidence is stored. Plans and values are, and every plan has on record how many
+values were told when it was made. So whoever opens the experiment computes the same bets again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bestarm.checks import suggestion
+from bestarm.errors import ConflictingOutcomeError, InvalidInputError, ReplayError
+from bestarm.live.store.contract import VALUE, PlanRecord, Rows, Snapshot, damaged
+from bestarm.policies.guardrail import Guardrail, read_guardrails
+from bestarm.policies.policy import Traits
+from bestarm.problem import Problem
+from bestarm.records import Plan
+
+if TYPE_CHECKING:
+    from bestarm.policies.anytime.guardrails import GuardrailEvidence, GuardrailLook
+
+Value = tuple[int, str, float]  # an assignment's id, the name of a guardrail, what was told of it
+
+# Columns of exports and of tables of outcomes, and what `tell` takes besides.
+_COLUMNS = (
+    "id round phase arm label probability asked state outcome told late lost forecast covariates"
+)
+_KNOWN = "reward unit item person decision_point available precondition self"
+_RESERVED = frozenset(f"{_COLUMNS} {_KNOWN}".split())
+_SAME = 1e-6  # nats: evidence computed on another processor
+
+
+@dataclass(frozen=True)
+class Finding:
+    """An option that a guardrail shows to be worse than the control by more than its margin.
+
+    Attributes:
+        guardrail: the guardrail.
+        target: the option.
+        values: how many values of all guardrails were told by then.
+    """
+
+    guardrail: Guardrail
+    target: int
+    values: int
+
+    @property
+    def reason(self) -> str:
+        """Why the option is retired, in words."""
+        name, margin = self.guardrail.name, self.guardrail.worse_by
+        return f"worse than the control in {name} by more than {margin:g}"
+
+    def data(self, labels: Sequence[str], phase: int) -> dict[str, Any]:
+        """What the log says of it; `phase` is the last one that it rests on."""
+        guardrail = self.guardrail
+        return {
+            "guardrail": guardrail.name,
+            "target": self.target,
+            "label": labels[self.target],
+            "action": guardrail.action,
+            "worse": guardrail.worse,
+            "worse_by": guardrail.worse_by,
+            "phase": phase,
+            "values": self.values,
+        }
+
+
+@dataclass(frozen=True)
+class GuardrailRow:
+    """How one option stands with one guardrail.
+
+    Attributes:
+        guardrail: the guardrail.
+        target: the option.
+        label: its name.
+        state: `"worse"` if it is shown to be worse than the control by more than the margin,
+            `"fine"` if it is shown not to be, `"unclear"` as long as neither is shown, `"retired"`.
+        low: how much worse it is, at least; None if nothing is known. Negative: better.
+        high: how much worse it is, at most.
+        values: how many values the guardrail has, of all options.
+        outstanding: of how many assignments it has none.
+    """
+
+    guardrail: Guardrail
+    target: int
+    label: str
+    state: str
+    low: float | None
+    high: float | None
+    values: int
+    outstanding: int
+
+
+def check_guardrails(
+    given: object, problem: Problem, traits: Traits, plan: Plan | None
+) -> tuple[Guardrail, ...]:
+    """Guardrails that fit a policy, whose first plan this is.
+
+    Raises:
+        InvalidInputError: they do not.
+    """
+    found = read_guardrails(given, reserved=_RESERVED)
+    if not found:
+        return found
+    if traits.control is None:
+        message = "Guardrails compare options with the control, and none is named."
+        remedy = 'Name it among the options of the policy, for example {"control": "old"}.'
+        raise InvalidInputError(message, field="guardrails", value=found[0].name, remedy=remedy)
+    same = np.array_equal(problem.source, problem.target)
+    drawn = plan is None or (plan.weights is not None and plan.open and plan.size == 1)
+    if not (same and drawn):
+        message = "Guardrails need options that are drawn one at a time, at random, and compared."
+        remedy = "Use 'anytime' without blocks, and without targets of their own."
+        raise InvalidInputError(message, field="guardrails", value=found[0].name, remedy=remedy)
+    for each in found:
+        if each.action == "retire" and not traits.changes:
+            message = f"The policy cannot retire options, as the guardrail {each.name!r} would."
+            remedy = "Give it the action 'alert', or use a policy that options may leave."
+            raise InvalidInputError(message, field="guardrails", value=each.name, remedy=remedy)
+    return found
+
+
+def new_values(
+    snapshot: Snapshot, values: Sequence[Value], guardrails: Sequence[Guardrail], now: float
+) -> Rows:
+    """The values that are not on record, as they are to be added; all are within their bounds.
+
+    Raises:
+        ConflictingOutcomeError: another value was told before. A value counts from when it is told.
+    """
+    places = {each.name: place for place, each in enumerate(guardrails)}
+    ids = sorted({number for number, _, _ in values})
+    known = snapshot.values_of(ids)
+    told = {
+        (number, place): value
+        for number, place, value in known[["id", "guardrail", "value"]].tolist()
+    }
+    new: dict[tuple[int, int], float] = {}
+    for number, name, value in values:
+        key = number, places[name]
+        before = told.get(key, new.get(key))
+        if before is None:
+            new[key] = value
+        elif before != value:
+            message = f"Of assignment {number}, {name!r} was already told as {before!r}, now "
+            message += f"{value!r}."
+            remedy = "Tell a guardrail's value once it is settled: it cannot be changed."
+            raise ConflictingOutcomeError(message, field=name, value=value, remedy=remedy)
+    rows = snapshot.rows_of(np.array(sorted({number for number, _ in new}), dtype=np.int64))
+    at = {number: place for place, number in enumerate(rows["id"].tolist())}
+    added = np.empty(len(new), dtype=VALUE)
+    for row, (number, place), value in zip(added, new, new.values(), strict=True):
+        drawn = rows[at[number]]
+        row["id"], row["phase"], row["arm"] = number, drawn["phase"], drawn["arm"]
+        row["guardrail"], row["value"] = place, value
+    added["number"] = snapshot.head.values + np.arange(len(new))
+    added["told"] = now
+    return added
+
+
+def outside(values: Sequence[Value], guardrails: Sequence[Guardrail]) -> list[Value]:
+    """The values outside their bounds.
+
+    Raises:
+        InvalidInputError: there is no guardrail of a name.
+    """
+    bounds = {each.name: each.bounds for each in guardrails}
+    for _, name, _ in values:
+        if name not in bounds:
+            known = f"There is {', '.join(map(repr, bounds))}." if bounds else "It has none."
+            raise InvalidInputError(
+                f"The experiment has no guardrail {name!r}.",
+                field="guardrail",
+                value=name,
+                remedy=suggestion(name, bounds) or known,
+            )
+    return [each for each in values if not bounds[each[1]][0] <= each[2] <= bounds[each[1]][1]]
+
+
+class GuardrailReplayer:
+    """The evidence of all guardrails, brought forward over the plans and values on record.
+
+    Args:
+        guardrails: the guardrails.
+        options: how many options the experiment began with.
+        traits: what the policy declares about itself.
+    """
+
+    def __init__(self, guardrails: Sequence[Guardrail], options: int, traits: Traits) -> None:
+        self.guardrails = tuple(guardrails)
+        from bestarm.policies.anytime.guardrails import (  # noqa: PLC0415  (Numba takes its time)
+            GuardrailEvidence,
+        )
+
+        self._control = traits.control or 0
+        self._evidence = [
+            GuardrailEvidence(each, options=options, control=self._control, changes=traits.changes)
+            for each in guardrails
+        ]
+        self._open: PlanRecord | None = None  # the last plan
+        self._events = 0
+        self._known: set[tuple[str, int]] = set()  # findings on record
+
+    def _advance(self, snapshot: Snapshot, record: PlanRecord) -> None:
+        """Close the phase before a plan, and take the values told by then."""
+        if self._open is not None:
+            self._close(self._evidence, snapshot, self._open, record.first)
+            self._tell(self._evidence, snapshot, self._open.values, record.values)
+
+    def _adopt(self, record: PlanRecord) -> None:
+        """Fix the bets on a plan."""
+        for evidence in self._evidence:
+            evidence.open(record.plan)
+        self._open = record
+
+    def _now(self, snapshot: Snapshot) -> list[GuardrailEvidence]:
+        """The evidence of all phases but the open one, in which more may be drawn."""
+        for record in snapshot.plans(1 if self._open is None else self._open.plan.phase + 1):
+            self._advance(snapshot, record)
+            self._adopt(record)
+        head, end = snapshot.head, None
+        if head.over or not head.planned:
+            end = head.assigned
+        return self._with(snapshot, end, head.values)
+
+    def _with(self, snapshot: Snapshot, end: int | None, values: int) -> list[GuardrailEvidence]:
+        """The evidence with more values; with an end, the open phase is closed there."""
+        evidence = [each.copy() for each in self._evidence]
+        if self._open is not None:
+            if end is not None:
+                self._close(evidence, snapshot, self._open, end)
+            self._tell(evidence, snapshot, self._open.values, values, closed=end is not None)
+        return evidence
+
+    @staticmethod
+    def _close(
+        evidence: Sequence[GuardrailEvidence], snapshot: Snapshot, opened: PlanRecord, end: int
+    ) -> None:
+        """Count what was drawn under a plan."""
+        drawn = np.zeros(opened.plan.arms, dtype=np.int64)
+        for rows in snapshot.rows(opened.first, end):
+            drawn += np.bincount(rows["arm"], minlength=len(drawn))
+        for each in evidence:
+            each.close(drawn)
+
+    def _tell(
+        self,
+        evidence: Sequence[GuardrailEvidence],
+        snapshot: Snapshot,
+        start: int,
+        end: int,
+        *,
+        closed: bool = True,
+    ) -> None:
+        """Take values by number; those of the last plan's phase only if it is closed."""
+        assert self._open is not None
+        last = self._open.plan.phase - (not closed)
+        for rows in snapshot.values(start, end):
+            if rows.size and not (rows["guardrail"] < len(evidence)).all():
+                raise damaged("A value is of a guardrail that there is not.")
+            for place, phase in {*rows[["guardrail", "phase"]].tolist()}:
+                if phase <= last:
+                    part = rows[(rows["guardrail"] == place) & (rows["phase"] == phase)]
+                    evidence[place].amend(phase, part["arm"], part["value"])
+
+    def find(self, snapshot: Snapshot, gone: Collection[int]) -> list[Finding]:
+        """What the values show that is not on record, of options that are not gone."""
+        for event in snapshot.events(self._events):
+            self._events = event.number + 1
+            if event.kind == "guardrail":
+                self._known.add((event.data["guardrail"], event.data["target"]))
+        return [
+            Finding(each.guardrail, target, snapshot.head.values)
+            for each in self._now(snapshot)
+            for target in np.flatnonzero(each.log_evidence() >= each.levels).tolist()
+            if target not in gone and (each.guardrail.name, target) not in self._known
+        ]
+
+    def table(
+        self, snapshot: Snapshot, labels: Sequence[str], gone: Collection[int]
+    ) -> list[GuardrailRow]:
+        """What the values so far show, guardrail by guardrail, of all options but the control."""
+        return [
+            row
+            for each in self._now(snapshot)
+            for row in _rows(each.guardrail, each.look(), labels, self._control, gone)
+        ]
+
+    def check(self, snapshot: Snapshot, gone: Mapping[int, int]) -> None:
+        """Compare the findings on record with what the values show.
+
+        Args:
+            snapshot: the record.
+            gone: options that were retired, and the phase after which they were.
+
+        Raises:
+            ReplayError: a finding lacks its evidence, or evidence its finding.
+        """
+        events = [event.data for event in snapshot.events() if event.kind == "guardrail"]
+        found = {(data["guardrail"], data["target"]): data["phase"] for data in events}
+        records = list(snapshot.plans())
+        ends = [*(record.first for record in records[1:]), snapshot.head.assigned]
+        for record, end in zip(records, ends, strict=True):
+            self._advance(snapshot, record)
+            before = record.plan.phase - 1
+            for name, target, excess in _excess(self._evidence):
+                known = min(found.get((name, target), before + 1), gone.get(target, before + 1))
+                if excess > _SAME and known > before:
+                    raise _disagreement(name, target, "was to be found worse, and is not")
+            self._adopt(record)
+            for data in events:
+                if data["phase"] == record.plan.phase:
+                    evidence = self._with(snapshot, end, data["values"])
+                    key = data["guardrail"], data["target"]
+                    if not any(
+                        (name, target) == key and excess >= -_SAME
+                        for name, target, excess in _excess(evidence)
+                    ):
+                        raise _disagreement(*key, "was found worse, without evidence")
+
+
+def _rows(
+    guardrail: Guardrail,
+    look: GuardrailLook,
+    labels: Sequence[str],
+    control: int,
+    gone: Collection[int],
+) -> Iterator[GuardrailRow]:
+    for target, low in enumerate(look.low.tolist()):
+        state = "fine" if look.fine[target] else "unclear"
+        if look.worse[target]:
+            state = "worse"
+        if target in gone:
+            state = "retired"
+        if target != control:
+            ends = _finite(low), _finite(float(look.high[target]))
+            counted = look.values, look.outstanding
+            yield GuardrailRow(guardrail, target, labels[target], state, *ends, *counted)
+
+
+def _finite(end: float) -> float | None:
+    return end if math.isfinite(end) else None
+
+
+def _excess(evidence: Sequence[GuardrailEvidence]) -> Iterator[tuple[str, int, float]]:
+    """By how much the evidence against each option exceeds what finds it worse."""
+    for each in evidence:
+        for target, excess in enumerate((each.log_evidence() - each.levels).tolist()):
+            yield each.guardrail.name, target, excess
+
+
+def _disagreement(name: str, target: int, what: str) -> ReplayError:
+    return ReplayError(
+        f"The replay differs from the record. Of the guardrail {name!r}, option {target} {what} in "
+        "the log.",
+        field="replay",
+        remedy="Call `Experiment.verify`: if the record is sound, use the version of bestarm that "
+        "began the experiment.",
+    )
