@@ -227,7 +227,7 @@ def run(
             clock.now += 1.0
             batch = experiment.ask(PACE)
             waited += not batch.finished and len(batch) < PACE
-            if batch:
+            if batch and batch.experiment:
                 rewards = scenario.world.rewards(batch.arms, batch.ids[0], rng)
                 delays = scenario.delays(rewards, rng)
                 for number, reward, delay in zip(batch.ids, rewards, delays, strict=True):

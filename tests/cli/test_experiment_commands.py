@@ -123,7 +123,7 @@ def test_asking_and_telling(drinks: str) -> None:
     assert report == data("ask", drinks, "3", "--request-id", "a")
     assert set(report) == {"experiment", "state", "phase", "waiting", "assignments"}
     fields = {"id", "arm", "label", "probability", "phase", "round"}
-    fields |= {"unit", "decision_point", "covariates"}
+    fields |= {"unit", "decision_point", "covariates", "experiment"}
     assert set(report["assignments"][0]) == fields
     assert run("tell", drinks, "0", "-0.5")[0] == "1 outcome recorded.\n"
     assert data("tell", drinks, "0", "-0.5") == {
@@ -134,6 +134,7 @@ def test_asking_and_telling(drinks: str) -> None:
         "late": 0,
         "held": 0,
         "values": 0,
+        "served": 0,
         "skipped": 0,
     }
     assert data("tell", drinks, "1", "No")["recorded"] == 1
@@ -163,7 +164,7 @@ def test_telling_a_table(drinks: str, folder: Path, file: str) -> None:
         assert experiment.outcomes()["reward"].tolist() == [0.5, -0.25]
 
 
-def test_nothing_is_given_out_while_paused_or_after_the_end(drinks: str) -> None:
+def test_nothing_is_given_out_while_paused_or_recorded_after_the_end(drinks: str) -> None:
     run("ask", drinks, "2")
     assert run("pause", drinks)[0] == "drinks is paused.\n"
     out, err = run("ask", drinks)
@@ -171,10 +172,7 @@ def test_nothing_is_given_out_while_paused_or_after_the_end(drinks: str) -> None
     assert data("ask", drinks)["state"] == "paused"
     assert data("resume", drinks) == {"experiment": "drinks", "state": "running"}
     assert run("stop", drinks, "--reason", "enough")[0] == "drinks is stopped.\n"
-    out, err = run("ask", drinks)
-    assert (out, err) == ("", "bestarm: Nothing was assigned: the experiment is stopped.\n")
-    report = data("ask", drinks, "5")
-    assert (report["state"], report["assignments"]) == ("stopped", [])
+    assert data("status", drinks)["pulls"] == len(data("ask", drinks, "5")["assignments"]) - 3
     out, err = run("tell", drinks, "0", "0.5")
     assert err == "bestarm: 1 kept and flagged, but not used: the experiment is stopped.\n"
     with open_one() as experiment:
@@ -218,7 +216,7 @@ def test_the_recommendation_says_what_it_rests_on(drinks: str) -> None:
     words = run("recommend", drinks)[0]
     assert report["statement"] in words
     assert all(each in words for each in report["assumptions"])
-    assert "the experiment is finished" in run("ask", drinks)[1]
+    assert run("ask", drinks)[0] == "none  tea\n"
 
 
 def test_the_log_is_shown(drinks: str) -> None:
@@ -325,6 +323,25 @@ def test_a_policy_of_ones_own_comes_from_the_folder(folder: Path) -> None:
     assert data("replay", "drinks")["agrees"]
     assert sys.path == before
     sys.modules.pop("mine_here")
+
+
+def test_after_the_end_the_option_to_use_is_printed(drinks: str) -> None:
+    run("stop", drinks)
+    out, err = run("ask", drinks, "2")
+    assert out == "none  tea\nnone  tea\n"
+    assert "The experiment is stopped: this is the option to use. Nothing is recorded." in err
+    given = data("ask", drinks)
+    assert given["state"] == "stopped"
+    assert [(each["id"], each["experiment"]) for each in given["assignments"]] == [(None, False)]
+    for number in ("none", "null"):  # as printed in words and in JSON
+        told = data("tell", drinks, number, "1")
+        assert (told["recorded"], told["served"]) == (0, 1)
+    assert "not recorded" in run("tell", drinks, "none", "1")[0]
+    assert data("status", drinks)["pulls"] == 0
+
+
+def test_an_outcome_of_no_id_is_refused_before_the_end(drinks: str) -> None:
+    assert "the experiment is running" in refused("tell", drinks, "none", "1")
 
 
 def test_postgresql(postgres_url: str, drinks: str) -> None:

@@ -146,7 +146,8 @@ def test_labels_cannot_move_the_cursor() -> None:
     assert SHOWN in whole
     assert "no\\x1b[31mmore\\nof it" in whole
     assert leader in {ODD, "δ-coffee"}
-    assert data("experiment", "ask", "drinks")["assignments"] == []
+    [served] = data("experiment", "ask", "drinks")["assignments"]
+    assert (served["id"], served["label"], served["experiment"]) == (None, leader, False)
     assert ODD in data("experiment", "status", "drinks")["arms"]
 
 

@@ -106,7 +106,8 @@ def test_a_batch_says_what_it_is_waiting_for() -> None:
     assert str(experiment.ask()) == "waiting for 1 outcome of phase 2"
     experiment.tell(5, 0.0)
     last = experiment.ask(3)
-    assert (len(last), last.waiting, last.finished, str(last)) == (0, 0, True, "finished")
+    assert (len(last), last.waiting, last.finished, last.experiment) == (3, 0, True, False)
+    assert str(last) == f"3 assignments of {last[0].label!r} after the end, finished"
     assert str(experiment.status()) == "finished with 6 assignments in 2 phases"
     assert "finished" in repr(experiment)
 
@@ -342,7 +343,7 @@ def test_threads_share_the_assignments_without_overlap() -> None:
 
     def work(_: int) -> list[int]:
         mine: list[int] = []
-        while batch := experiment.ask(7):
+        while (batch := experiment.ask(7)) and batch.experiment:
             mine.extend(a.id for a in batch)
             experiment.tell_many({a.id: reward_of(a.id) for a in batch})
         return mine
@@ -381,8 +382,8 @@ def test_others_need_not_wait_while_a_plan_is_made(
 
     monkeypatch.setattr(Chained, "_make", slowly)
     with create_chained(f"sqlite:///{tmp_path / 'store.db'}") as experiment:
-        while batch := experiment.ask(3).ids:
-            experiment.tell_many([(number, 1.0) for number in batch])
+        while not experiment.finished:
+            experiment.tell_many([(number, 1.0) for number in experiment.ask(3).ids])
         assert experiment.status().state == "finished"
     assert set(made) == set(range(1, len(SIZES) + 1))
 

@@ -35,7 +35,7 @@ def drive(experiment: Experiment, pulls: int, *, batch: int = 40, lose: float = 
     rng = np.random.default_rng(experiment.status().pulls)
     for _ in range(pulls // batch):
         given = experiment.ask(batch)
-        if not len(given):
+        if not len(given) or not given.experiment:
             return
         ids = np.array(given.ids)
         told = rewards(given.arms, ids, rng)

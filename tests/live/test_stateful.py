@@ -36,7 +36,7 @@ from bestarm.errors import (
     InvalidInputError,
     UnknownAssignmentError,
 )
-from bestarm.live import Batch, Experiment
+from bestarm.live import Batch, Experiment, Receipt
 from bestarm.live.core import Answer, Tell
 from bestarm.live.inputs import read_outcomes
 from bestarm.live.store.contract import Ledger, SummaryRecord, as_data
@@ -217,7 +217,7 @@ class Machine(RuleBasedStateMachine):
         batch = self.do(who, "ask_units", keys)
         given = self.model.ask_units(keys, self.clock.now, self.forecasts(len(keys)))
         self.same(batch, given)
-        for each in batch:
+        for each in batch if batch.experiment else ():
             assert each.id in self.model.units[each.unit, each.decision_point or ""]
             assert each.phase == self.model.rows[each.id].phase
 
@@ -226,6 +226,10 @@ class Machine(RuleBasedStateMachine):
         """Again, what was told before; of several assignments nobody knows which is meant."""
         ids = self.model.units.get(key, [])
         named = {"unit": key[0], "decision_point": key[1] or None}
+        if self.model.over and (len(ids) != 1 or self.model.rows[ids[0]].reward is not None):
+            receipt = self.on(who).tell(reward=0.5, **named)  # type: ignore[arg-type]
+            assert receipt == Receipt(0, 0, 0, served=1)
+            return
         if len(ids) != 1:
             error = InvalidInputError if ids else UnknownAssignmentError
             with pytest.raises(error):
@@ -248,6 +252,12 @@ class Machine(RuleBasedStateMachine):
         self.model.advance()
 
     def same(self, batch: Batch, given: Given) -> None:
+        if batch.finished and not given.ids:  # what is served is not part of the experiment
+            assert set(batch.ids) == {None}
+            assert (batch.experiment, batch.state) == (False, given.state)
+            assert batch[0].label == self.open[0].recommendation().label
+            return
+        assert batch.experiment
         assert list(batch.ids) == given.ids
         assert batch.arms.tolist() == given.arms
         assert batch.probabilities.tolist() == given.probabilities
@@ -318,7 +328,7 @@ class Machine(RuleBasedStateMachine):
                 st.lists(pair, max_size=4, unique_by=lambda each: each[0]), min_size=1, max_size=4
             )
         )
-        calls = [Tell(read_outcomes(outcomes), None) for outcomes in several]
+        calls = [Tell(read_outcomes(outcomes)[:2], None) for outcomes in several]
         found = self.do(who, "commit_tells", calls)
         expected = self.model.tell_each(several, self.clock.now)
         assert expected == [

@@ -206,7 +206,8 @@ def _take_part(
         assert diary.asking is not None
         request, wanted = diary.asking
         batch = experiment.ask(wanted, request_id=request)
-        diary.write(given=request, ids=list(batch.ids), arms=batch.arms.tolist())
+        ids = list(batch.ids) if batch.experiment else []  # of what is served nothing is told
+        diary.write(given=request, ids=ids, arms=batch.arms[: len(ids)].tolist())
         awaited = list(diary.held.items())
         random.shuffle(awaited)
         while awaited and (batch.finished or not batch or random.random() < 0.8):

@@ -54,6 +54,7 @@ def test_an_experiment_over_http_is_the_experiment_of_the_library(
             "late": 0,
             "held": 0,
             "values": 0,
+            "served": 0,
         }
         beside.tell_many(rewards)
     assert api.get(experiment).json()["state"] == "finished"
@@ -64,7 +65,9 @@ def test_an_experiment_over_http_is_the_experiment_of_the_library(
     assert (found["final"], found["claims"], found["contradicted"]) == (True, 0.05, False)
     assert found["chosen_labels"] == found["active_labels"] == [recommendation.label]
     late = api.post(f"{experiment}/ask", json={}).json()
-    assert (late["assignments"], late["state"]) == ([], "finished")
+    [served], same = late["assignments"], asdict(beside.ask()[0])
+    assert served.items() <= same.items()
+    assert (served["label"], served["experiment"], late["state"]) == ("0", False, "finished")
 
 
 def test_the_lead_over_a_control_is_that_of_the_library(api: httpx.Client, served: Served) -> None:
@@ -122,7 +125,14 @@ def test_outcomes_with_a_window(api: httpx.Client, served: Served) -> None:
     api.post(f"{window}/ask", json={"count": 2})
     for reward in (1, 0):  # a conversion, and its cancellation
         told = api.post(f"{window}/tell", json=outcomes({0: reward}))
-        assert told.json() == {"recorded": 1, "repeated": 0, "late": 0, "held": 1, "values": 0}
+        assert told.json() == {
+            "recorded": 1,
+            "repeated": 0,
+            "late": 0,
+            "held": 1,
+            "values": 0,
+            "served": 0,
+        }
     assert api.get(window).json()["early"] == 1
     with library(served, window) as beside:
         assert (beside.window, beside.otherwise) == (604_800.0, 0.0)
@@ -268,6 +278,7 @@ def test_outcomes_are_told_once_all_or_none(api: httpx.Client, experiment: str) 
         "late": 0,
         "held": 0,
         "values": 0,
+        "served": 0,
     }
     assert tell({0: 1, 2: 0}).json() == {
         "recorded": 1,
@@ -275,6 +286,7 @@ def test_outcomes_are_told_once_all_or_none(api: httpx.Client, experiment: str) 
         "late": 0,
         "held": 0,
         "values": 0,
+        "served": 0,
     }
     wrong(tell({3: 1, 0: 0}), 409, "conflicting_outcome")
     for unknown in (4, 10**18):
@@ -282,11 +294,25 @@ def test_outcomes_are_told_once_all_or_none(api: httpx.Client, experiment: str) 
     wrong(api.post(f"{experiment}/fail", json={"ids": [5]}), 404, "unknown_assignment")
     wrong(tell({3: 1.5}), 422, "invalid_input")
     assert api.get(experiment).json()["answered"] == 3
-    assert tell({}).json() == {"recorded": 0, "repeated": 0, "late": 0, "held": 0, "values": 0}
+    assert tell({}).json() == {
+        "recorded": 0,
+        "repeated": 0,
+        "late": 0,
+        "held": 0,
+        "values": 0,
+        "served": 0,
+    }
     wrong(api.post(f"{experiment}/fail", json={"ids": [0]}), 409, "conflicting_outcome")
     for _ in range(2):
         assert api.post(f"{experiment}/fail", json={"ids": [3]}).json()["lost"] == 1
-    assert tell({3: 1}).json() == {"recorded": 1, "repeated": 0, "late": 1, "held": 0, "values": 0}
+    assert tell({3: 1}).json() == {
+        "recorded": 1,
+        "repeated": 0,
+        "late": 1,
+        "held": 0,
+        "values": 0,
+        "served": 0,
+    }
 
 
 def test_polling_with_an_etag_costs_nothing_until_something_changes(

@@ -41,7 +41,14 @@ def test_a_body_that_is_too_large_is_refused_with_or_without_its_length(served: 
             assert client.get("/experiments").status_code == 200
         pieces = iter([b'{"outco', b'mes": []}'])  # in pieces, but small
         told = client.post("/experiments/offer/tell", content=pieces, headers=JSON)
-        assert told.json() == {"recorded": 0, "repeated": 0, "late": 0, "held": 0, "values": 0}
+        assert told.json() == {
+            "recorded": 0,
+            "repeated": 0,
+            "late": 0,
+            "held": 0,
+            "values": 0,
+            "served": 0,
+        }
 
 
 @pytest.mark.parametrize(

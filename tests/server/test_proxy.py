@@ -123,7 +123,14 @@ def test_one_asks_and_tells_with_a_token_alone(proxied: Proxied) -> None:
         given = client.post("/experiments/offer/ask", json={"count": 2}).json()["assignments"]
         rewards = {each["id"]: 1.0 for each in given}
         told = client.post("/experiments/offer/tell", json=outcomes(rewards))
-        assert told.json() == {"recorded": 2, "repeated": 0, "late": 0, "held": 0, "values": 0}
+        assert told.json() == {
+            "recorded": 2,
+            "repeated": 0,
+            "late": 0,
+            "held": 0,
+            "values": 0,
+            "served": 0,
+        }
     with proxied.client(None) as client:
         assert client.get("/experiments").status_code == 401
 

@@ -99,6 +99,7 @@ def test_the_table_of_roles(routes: list[tuple[str, str, Role]]) -> None:
     api = {(m, p.removeprefix("/api/v1")): role for m, p, role in routes if p.startswith("/api/")}
     experiment = "/experiments/{name}"
     telling = {("POST", f"{experiment}/{what}") for what in ("ask", "tell", "fail")}
+    telling.add(("GET", f"{experiment}/served"))
     verbs = ("pause", "resume", "lease", "erase", "add", "retire", "stop")
     managing = {("POST", f"{experiment}/{what}") for what in verbs}
     managing.add(("POST", "/experiments"))

@@ -280,6 +280,6 @@ def test_the_documentation_runs(tmp_path: Path) -> None:
         )
     assert ran.returncode == 0, ran.stderr
     assert '"error"' not in ran.stdout
-    assert '{"recorded":2,"repeated":0,"late":0,"held":0,"values":0}' in ran.stdout
+    assert '{"recorded":2,"repeated":0,"late":0,"held":0,"values":0,"served":0}' in ran.stdout
     assert "'new'" in ran.stdout.splitlines()[-1]
     assert len((tmp_path / "checkout.csv").read_text().splitlines()) == 3

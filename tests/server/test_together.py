@@ -349,6 +349,7 @@ def test_many_who_tell_at_once_are_each_answered_for_themselves(known: Served) -
                     "late": 0,
                     "held": 0,
                     "values": 0,
+                    "served": 0,
                 }
                 assert answer.json() == expected
         assert client.get("/experiments/offer").json()["outstanding"] == 400 - 120

@@ -85,7 +85,7 @@ class LiveDemo:
             batch = self.experiment.ask(int(self._owed))
             self.over = batch.finished
             self._owed -= len(batch)
-            for each in batch:
+            for each in () if self.over else batch:
                 delay = min(self._delays.exponential(_DELAY), 6.0) / self._speed
                 reward = outcome(self._seed, each.arm, each.id)
                 heapq.heappush(self._due, (now + delay, each.id, reward))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
+import os
+import shlex
 import socket
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -17,6 +20,7 @@ from bestarm.defaults import STORE
 from bestarm.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from bestarm.server.notifications import Receiver
     from bestarm.server.tokens import Token
 
 
@@ -29,6 +33,10 @@ def serve(
     allow_host: list[str] | None = None,
     workers: int = 1,
     rate: float | None = None,
+    notify: str | None = None,
+    notify_command: str | None = None,
+    notify_secret_file: Path | None = None,
+    notify_private: bool = False,
     quiet: bool = False,
 ) -> None:
     """Serve experiments: programs ask and tell over HTTP, people watch in a browser.
@@ -40,6 +48,13 @@ def serve(
             needs a token too. Repeat it for more.
         workers: Processes; PostgreSQL only.
         rate: Requests per second from one caller, in each process; 1000 if left out.
+        notify (URL): Post a signed notification to this https address when an option is out, a
+            guardrail, an alarm or a stall begins, and when an experiment is decided.
+        notify_command (COMMAND): Run this program instead, with the notification as JSON on its
+            standard input.
+        notify_secret_file (FILE): The secret that notifications are signed with, in base64; if left
+            out, the variable BESTARM_NOTIFY_SECRET has it.
+        notify_private: Allow an address of this machine or of a private network, and http.
         quiet: Do not log requests.
     """
     need_server()
@@ -72,6 +87,7 @@ def serve(
             remedy=f"Create one first: {create}",
         )
     database.close()
+    receiver = _receiver(notify, notify_command, notify_secret_file, private=notify_private)
     hosts = tuple(allow_host or ())
     limits = Limits() if rate is None else Limits(rate=rate, burst=max(1, round(2 * rate)))
     local = alone and not hosts
@@ -85,9 +101,35 @@ def serve(
         typer.echo(f"To create a token: {create}")
     sys.stdout.flush()
     with suppress(KeyboardInterrupt):  # an orderly stop
-        app = {"local": local, "hosts": hosts, "limits": limits}
+        app = {"local": local, "hosts": hosts, "limits": limits, "notify": receiver}
         run_server(store, listener, workers=workers, quiet=quiet, **app)
     typer.echo("Stopped.", err=True)
+
+
+def _receiver(
+    url: str | None, command: str | None, file: Path | None, *, private: bool
+) -> Receiver | None:
+    """Where notifications go, or None."""
+    from bestarm.server.notifications import Command, Webhook, read_secret
+
+    if command is not None:
+        arguments = tuple(shlex.split(command))
+        if url is not None or not arguments:
+            raise InvalidInputError(
+                "Give one of `--notify` and `--notify-command`."
+                if url is not None
+                else "`--notify-command` is empty.",
+                field="notify",
+                value=command,
+                remedy="One receiver can pass notifications on to others.",
+            )
+        return Command(arguments)
+    if url is None:
+        return None
+    text = os.environ.get("BESTARM_NOTIFY_SECRET", "") if file is None else file.read_text("utf-8")
+    webhook = Webhook(url, read_secret(text), private)
+    webhook.check()
+    return webhook
 
 
 def _only_this_machine(host: str) -> bool:

@@ -198,6 +198,8 @@ class JudgementLog:
         # Items are numbered from 1, as in files of them.
         batch = self._experiment.ask(unit=self._order[self._rounds] + 1)
         self.finished = batch.finished
+        if not batch.experiment:
+            return []
         if batch:
             self._rounds, self.remaining = self._rounds + 1, len(batch)
             self._outstanding += len(batch)

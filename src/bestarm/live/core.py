@@ -132,6 +132,7 @@ class Tell(NamedTuple):
     outcomes: transitions.Outcomes
     precondition: Precondition | None
     values: Sequence[Value] = ()  # of guardrails
+    served: int = 0  # outcomes of assignments made after the end, which are not recorded
 
 
 class Answer(NamedTuple):
@@ -195,6 +196,7 @@ class ExperimentCore:
         self._guardrails = guardrails
         self._guards: GuardrailReplayer | None = None
         self._assigner = Assigner(seed)
+        self._served: int | None = None  # the target that `ask` serves, once it is known to be over
         self._set_up_locks()
         _experiments.add(self)
 
@@ -247,7 +249,8 @@ class ExperimentCore:
     def _commit_asks(self, calls: Sequence[Ask]) -> Sequence[Batch | Exception]:
         """Make the assignments of several calls in one transaction, unless a step is pending."""
         with self._ledger.transaction() as tx:
-            now = self._stamp(tx)
+            # After the end nothing is recorded, not even the time.
+            now = tx.head.last_time if tx.head.over else self._stamp(tx)
             return _answers(tx, calls, lambda call: self._assign(tx, call, now))
 
     def _assign(self, tx: Transaction, call: Ask, now: float) -> Batch:
@@ -288,7 +291,9 @@ class ExperimentCore:
                 guardrails=self._guardrails,
                 now=self._stamp(tx),
             )
-            receipts = _answers(tx, calls, lambda call: record(call.outcomes, call.values))
+            receipts = _answers(
+                tx, calls, lambda call: record(call.outcomes, call.values, served=call.served)
+            )
             pending = transitions.pending_step(tx.head)
             entered = tx.head.window is None  # a report within its window is not learned
         answers: list[Answer | Exception] = []

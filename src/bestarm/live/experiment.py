@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
 
 from bestarm.checks import whole
 from bestarm.errors import ClockError, InvalidInputError, UnknownAssignmentError
@@ -13,7 +16,7 @@ from bestarm.live import inputs, transitions, units
 from bestarm.live.audit.verify import Audit, audit
 from bestarm.live.core import Ask, ExperimentCore, Precondition, StepPendingError, Tell
 from bestarm.live.draws import MOST, read_seed
-from bestarm.live.events import log, sha256
+from bestarm.live.events import log, recommendation_data, sha256
 from bestarm.live.export import Progress, assignments_frame, export, outcomes_frame, reports_frame
 from bestarm.live.forecasts import Covariates, forecast_maker, kind_of, read_covariates
 from bestarm.live.guarding import GuardrailReplayer, GuardrailRow, check_guardrails
@@ -22,7 +25,16 @@ from bestarm.live.spec import Spec, check_first, make_spec
 from bestarm.live.store.contract import Event, Head, Snapshot, UnitKey, canonical
 from bestarm.live.store.memory import MemoryLedger
 from bestarm.live.units import Label
-from bestarm.live.values import Assignment, Batch, Check, ExperimentListing, Receipt, Status
+from bestarm.live.values import (
+    Assignment,
+    Batch,
+    Check,
+    ExperimentListing,
+    Known,
+    MaybeId,
+    Receipt,
+    Status,
+)
 from bestarm.policies.policy import Policy
 from bestarm.problem import Problem
 from bestarm.recommendation import Recommendation
@@ -125,6 +137,7 @@ class Experiment(ExperimentCore):
         super().__init__(MemoryLedger(), policy, read_seed(seed), clock, forecaster, rails)
         with self._ledger.transaction() as tx:
             tx.head, created = transitions.begin(self._now(tx), limits, seed=self.seed)
+            tx.head.options = self.problem.targets
             tx.add_event(created)
         self.advance()
         with self.read() as snapshot:
@@ -220,6 +233,7 @@ class Experiment(ExperimentCore):
         with inputs.connected(url) as (store, ledgers):
             now = inputs.read_time(store.now() if clock is None else clock(), stored=True)
             head, created = transitions.begin(now, limits, seed=spec.seed, name=title, **hashes)
+            head.options = problem.targets
             ledger = ledgers.create(store, title, head=head, created=created, **texts)
             experiment = cls._stored(ledger, spec, clock, forecaster)
             experiment.advance()
@@ -285,6 +299,11 @@ class Experiment(ExperimentCore):
         Where the policy draws blocks, these are rounds of several assignments each: see
         `Batch.blocks`.
 
+        Once the experiment is over, it serves the winner: `count` assignments of the option that
+        was shown to be the best; of the control where none was shown to be better; or, without a
+        control, of the option that the recommendation names. Their `experiment` is False, they have
+        no id, and nothing is recorded of them: telling their outcomes is harmless.
+
         Args:
             count: how many are wanted; 1 if left out, or one per unit.
             unit: whom or what it is for, like `"visitor-81"`: the same unit gets the same
@@ -319,14 +338,51 @@ class Experiment(ExperimentCore):
         maker = forecast_maker(self._forecasts, rows, forecasts, rounds, self.read)
         name = None if request_id is None else inputs.read_label(request_id, "request_id")
         call = Ask(rounds, name, maker, precondition, asked)
-        while True:
+        while self._served is None:
             try:
-                return self._asks(call)
+                batch = self._asks(call)
+                if batch or not batch.finished:
+                    return batch
+                self._served = self._find_served()
             except StepPendingError:
                 if not self.advance():
                     with self._stepped:
                         self._stepped.wait(_STEP_WAIT)
                 call = call._replace(after_steps=False)
+        return self._serve(self._served, call)
+
+    def served(self) -> Assignment | None:
+        """What `ask` serves once the experiment is over; None before."""
+        if self._served is None and self.finished:
+            self._served = self._find_served()
+        nothing = Ask(1, None, None, None)
+        return None if self._served is None else self._serve(self._served, nothing)[0]
+
+    def _find_served(self) -> int:
+        """The target that is served after the end."""
+        end: dict[str, Any] | None = None
+        with self.read() as snapshot:
+            if snapshot.head.state == "finished":  # the log has it, whatever the policy says now
+                kinds = {event.kind: event.data for event in snapshot.events()}
+                end = kinds.get("finished")
+        if end is None:
+            end = recommendation_data(self.recommendation())
+        control, shown = self.traits.control, end["final"] and end["error_bound"] is not None
+        return int(end["target"] if shown or control is None else control)
+
+    def _serve(self, target: int, call: Ask) -> Batch:
+        """Assignments of a target after the end, or those that a named request was given before."""
+        with self.read() as snapshot:
+            if call.precondition is not None:
+                call.precondition(snapshot)
+            problem = self.options_at(snapshot).problem
+            before = None if call.name is None else snapshot.request(call.name)
+            if before is not None:
+                return self._assigner.repeat(snapshot, before, call.rounds, problem.source_labels)
+            keys = None if call.asked is None else call.asked.keys
+            known = [Known(key.unit, key.decision_point or None) for key in keys or ()] or None
+            batch = self._assigner.serve(snapshot.head, problem, target, call.rounds)
+            return replace(batch, known=known)
 
     def tell(
         self,
@@ -339,10 +395,11 @@ class Experiment(ExperimentCore):
     ) -> Receipt:
         """Record the outcome of one assignment. Telling the same outcome again is harmless.
 
-        Where outcomes have a window, another reward told within it replaces the one before.
+        Where outcomes have a window, another reward told within it replaces the one before. Of an
+        assignment made after the end nothing is recorded, as the receipt says.
 
         Args:
-            id: the assignment, or its id.
+            id: the assignment, or its id, which is None for one made after the end.
             reward: a number; True and False are 1 and 0.
             unit: instead of the id, the unit that `ask` was given.
             decision_point: that of the unit, if `ask` was given one.
@@ -360,7 +417,7 @@ class Experiment(ExperimentCore):
         keys = units.read_told(id, unit, decision_point)
         [number] = [id] if keys is None else self.ids_of_units(keys)
         told = {} if reward is None and guardrails else {"reward": reward}
-        return self.tell_many([(number, told | guardrails)])  # type: ignore[list-item]  # no None
+        return self.tell_many([(number, told | guardrails)])
 
     def tell_many(
         self,
@@ -381,18 +438,27 @@ class Experiment(ExperimentCore):
             precondition: see `ask`.
         """
         if (keys := units.read_table(outcomes)) is not None:
-            ids = self.ids_of_units(keys, precondition=precondition)
-            outcomes = outcomes.assign(id=list(ids))  # type: ignore[union-attr]  # a data frame
-        told, values = inputs.read_told(outcomes, self._guardrail_names)
-        answer = self._tells(Tell(told, precondition, values))
+            numbers = self.ids_of_units(keys, precondition=precondition)
+            ids_of_rows = np.array(list(numbers), dtype=object)  # some may be None
+            outcomes = outcomes.assign(id=ids_of_rows)  # type: ignore[union-attr]  # a data frame
+        (ids, rewards, served), values = inputs.read_told(outcomes, self._guardrail_names)
+        if served and not ids and not values:
+            with self.read() as snapshot:
+                if precondition is not None:
+                    precondition(snapshot)
+                transitions.check_served(snapshot.head, served)
+            return Receipt(0, 0, 0, served=served)
+        answer = self._tells(Tell((ids, rewards), precondition, values, served))
         if answer.step_pending is not None:
             self.advance()
         return answer.receipt
 
     def ids_of_units(
         self, keys: Sequence[UnitKey], *, precondition: Precondition | None = None
-    ) -> Sequence[int]:
+    ) -> Sequence[MaybeId]:
         """The ids of the assignments of units, each at its decision point.
+
+        After the end it is None for a unit that has none to be told of any more.
 
         Raises:
             UnknownAssignmentError: a unit has none.
@@ -427,7 +493,7 @@ class Experiment(ExperimentCore):
         self._ledger.purge()
         return rounds
 
-    def fail(self, id: int | Assignment, reason: str = "failed") -> None:  # noqa: A002
+    def fail(self, id: int | Assignment | None, reason: str = "failed") -> None:  # noqa: A002
         """Record that the outcome of an assignment will never come. Repeating it is harmless.
 
         Under a closed plan another assignment is drawn in its place. Under an open plan the policy
@@ -441,7 +507,7 @@ class Experiment(ExperimentCore):
 
     def fail_many(
         self,
-        ids: Iterable[int | Assignment],
+        ids: Iterable[int | Assignment | None],
         reason: str = "failed",
         *,
         precondition: Precondition | None = None,
@@ -450,8 +516,9 @@ class Experiment(ExperimentCore):
 
         Raises what `fail` raises.
         """
-        numbers = inputs.read_ids(ids)
+        numbers, served = inputs.read_ids(ids)
         with self._changing(precondition) as (tx, now):
+            transitions.check_served(tx.head, served)
             transitions.record_failures(tx, numbers, reason=inputs.clean_text(reason), now=now)
 
     def expire(self) -> bool:
@@ -496,6 +563,21 @@ class Experiment(ExperimentCore):
         """
         with self._changing(leaps=True) as (tx, now):
             log(tx, "noted", now, **numbers, text=inputs.clean_text(text))
+
+    def log_news(
+        self, find: Callable[[Snapshot, float], Sequence[tuple[str, dict[str, Any]]]]
+    ) -> None:
+        """Add the events that a function finds to be new, for programs that watch the experiment.
+
+        The function gets the ledger and the time, and returns kinds of events and their data. It is
+        called again in the transaction that adds them, so that nobody else has added them.
+        """
+        with self.read() as snapshot:
+            if not find(snapshot, self._now(snapshot)):
+                return
+        with self._changing() as (tx, now):
+            for kind, data in find(tx, now):
+                log(tx, kind, now, **data)
 
     def change_lease(
         self, lease: float | str | None, *, precondition: Precondition | None = None

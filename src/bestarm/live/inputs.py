@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from bestarm.live.store.sql import SqlLedger, Store
 
 _Named = Mapping[str, float | None]  # a reward and values of guardrails
-_Pairs = Iterable[tuple[int, float]] | Iterable[tuple[int | Assignment, float | _Named]]
-Outcomes = Mapping[int, float | _Named] | Mapping[Assignment, float | _Named] | _Pairs
+_Pairs = Iterable[tuple[int, float]] | Iterable[tuple[int | Assignment | None, float | _Named]]
+_Mappings = Mapping[int, float | _Named] | Mapping[Assignment, float | _Named]
+Outcomes = _Mappings | Mapping[int | None, float] | _Pairs
 
 EARLIEST = 946_684_800.0  # the beginning of the year 2000, in seconds since 1970
 LATEST = 7_258_118_400.0  # the beginning of the year 2200
@@ -39,7 +40,7 @@ _UNITS = {"milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
 _LARGEST_REWARD = 1e100
 
 
-Told = tuple[tuple[list[int], list[float]], list[tuple[int, str, float]]]
+Told = tuple[tuple[list[int], list[float], int], list[tuple[int, str, float]]]
 
 
 def read_told(outcomes: Any, guardrails: Collection[str]) -> Told:
@@ -73,6 +74,9 @@ def read_told(outcomes: Any, guardrails: Collection[str]) -> Told:
             rewarded.append(each)
             continue
         number = _outcome_id(each[0])
+        if number is None:
+            rewarded.append((None, 0.0))  # nothing is recorded of it
+            continue
         if "reward" in named:
             rewarded.append((number, named["reward"]))
         further = [(name, value) for name, value in named.items() if name != "reward"]
@@ -84,8 +88,11 @@ def _is_missing(value: object) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def read_outcomes(outcomes: Any) -> tuple[list[int], list[float]]:
-    """Ids and rewards, each id once, from a mapping, from pairs or from a data frame."""
+def read_outcomes(outcomes: Any) -> tuple[list[int], list[float], int]:
+    """Ids and rewards, each id once, from a mapping, from pairs or from a data frame.
+
+    And how many more there are of assignments that were made after the end, which have no id.
+    """
     if hasattr(outcomes, "columns"):
         if not {"id", "reward"} <= set(outcomes.columns):
             message = "A table of outcomes needs the columns 'id' and 'reward'."
@@ -106,21 +113,24 @@ def read_outcomes(outcomes: Any) -> tuple[list[int], list[float]]:
             message = f"{wanted}; got {reprlib.repr(pairs)}."
             remedy = "For example {0: 1.5, 1: 0.2} or zip(ids, rewards)."
             raise InvalidInputError(message, field="outcomes", value=pairs, remedy=remedy) from None
-    numbers, values = list(map(_outcome_id, numbers)), list(map(_reward, values))
+    every, values = list(map(_outcome_id, numbers)), list(map(_reward, values))
+    if served := every.count(None):
+        values = [each for number, each in zip(every, values, strict=True) if number is not None]
+    numbers = [number for number in every if number is not None]
     if len(set(numbers)) < len(numbers):
         first: dict[int, float] = {}
         for number, value in zip(numbers, values, strict=True):
             if first.setdefault(number, value) != value:
                 raise conflict(number, first[number], value)
-        return list(first), list(first.values())
-    return numbers, values
+        return list(first), list(first.values()), served
+    return numbers, values, served
 
 
-def _outcome_id(number: object) -> int:
+def _outcome_id(number: object) -> int | None:
     if type(number) is int and 0 <= number < 2**63:
         return number
-    if isinstance(number, Assignment):
-        return number.id
+    if number is None or isinstance(number, Assignment):
+        return None if number is None else number.id
     if isinstance(number, np.floating) and number.is_integer():
         number = int(number)  # a row of a table of ids and rewards
     # Numbers that no id can be are unknown ids, whatever their size.
@@ -142,12 +152,12 @@ def _reward(value: object, field: str = "reward") -> float:
     return number + 0.0
 
 
-def read_ids(ids: object) -> Ids:
-    """Ids, each once, in the same order."""
+def read_ids(ids: object) -> tuple[Ids, int]:
+    """Ids, each once, in the same order; and how many assignments made after the end have none."""
     every = ids if isinstance(ids, Iterable) else [ids]
-    numbers = (each.id if isinstance(each, Assignment) else each for each in every)
-    numbers = (whole(each, "id", least=0, below=2**63) for each in numbers)
-    return np.array(list(dict.fromkeys(numbers)), dtype=np.int64)
+    given = [each.id if isinstance(each, Assignment) else each for each in every]
+    numbers = (whole(each, "id", least=0, below=2**63) for each in given if each is not None)
+    return np.array(list(dict.fromkeys(numbers)), dtype=np.int64), given.count(None)
 
 
 def conflict(number: int, before: float, now: float) -> ConflictingOutcomeError:

@@ -259,6 +259,7 @@ def _change_options(
     after = options.after(change)
     tx.add_change(change)
     head.changes, head.changes_hash = head.changes + 1, after.changes_hash
+    head.options += 1 if kind == "added" else -1  # until the policy says how many are left
     if head.waits:
         _find_settled(tx)
     log(tx, kind, at, **events.change_data(change, head))
@@ -278,10 +279,15 @@ def record_told(
     bounds: tuple[float, float] | None,
     guardrails: Sequence[Guardrail],
     now: float,
+    served: int = 0,
 ) -> Receipt:
-    """Record outcomes and values of guardrails, all or none: see `Experiment.tell_many`."""
+    """Record outcomes and values of guardrails, all or none: see `Experiment.tell_many`.
+
+    Those of `served` more assignments, which were made after the end, are not recorded.
+    """
+    check_served(tx.head, served)
     new = _check_values(tx, values, guardrails, now) if values else None
-    receipt = record_outcomes(tx, outcomes, bounds=bounds, now=now)
+    receipt = replace(record_outcomes(tx, outcomes, bounds=bounds, now=now), served=served)
     if new is None or not new.size:
         return receipt
     head = tx.head
@@ -338,6 +344,8 @@ def record_outcomes(
         elif before != reward:
             raise conflict(number, before, reward)
     lost &= new.keys()
+    if new:
+        head.last_told = max(head.last_told, now)
     late = set(new) if head.over else lost
     receipt = Receipt(len(new), len(ids) - len(new), len(late))
     if new:
@@ -346,6 +354,15 @@ def record_outcomes(
         data = events.late_data(np.array([*late]), np.array([new[each] for each in late]))
         log(tx, "late", now, **data)
     return receipt
+
+
+def check_served(head: Head, served: int) -> None:
+    """Raise InvalidInputError if outcomes have no id though the experiment is not over."""
+    if served and not head.over:
+        needs = "An outcome needs the id of an assignment or its unit"
+        message = f"{needs}: the experiment is {head.state}."
+        remedy = "Use the ids that `ask` returned: only assignments made after the end have none."
+        raise InvalidInputError(message, field="id", value=None, remedy=remedy)
 
 
 def _add_outcomes(
@@ -383,6 +400,7 @@ def _record_reports(
     new = {each: to for each, to in zip(ids, rewards, strict=True) if known.get(each) != to}
     late = [each for each in new if head.over or each in settled or each in lost]
     if new:
+        head.last_told = max(head.last_told, now)
         flags = np.isin(list(new), late).tolist()
         tx.add_reports(list(new), list(new.values()), at=now, late=flags)
         for number, row in enumerate(zip(new.items(), flags, strict=True), head.reports):
@@ -476,6 +494,7 @@ class _SummaryStep:
     answered: Ids | None  # ids of outcomes that were outstanding, and that it reports
     pending: Ids | None  # ids of outcomes that are outstanding: a later summary reports them
     dropped: Sequence[int]  # targets that the policy dropped
+    left: int  # how many it did not
     final: Recommendation | None  # of a policy that stops here
 
 
@@ -610,7 +629,8 @@ def _tell(
     after = policy.recommend()
     # A summary that closes a phase leaves the end to the next plan.
     final = after if record.late and policy.plan() is None else None
-    return _SummaryStep(record, answered, pending, sorted(set(active) - set(after.active)), final)
+    dropped, left = sorted(set(active) - set(after.active)), len(after.active)
+    return _SummaryStep(record, answered, pending, dropped, left, final)
 
 
 def apply(tx: Transaction, step: Step, options: Options, at: float) -> None:
@@ -666,6 +686,7 @@ def _record_summary(tx: Transaction, told: _SummaryStep, labels: Sequence[str], 
             head.arrivals += int((~np.isin(told.pending, still)).sum())
     tx.add_summary(record)
     head.summaries += 1
+    head.options = told.left
     if record.plain is not None:
         head.spread += summaries.spread_of(record.plain)
         head.spread_left += summaries.spread_of(record.summary)

@@ -26,7 +26,7 @@ from bestarm.live.store.contract import (
     UnitRecord,
     damaged,
 )
-from bestarm.live.values import Known
+from bestarm.live.values import Known, MaybeId
 
 #: A unit, or a decision point: a text, or a whole number, which is the same as its digits.
 Label = str | int
@@ -128,7 +128,7 @@ def read_asked(
 
 def read_told(number: object, unit: Any, decision_point: Any) -> Sequence[UnitKey] | None:
     """The unit of a `tell`; None where it has the id of an assignment instead."""
-    if (number is None) == (unit is None):
+    if number is not None and unit is not None:
         message = "An outcome needs the id of an assignment or its unit, and not both."
         remedy = 'For example tell(17, 1) or tell(unit="visitor-81", reward=1).'
         raise InvalidInputError(message, field="id", value=number, remedy=remedy)
@@ -185,14 +185,20 @@ def _label(value: object, field: str) -> str:
     return read_label(value, field)
 
 
-def find_ids(snapshot: Snapshot, keys: Sequence[UnitKey]) -> list[int]:
+def find_ids(snapshot: Snapshot, keys: Sequence[UnitKey]) -> list[MaybeId]:
     """The assignments of units that have one each.
+
+    After the end units are served like all others, and it is None unless an outcome is outstanding.
 
     Raises:
         UnknownAssignmentError: a unit has none.
         InvalidInputError: the round of a unit has several.
     """
     found = snapshot.units_named(list(dict.fromkeys(keys)))
+    if snapshot.head.over:
+        single = {key: record.first for key, record in found.items() if record.size == 1}
+        told, _ = snapshot.settlements(list(single.values()))
+        return [None if (id_ := single.get(key)) in told else id_ for key in keys]
     for key in keys:
         record = found.get(key)
         if record is None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +16,23 @@ from bestarm.numerics.geometry import Array
 
 LEVELS = ("ok", "warning", "alarm")
 
+# None only after the end, and `tell` takes it: programs that do arithmetic on ids of a running
+# experiment need no branch for type checkers.
+if TYPE_CHECKING:
+    MaybeId = int | Any
+    Ids = Sequence[int] | Any
+else:
+    MaybeId = int | None
+    Ids = Sequence[int | None]
+
 
 @dataclass(frozen=True)
 class Assignment:
     """One option to try.
 
     Attributes:
-        id: its number: 0, 1, 2, … in the order asked for.
-        arm: the option's row in the source.
+        id: its number: 0, 1, 2, … in the order asked for; None where it is not of the experiment.
+        arm: the option's row in the source; −1 for a winner that is not there.
         label: the option's name.
         probability: the probability that it was in its round; 1 under a fixed plan.
         phase: the phase it belongs to, whenever its outcome arrives.
@@ -32,9 +41,11 @@ class Assignment:
         unit: the unit that it was asked for, or None.
         decision_point: that of the unit, or None.
         covariates: what was known of it before the draw, or None.
+        experiment: whether it is part of the experiment. False once that is over: it is the option
+            to use from then on, and nothing is recorded of it.
     """
 
-    id: int
+    id: MaybeId
     arm: int
     label: str
     probability: float
@@ -43,14 +54,15 @@ class Assignment:
     unit: str | None = None
     decision_point: str | None = None
     covariates: Mapping[str, Any] | None = field(default=None, hash=False)
+    experiment: bool = True
 
 
 class Known(NamedTuple):
     """What is known of an assignment before its draw."""
 
-    unit: str | None
-    decision_point: str | None
-    covariates: Mapping[str, Any] | None
+    unit: str | None = None
+    decision_point: str | None = None
+    covariates: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -59,8 +71,10 @@ class Batch(Sequence[Assignment]):
 
     All are of one phase, but for those of units that had theirs before.
 
+    Once the experiment is over, they are all of the option to use: see `Experiment.ask`.
+
     Attributes:
-        ids: the ids of the assignments.
+        ids: the ids of the assignments; None for each that is not of the experiment.
         arms: the source arm of each, read-only.
         probabilities: the probability of each arm to be in its round, read-only.
         rounds: the number of the round of each, read-only.
@@ -72,9 +86,10 @@ class Batch(Sequence[Assignment]):
         state: of the experiment: `"running"`, `"paused"`, `"stopped"` or `"finished"`.
         phases: the phase of each, where units had theirs before; else None.
         known: the unit, decision point and covariates of each; None where there are none.
+        experiment: whether they are part of the experiment: see `Assignment`.
     """
 
-    ids: Sequence[int]
+    ids: Ids
     arms: NDArray[np.int64]
     probabilities: Array
     rounds: NDArray[np.int64]
@@ -84,10 +99,11 @@ class Batch(Sequence[Assignment]):
     state: str = "running"
     phases: Sequence[int] | None = None
     known: Sequence[Known] | None = None
+    experiment: bool = True
 
     @property
     def finished(self) -> bool:
-        """Whether the experiment is over: there will be no more assignments."""
+        """Whether the experiment is over: there will be no more assignments of it."""
         return self.state in {"stopped", "finished"}
 
     def __len__(self) -> int:
@@ -103,8 +119,9 @@ class Batch(Sequence[Assignment]):
         arm, number = int(self.arms[index]), int(self.rounds[index])
         chance = float(self.probabilities[index])
         phase = self.phase if self.phases is None else self.phases[index]
-        known = () if self.known is None else self.known[index]
-        return Assignment(self.ids[index], arm, self.labels[arm], chance, phase, number, *known)
+        known = Known() if self.known is None else self.known[index]
+        parts = self.ids[index], arm, self.labels[arm], chance, phase, number
+        return Assignment(*parts, *known, self.experiment)
 
     def blocks(self) -> Iterator[tuple[Assignment, ...]]:
         """The assignments round by round, each in the random order in which to try its options."""
@@ -113,7 +130,9 @@ class Batch(Sequence[Assignment]):
 
     def __str__(self) -> str:
         parts = []
-        if self:
+        if self and not self.experiment:
+            parts.append(f"{plural(len(self), 'assignment')} of {self[0].label!r} after the end")
+        elif self:
             made = in_rounds(len(self), len(set(self.rounds.tolist())))
             parts.append(made if self.phases else f"{made} of phase {self.phase}")
             parts[0] += f" (ids {min(self.ids)} to {max(self.ids)})"
@@ -138,6 +157,8 @@ class Receipt:
             window or of the experiment. They are kept and flagged, and no decision depends on them.
         held: how many of the recorded count once their window ends, and may be corrected before.
         values: how many values of guardrails were recorded.
+        served: how many were of assignments made after the end (`Assignment.experiment` is False),
+            and are not recorded.
     """
 
     recorded: int
@@ -145,6 +166,7 @@ class Receipt:
     late: int
     held: int = 0
     values: int = 0
+    served: int = 0
 
     def __str__(self) -> str:
         text = f"{plural(self.recorded, 'outcome')} recorded"
@@ -158,6 +180,8 @@ class Receipt:
         if self.late:
             verb = "is" if self.late == 1 else "are"
             text += f"; {self.late} came too late to be used and {verb} flagged"
+        if self.served:
+            text += f"; {self.served} of assignments made after the end, not recorded"
         return text
 
 
@@ -271,8 +295,16 @@ def held_up(number: int | None, since: float | None) -> str:
     """A clause on the outcome that holds up the decision; empty if none does."""
     if number is None or since is None:
         return ""
-    when = datetime.fromtimestamp(since, UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return f"the decision waits for the outcome of assignment {number}, made {when}"
+    return f"the decision waits for the outcome of assignment {number}, made {in_utc(since)}"
+
+
+def in_utc(seconds: float) -> str:
+    """A time as people read it.
+
+    >>> in_utc(0)
+    '1970-01-01 00:00 UTC'
+    """
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def plural(count: int, noun: str) -> str:

@@ -13,10 +13,12 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import Receive, Scope, Send
 
 from bestarm.live.store.sql import Store
+from bestarm.server import metrics
 from bestarm.server.api import plan, routes
 from bestarm.server.api.schemas import describe_fields
 from bestarm.server.experiments import Maintenance, OpenExperiments
 from bestarm.server.guard import Guard, Limits
+from bestarm.server.notifications import Notifier, Receiver
 from bestarm.server.pages.routes import add_pages
 from bestarm.server.streams import StatusStreams
 
@@ -42,6 +44,7 @@ def create_app(
     local: bool = True,
     hosts: tuple[str, ...] = (),
     limits: Limits | None = None,
+    notify: Receiver | None = None,
 ) -> FastAPI:
     """An ASGI application over the experiments of a database.
 
@@ -52,6 +55,7 @@ def create_app(
         hosts: further host names that requests may be for; if it is not local and there are none,
             names are not checked.
         limits: limits on what callers may send.
+        notify: where notifications go; None for nowhere.
     """
     store = url if isinstance(url, Store) else Store(url)
     store.prepare()
@@ -70,13 +74,16 @@ def create_app(
     app.state.experiments = OpenExperiments(store)
     app.state.streams = StatusStreams(app.state.experiments, limits)
     app.state.maintenance = Maintenance(app.state.experiments)
+    app.state.notifier = None if notify is None else Notifier(app.state.experiments, notify)
+    app.state.requests = metrics.RequestCounts()
     app.state.planner = plan.Planner(limits.planning)
     app.router.routes += routes.asking.routes  # found at once: an included router is searched twice
-    for router in (routes.viewing, routes.telling, routes.managing, plan.router):
+    for router in (routes.viewing, routes.telling, routes.managing, plan.router, metrics.router):
         app.include_router(router)
     add_pages(app)
     app.add_middleware(_CompressedPages, minimum_size=1000, compresslevel=5)
-    app.add_middleware(Guard, limits=limits, local=local, hosts=hosts)
+    answered = app.state.requests.add
+    app.add_middleware(Guard, limits=limits, local=local, hosts=hosts, answered=answered)
     return app
 
 
@@ -92,9 +99,11 @@ class _CompressedPages(GZipMiddleware):
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    maintenance = asyncio.create_task(app.state.maintenance.run())
+    at_work = [each for each in (app.state.maintenance, app.state.notifier) if each is not None]
+    tasks = [asyncio.create_task(each.run()) for each in at_work]
     yield
-    maintenance.cancel()
-    with suppress(asyncio.CancelledError):
-        await maintenance
+    for task in tasks:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
     app.state.experiments.close()

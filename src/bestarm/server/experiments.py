@@ -217,12 +217,13 @@ class Maintenance:
 
     Leases that ran out are seen to in every round. Health is checked of what has changed, then of
     all others that are not over, as time alone may make an outcome overdue; what there is no time
-    for is left to the next round.
+    for is left to the next round. An alarm or a stall that begins is added to the log.
     """
 
     def __init__(self, experiments: OpenExperiments) -> None:
         self._experiments = experiments
         self.worst: dict[str, Check | None] = {}  # checks by experiment, None if all are well
+        self.alarms: dict[str, tuple[Check, ...]] = {}  # those that are alarms, by experiment
         self._changes = ChangeFeed(experiments.store)
         self._unchecked: dict[str, None] = {}  # names, in order
 
@@ -242,6 +243,7 @@ class Maintenance:
         changes, gone = self._changes.read(now=self._experiments.store.now())
         for name in gone:
             self.worst.pop(name, None)
+            self.alarms.pop(name, None)
             self._unchecked.pop(name, None)
         for change in changes:
             if change.overdue:
@@ -264,6 +266,9 @@ class Maintenance:
             _log.error("Maintenance skips an experiment", exc_info=error)
 
     def _check(self, name: str) -> None:
-        checks = self._experiments.watch(name).health()
+        watch = self._experiments.watch(name)
+        checks = watch.health()
         worst = max(checks, key=lambda check: LEVELS.index(check.level), default=None)
         self.worst[name] = None if worst is None or worst.level == "ok" else worst
+        self.alarms[name] = tuple(check for check in checks if check.level == "alarm")
+        watch.record_alarms()

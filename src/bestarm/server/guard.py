@@ -10,8 +10,9 @@ import math
 import re
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 from urllib.parse import quote
 
@@ -99,12 +100,20 @@ class Guard:
     """Refuses requests that are too many, too large or for another host, before reading them.
 
     `local` and `hosts` are those of `create_app`: another site could have its own name lead here.
+    `answered` is called with the scope and the status of each request as its answer starts.
     """
 
     def __init__(
-        self, app: ASGIApp, *, limits: Limits, local: bool, hosts: tuple[str, ...]
+        self,
+        app: ASGIApp,
+        *,
+        limits: Limits,
+        local: bool,
+        hosts: tuple[str, ...],
+        answered: Callable[[Scope, int], object],
     ) -> None:
         self._app = app
+        self._answered = answered
         self._limits = limits
         self._rate_limiter = RateLimiter(limits)
         self._known: OrderedDict[str, None] = OrderedDict()
@@ -120,9 +129,8 @@ class Guard:
         sent = headers.get(b"authorization")
         token = "" if sent is None else hashlib.sha256(sent).hexdigest()
         scope[TOKEN_KNOWN] = token in self._known
-        called, answered = scope, _LoggedResponse(scope, send)
-        if scope["method"] == "HEAD":
-            called = {**scope, "method": "GET"}
+        called = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
+        answered = _LoggedResponse(scope, send, partial(self._answered, called))
         try:
             self._check(scope, headers, token)
             await self._app(called, self._limited(receive), answered)
@@ -257,8 +265,8 @@ class _LoggedResponse:
     Of the answer to HEAD it sends the head alone; the body ends at once, even of a stream.
     """
 
-    def __init__(self, scope: Scope, send: Send) -> None:
-        self._scope, self._send = scope, send
+    def __init__(self, scope: Scope, send: Send, answered: Callable[[int], object]) -> None:
+        self._scope, self._send, self._answered = scope, send, answered
         self._since, self.began = time.perf_counter(), False
 
     async def __call__(self, message: Message) -> None:
@@ -269,6 +277,7 @@ class _LoggedResponse:
             added = [each for each in _PROTECTING if each[0] not in named]
             message["headers"] = [*headers, *added]
             self._log(message["status"])
+            self._answered(message["status"])
             await self._send(message)
             message = {"type": "http.response.body", "body": b"", "more_body": False}
             if self._scope["method"] != "HEAD":

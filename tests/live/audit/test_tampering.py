@@ -22,10 +22,10 @@ CACHE = "a cache: the audit counts again itself, and no decision depends on it"
 NO_DECISION = "no decision depends on it"
 # As docs/guarantees.md and docs/threat-model.md list it.
 CACHES = """
-    outcomes reports early values losses late refusals refused_values lowest highest phase planned
-    open provisional pulls size limit first phase_outcomes phase_losses outstanding_before
-    summary_end arrivals amendments settled_end oldest summaries last_time clock_setback
-    spread spread_left units unit_rounds most_unit_rounds busiest_round
+    outcomes reports early values losses late refusals refused_values lowest highest last_told
+    options phase planned open provisional pulls size limit first phase_outcomes phase_losses
+    outstanding_before summary_end arrivals amendments settled_end oldest summaries last_time
+    clock_setback spread spread_left units unit_rounds most_unit_rounds busiest_round
 """
 NOT_COVERED = {f"experiments.{name}": CACHE for name in CACHES.split()} | {
     "experiments.created": "for lists of experiments; the time in the first event is hashed",

@@ -30,6 +30,7 @@ from bestarm.cli.experiment.records import (
     status,
     verify,
 )
+from bestarm.cli.experiment.watch import watch
 
 __all__ = ["experiment"]
 
@@ -41,8 +42,8 @@ experiment = typer.Typer(
 
 _NEGATIVE = (ask, tell, fail, lease)  # a negative number is not an option there
 for _command in (
-    create, ask, tell, fail, status, recommend, guardrails, health, log, export, report, verify,
-    replay, pause, resume, expire, lease, add, retire, erase, stop,
+    create, ask, tell, fail, status, recommend, guardrails, health, watch, log, export, report,
+    verify, replay, pause, resume, expire, lease, add, retire, erase, stop,
 ):  # fmt: skip
     _settings = {"ignore_unknown_options": _command in _NEGATIVE}
     experiment.command(context_settings=_settings)(_command)

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from bestarm.live import Batch, Experiment
 
 _TRUTH = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
+_NO_ID = {"none", "null"}  # of an assignment made after the end, as printed in words and in JSON
 _TABLE = "Give a table with the columns id and reward."
-_Named = int | tuple[str, str | None]  # an assignment by its id, or by unit and decision point
+# An assignment by its id, which may be none, or by unit and decision point.
+_Named = int | tuple[str, str | None] | None
 _NAMES = ("id", "unit", "decision_point")  # of its columns
 _Told = list[tuple[_Named, dict[str, float]]]  # with rewards and values of guardrails by name
 
@@ -34,7 +36,7 @@ def ask(
     request_id: str | None = None,
     covariates: Path | None = None,
 ) -> Result:
-    """Get assignments: what to try next, drawn and on record.
+    """Get assignments: what to try next, drawn and on record; after the end, the option to use.
 
     Args:
         count ([COUNT]): How many are wanted; 1 if left out, or one for each row of --covariates.
@@ -70,9 +72,15 @@ def ask(
             "assignments": [asdict(assignment) for assignment in batch],
         },
         _lines(batch, rounds),
-        note=_why_fewer(batch, rounds, count) if rounds < count else "",
+        note=_note(batch, rounds, count),
         unprinted=_unprinted(experiment.name, batch, count, request_id) if batch else "",
     )
+
+
+def _note(batch: Batch, rounds: int, count: int) -> str:
+    if not batch.experiment:
+        return f"The experiment is {batch.state}: this is the option to use. Nothing is recorded."
+    return _why_fewer(batch, rounds, count) if rounds < count else ""
 
 
 def _read_known(path: Path) -> dict[str, list[Any]]:
@@ -97,6 +105,8 @@ def _covariate(text: str) -> float | bool | str:
 
 
 def _unprinted(name: str, batch: Batch, count: int, request_id: str | None) -> str:
+    if not batch.experiment:
+        return "Nothing was assigned: the experiment is over."
     made = f"Assignments {batch.ids[0]} to {batch.ids[-1]} were made but could not be printed."
     if request_id is None:
         return f"{made} bestarm experiment export {name} --out FILE.csv shows them."
@@ -106,7 +116,8 @@ def _unprinted(name: str, batch: Batch, count: int, request_id: str | None) -> s
 def _lines(batch: Batch, rounds: int) -> list[str]:
     """A line per assignment; where several make up a round, with its number in front."""
     width = max((len(str(number)) for number in batch.ids[-1:]), default=1)
-    lines = [f"{assignment.id:>{width}}  {assignment.label}" for assignment in batch]
+    ids = [str(number).lower() for number in batch.ids]
+    lines = [f"{number:>{width}}  {each.label}" for number, each in zip(ids, batch, strict=True)]
     if rounds == len(batch):
         return lines
     last = len(str(batch.rounds[-1]))
@@ -140,7 +151,7 @@ def tell(
 
     Args:
         outcome ([ID REWARD]): An assignment's id and its reward: a number, yes or no. With --unit,
-            the reward alone.
+            the reward alone. Of one made after the end, whose id is none, nothing is recorded.
         unit (TEXT): The unit of the assignment, instead of its id.
         decision_point (TEXT): That of the unit, if it was asked for with one.
         guardrail (NAME=VALUE): The value of a guardrail, with the reward or without it. Repeat it
@@ -199,8 +210,10 @@ def fail(experiment: Experiment, ids: list[str], *, reason: str = "failed") -> R
     return Result({"state": experiment.state, "failed": numbers}, [words])
 
 
-def _read_id(text: str, where: str = "") -> int:
-    """An assignment's id: a whole number in plain digits."""
+def _read_id(text: str, where: str = "") -> int | None:
+    """An assignment's id: a whole number in plain digits, or none."""
+    if text.strip().lower() in _NO_ID:
+        return None
     try:
         if not text.strip().lstrip("+-").isdecimal():
             raise ValueError  # noqa: TRY301

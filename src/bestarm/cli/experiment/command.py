@@ -43,7 +43,7 @@ def on_experiment(function: Callable[..., Result]) -> Callable[..., None]:
 
     @wraps(function)
     def run(*, name: str, store: str, json: bool, **settings: object) -> None:
-        with _open(store, name) as experiment:
+        with open_experiment(store, name) as experiment:
             result = function(experiment, **settings)
         try:
             print_result({"experiment": name, **result.data}, *result.lines, as_json=json)
@@ -74,7 +74,7 @@ def on_experiment(function: Callable[..., Result]) -> Callable[..., None]:
 
 
 @contextmanager
-def _open(store: str, name: str) -> Iterator[Experiment]:
+def open_experiment(store: str, name: str) -> Iterator[Experiment]:
     """An experiment of a store; its policy may come from a module of the current folder.
 
     What a user's own policy raises becomes one of our errors.

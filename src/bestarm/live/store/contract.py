@@ -239,6 +239,9 @@ class Head:
     lowest: float = math.inf  # reward told
     highest: float = -math.inf  # reward told
 
+    last_told: float = -math.inf  # when an outcome was told last
+    options: int = 0  # targets that are not ruled out
+
     phase: int = 0  # the open phase, or the last one
     planned: bool = False  # whether a plan is open
     open: bool = False  # whether that plan may be extended

@@ -104,6 +104,9 @@ class Log:
     # When the last summaries were closed, and with how many pulls in all.
     closings: list[tuple[float, int]] = field(default_factory=list)
     end: dict[str, Any] | None = None  # how the policy ended it
+    alarms: set[str] = field(default_factory=set)  # health checks that are alarms
+    stalled: float = -math.inf  # when it stalled last
+    resumed: float = -math.inf  # when it was resumed last
 
     def read(self, snapshot: Snapshot) -> None:
         """Read the counters, and the events that are new."""
@@ -115,6 +118,14 @@ class Log:
             self.retired += event.kind == "retired"
             if event.kind == "finished":
                 self.end = event.data
+            if event.kind == "alarm":
+                self.alarms.add(event.data["check"])
+            if event.kind == "cleared":
+                self.alarms.discard(event.data["check"])
+            if event.kind == "stalled":
+                self.stalled = event.at
+            if event.kind == "resumed":
+                self.resumed = event.at
             if event.kind in {"closed", "answered"}:
                 before = self.closings[-1][1] if self.closings else 0
                 self.closings.append((event.at, max(before, event.data["end"])))

@@ -16,9 +16,10 @@ from scipy.special import log_ndtr, ndtr, ndtri
 from bestarm.live.experiment import Experiment
 from bestarm.live.guarding import GuardrailRow
 from bestarm.live.spec import Spec
-from bestarm.live.store.contract import Head
+from bestarm.live.store.contract import Head, Snapshot
 from bestarm.live.values import Check, savings
 from bestarm.live.watch import wording
+from bestarm.live.watch.alarms import news
 from bestarm.live.watch.follower import Follower, Log, PolicySnapshot, Slice, joined
 from bestarm.numerics.geometry import Array
 from bestarm.policies.policy import Traits
@@ -437,6 +438,17 @@ class Watch:
             done = time.monotonic()
             self._health_due = done + _HEALTH_COST_RATIO * (done - now)
         return self._health
+
+    def record_alarms(self) -> None:
+        """Add alarms and a stall to the log as they begin: once, whoever else looks."""
+        checks = self.health()
+
+        def find(snapshot: Snapshot, now: float) -> list[tuple[str, dict[str, Any]]]:
+            self._log.read(snapshot)
+            return list(news(self._log, snapshot, checks, now))
+
+        with self._log_lock:
+            self.experiment.log_news(find)
 
     def overview(self) -> Overview:
         """All there is to see of the experiment."""

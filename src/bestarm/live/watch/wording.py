@@ -8,7 +8,7 @@ from typing import Any
 from bestarm.live.events import recommendation_data
 from bestarm.live.guarding import GuardrailRow
 from bestarm.live.store.contract import Event, Head
-from bestarm.live.values import held_up, in_rounds, in_time, plural
+from bestarm.live.values import held_up, in_rounds, in_time, in_utc, plural
 from bestarm.live.watch.follower import Log
 from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
@@ -186,6 +186,17 @@ def _list(names: Sequence[str]) -> str:
     return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
 
 
+def _remark(kind: str, data: Mapping[str, Any]) -> str:
+    """A note, or what a server noticed."""
+    if kind == "noted":
+        return str(data["text"])
+    if kind == "stalled":
+        since, awaited = in_utc(data["since"]), plural(data["outstanding"], "outcome")
+        return f"Stalled: nothing was told since {since}; {awaited} outstanding."
+    check = data["check"]
+    return f"Alarm ({check}): {data['finding']}" if kind == "alarm" else f"Alarm ended ({check})."
+
+
 _PLAIN = {"paused": "Paused: no assignments are made."}
 _GUARDED = {
     "worse": "worse by more than the margin",
@@ -256,8 +267,8 @@ def describe(event: Event, problem: Problem, *, open_plans: bool) -> str:
             count = sum(end - first for first, end in data["ids"])
             given = {noun: plural(count, noun) for noun in ("assignment", "outcome")}
             text = _COUNTED[kind].format(**given)
-        case "noted":
-            text = data["text"]
+        case "noted" | "alarm" | "cleared" | "stalled":
+            text = _remark(kind, data)
         case "stopped":
             text = f"Stopped by hand{f': {reason}' if (reason := data.get('reason')) else '.'}"
     return text

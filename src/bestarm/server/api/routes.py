@@ -17,6 +17,7 @@ from bestarm.errors import ConflictingRequestError, InvalidInputError
 from bestarm.live import Batch, Experiment, Receipt
 from bestarm.live.core import Tell
 from bestarm.live.events import sha256
+from bestarm.live.values import MaybeId
 from bestarm.live.watch.overview import Watch
 from bestarm.problem import Problem, features_of
 from bestarm.server.api import schemas
@@ -30,12 +31,13 @@ from bestarm.server.api.requests import (
     check_role,
     read_bearer,
 )
-from bestarm.server.errors import event_stream
+from bestarm.server.errors import ApiError, event_stream
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.streams import StatusStreams
 from bestarm.server.tokens import Role, check_token, token_number
 
 _FEW = 1000  # outcomes: more take long enough to read that others should not wait for it
+_SERVED_FOR = 3600  # seconds for which the option served after the end may be cached
 _MOST_NUMBERS = 100_000  # features of an experiment: designs for more take minutes
 _receipt: TypeAdapter[Receipt] = TypeAdapter(schemas.ReceiptOut)
 _KEY = {
@@ -122,11 +124,16 @@ async def get_status(
 ) -> Any:
     """Counters of the experiment. Send the ETag back as If-None-Match to poll cheaply."""
     tag, status = await experiments.read(name, lambda each: (f'W/"{each.revision}"', each.status()))
-    known = {each.strip().removeprefix("W/") for each in (if_none_match or "").split(",")}
-    if not known.isdisjoint({"*", tag.removeprefix("W/")}):
+    if _matches(if_none_match, tag):
         return Response(status_code=304, headers={"ETag": tag})
     response.headers["ETag"] = tag
     return status
+
+
+def _matches(if_none_match: str | None, tag: str) -> bool:
+    """Whether a caller knows what is of this ETag."""
+    known = {each.strip().removeprefix("W/") for each in (if_none_match or "").split(",")}
+    return not known.isdisjoint({"*", tag.removeprefix("W/")})
 
 
 @asking.post(
@@ -136,7 +143,10 @@ async def get_status(
     openapi_extra={"parameters": [_KEY]},
 )
 async def ask(name: Name, body: schemas.AskBody, request: Request) -> Response:
-    """Draw options. Fewer than asked for are assigned while a phase waits for its outcomes."""
+    """Draw options. Fewer than asked for are assigned while a phase waits for its outcomes.
+
+    Once the experiment is over, every assignment is of the option to use, with `experiment` false.
+    """
     experiments: OpenExperiments = request.app.state.experiments
     most: int = request.app.state.limits.batch
     units = len(body.unit) if isinstance(body.unit, list) else 1
@@ -189,13 +199,56 @@ async def tell(name: Name, body: schemas.TellBody, request: Request) -> Response
     _check_size("outcomes", len(body.outcomes), request.app.state.limits.batch)
     few = len(body.outcomes) <= _FEW
     allowed = partial(check_token, text=read_bearer(request), role=Role.TELL)
-    keys, ids = body.keys(), list[int]()
+    keys, found = body.keys(), list[MaybeId]()
     if keys:
         find = partial(Experiment.ids_of_units, keys=keys, precondition=allowed)
-        ids += await experiments.read(name, find)
-    outcomes, values = body.read(ids) if few else await run_in_threadpool(body.read, ids)
-    receipt = await experiments.tell(name, Tell(outcomes, allowed, values))
+        found += await experiments.read(name, find)
+    told, values = body.read(found) if few else await run_in_threadpool(body.read, found)
+    ids, rewards, served = told
+    if served and not ids and not values:  # nothing to record
+        told_none = partial(Experiment.tell_many, precondition=allowed)
+        receipt = await experiments.read(name, lambda each: told_none(each, [(None, 0.0)] * served))
+    else:
+        receipt = await experiments.tell(name, Tell((ids, rewards), allowed, values, served))
     return Response(_receipt.dump_json(receipt), media_type="application/json")
+
+
+@telling.get(
+    "/experiments/{name}/served",
+    summary="The option to use after the end",
+    response_model=schemas.ServedOut,
+    responses={304: {"description": "It is the one of the ETag given."}},
+)
+async def get_served(
+    name: Name,
+    experiments: Experiments,
+    response: Response,
+    if_none_match: Annotated[
+        str | None, Header(max_length=500, description="The ETag of what is known already.")
+    ] = None,
+) -> Any:
+    """The winner, or the control if nothing was shown to be better: what `ask` serves from then on.
+
+    It never changes, so it may be cached for an hour. While the experiment goes on it is a 409.
+    """
+    served, state = await experiments.compute(
+        name, lambda watch: (watch.experiment.served(), watch.experiment.state)
+    )
+    if served is None:
+        raise ApiError(
+            409,
+            "not_over",
+            f"The experiment is {state}: no option is served yet.",
+            field="state",
+            value=state,
+            remedy="Ask for assignments until it is over.",
+        )
+    tag = f'"{sha256(f"{state} {served.label}")[:16]}"'
+    headers = {"ETag": tag, "Cache-Control": f"private, max-age={_SERVED_FOR}"}
+    if _matches(if_none_match, tag):
+        return Response(status_code=304, headers=headers)
+    response.headers.update(headers)
+    return {"label": served.label, "arm": served.arm, "state": state, "experiment": False}
 
 
 @telling.post("/experiments/{name}/fail", summary="Give up outcomes")

@@ -24,6 +24,7 @@ from bestarm.live.guarding import GuardrailRow, Value
 from bestarm.live.inputs import read_outcomes
 from bestarm.live.store.contract import Event, UnitKey
 from bestarm.live.units import read_told
+from bestarm.live.values import MaybeId
 from bestarm.policies.registry import policies
 from bestarm.recommendation import Effect
 
@@ -225,7 +226,7 @@ class OutcomeIn(Body):
     """The outcome of one assignment, which its id or its unit names, values of guardrails, or both.
 
     Attributes:
-        id: of the assignment.
+        id: of the assignment; null for one made after the end.
         unit: that it was asked for, instead of the id.
         decision_point: of the unit, if it was asked for with one.
         guardrails: values by the name of the guardrail.
@@ -254,26 +255,30 @@ class TellBody(
         told = (read_told(each.id, each.unit, each.decision_point) for each in self.outcomes)
         return [key for keys in told for key in keys or ()]
 
-    def read(self, ids: Sequence[int]) -> tuple[tuple[list[int], list[float]], list[Value]]:
-        """Ids, each once, and a reward for each; and values of guardrails.
+    def read(
+        self, ids: Sequence[MaybeId]
+    ) -> tuple[tuple[list[int], list[float], int], list[Value]]:
+        """Ids, each once, a reward for each, and how many have no id; and values of guardrails.
 
         `ids` are those of the units.
         """
         found = iter(ids)
-        named = [(next(found) if each.id is None else each.id, each) for each in self.outcomes]
+        named = [(each.id if each.unit is None else next(found), each) for each in self.outcomes]
         rewards = ((number, float(each.reward)) for number, each in named)
         values = [
             (number, name, float(value))
             for number, each in named
             for name, value in (each.guardrails or {}).items()
+            if number is not None
         ]
-        return read_outcomes(pair for pair in rewards if not math.isnan(pair[1])), values
+        known = ((number, 0.0 if number is None else reward) for number, reward in rewards)
+        return read_outcomes(pair for pair in known if not math.isnan(pair[1])), values
 
 
 class FailBody(Body, json_schema_extra=example(ids=[1], reason="left the page")):
     """Assignments whose outcome will never come."""
 
-    ids: Annotated[list[Natural], Field(fail_fast=True)]
+    ids: Annotated[list[Natural | None], Field(fail_fast=True)]
     reason: Annotated[str, Field(max_length=1000)] = "failed"
 
 
@@ -345,7 +350,10 @@ _STATUS = {
 }
 StatusOut = Annotated[Status, Field(examples=[_STATUS])]
 ReceiptOut = Annotated[
-    Receipt, Field(examples=[{"recorded": 2, "repeated": 0, "late": 0, "held": 0, "values": 0}])
+    Receipt,
+    Field(
+        examples=[{"recorded": 2, "repeated": 0, "late": 0, "held": 0, "values": 0, "served": 0}]
+    ),
 ]
 
 
@@ -376,8 +384,10 @@ class AssignmentsOut(
     BaseModel,
     json_schema_extra=example(
         assignments=[
-            {"id": 0, "arm": 2, "label": "express", "probability": 0.25, "phase": 1, "round": 0},
-            {"id": 1, "arm": 0, "label": "one page", "probability": 0.5, "phase": 1, "round": 1},
+            {"id": 0, "arm": 2, "label": "express", "probability": 0.25, "phase": 1, "round": 0}
+            | {"experiment": True},
+            {"id": 1, "arm": 0, "label": "one page", "probability": 0.5, "phase": 1, "round": 1}
+            | {"experiment": True},
         ],
         phase=1,
         waiting=0,
@@ -398,7 +408,7 @@ class AssignmentsOut(
         """From the library's, as plain data, because a batch may be large."""
         parts = batch.arms, batch.probabilities, batch.rounds
         columns = zip(batch.ids, *(part.tolist() for part in parts), strict=True)
-        labels, same = batch.labels, {"phase": batch.phase}
+        labels, same = batch.labels, {"phase": batch.phase, "experiment": batch.experiment}
         made: list[dict[str, Any]] = [
             {"id": id_, "arm": arm, "label": labels[arm], "probability": p, **same, "round": r}
             for id_, arm, p, r in columns
@@ -413,6 +423,17 @@ class AssignmentsOut(
             "waiting": batch.waiting,
             "state": batch.state,
         }
+
+
+class ServedOut(
+    BaseModel, json_schema_extra=example(label="express", arm=2, state="finished", experiment=False)
+):
+    """The option to use once an experiment is over."""
+
+    label: str = Field(description="Its name.")
+    arm: int = Field(description="Its row in the source; −1 if it is not there.")
+    state: str = Field(description="Of the experiment: stopped or finished.")
+    experiment: bool = Field(description="False: nothing is recorded of its use.")
 
 
 class RecommendationOut(

@@ -1,0 +1,102 @@
+"""`GET /metrics`: counters of the server and of its experiments, as Prometheus reads them.
+
+https://prometheus.io/docs/instrumenting/exposition_formats/. Counters of experiments are read in
+one query, and no policy is asked: scraping costs little with many experiments.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import version
+
+from fastapi import APIRouter, Request, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.types import Scope
+
+from bestarm.live.store.contract import Head
+from bestarm.live.store.sql import SqlLedger
+from bestarm.server.api.requests import VIEW, StrictRoute
+from bestarm.server.experiments import Maintenance
+
+_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_STATES = ("running", "paused", "stopped", "finished")
+_METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+
+router = APIRouter(dependencies=[VIEW], route_class=StrictRoute)
+Sample = tuple[Mapping[str, str], float]
+
+
+class RequestCounts:
+    """Requests that this process has answered, by method, route and status."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, str, str]] = Counter()
+
+    def add(self, scope: Scope, status: int) -> None:
+        """Count a request. What callers make up is not a label: there would be no end of them."""
+        method = scope["method"] if scope["method"] in _METHODS else "other"
+        self._counts[method, getattr(scope.get("route"), "path", "other"), str(status)] += 1
+
+    def samples(self) -> list[Sample]:
+        """One per method, route and status."""
+        names = ("method", "route", "status")
+        return [(dict(zip(names, key, strict=True)), n) for key, n in self._counts.copy().items()]
+
+
+@router.get("/metrics", include_in_schema=False)
+async def metrics(request: Request) -> Response:
+    """Counters of the server and of all its experiments, in Prometheus' text format."""
+    state = request.app.state
+    heads = await run_in_threadpool(SqlLedger.heads, state.store)
+    lines = "\n".join(_lines(state.requests, state.maintenance, heads))
+    return Response(f"{lines}\n", media_type=_TYPE)
+
+
+def _lines(
+    requests: RequestCounts, maintenance: Maintenance, heads: Sequence[tuple[str, Head]]
+) -> Iterator[str]:
+    yield from _metric(
+        "build_info", "gauge", "The version.", [({"version": version("bestarm")}, 1)]
+    )
+    help_text = "Requests answered by this process."
+    yield from _metric("http_requests_total", "counter", help_text, requests.samples())
+    experiments = [({"experiment": name}, head) for name, head in heads]
+    for name, kind, words, counter in (
+        ("assignments_total", "counter", "Assignments made.", "assigned"),
+        ("outcomes_total", "counter", "Outcomes told in time.", "outcomes"),
+        ("lost_total", "counter", "Assignments given up.", "losses"),
+        ("late_total", "counter", "Outcomes told too late.", "late"),
+        ("outstanding", "gauge", "Outcomes awaited.", "outstanding"),
+        ("phase", "gauge", "The open phase, or the last.", "phase"),
+        ("options_left", "gauge", "Options not ruled out.", "options"),
+    ):
+        samples = [(labels, float(getattr(head, counter))) for labels, head in experiments]
+        yield from _metric(f"experiment_{name}", kind, words, samples)
+    states = [
+        ({**labels, "state": each}, float(head.state == each))
+        for labels, head in experiments
+        for each in _STATES
+    ]
+    yield from _metric("experiment_state", "gauge", "1 for the state that it is in.", states)
+    told = [
+        (labels, head.last_told) for labels, head in experiments if math.isfinite(head.last_told)
+    ]
+    at = "When an outcome was told last."
+    yield from _metric("experiment_last_outcome_timestamp_seconds", "gauge", at, told)
+    alarms = [
+        (labels, float(len(maintenance.alarms[labels["experiment"]])))
+        for labels, _ in experiments
+        if labels["experiment"] in maintenance.alarms
+    ]
+    yield from _metric("experiment_alarms", "gauge", "Health checks that are alarms.", alarms)
+
+
+def _metric(name: str, kind: str, words: str, samples: Iterable[Sample]) -> Iterator[str]:
+    yield f"# HELP bestarm_{name} {words}"
+    yield f"# TYPE bestarm_{name} {kind}"
+    for labels, value in samples:
+        named = ",".join(f'{key}="{text.translate(_ESCAPES)}"' for key, text in labels.items())
+        yield f"bestarm_{name}{{{named}}} {value!r}"

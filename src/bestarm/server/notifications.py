@@ -1,0 +1,419 @@
+"""Notifications: what happened in experiments is sent to a receiver, at least once.
+
+What is to be sent is read off the logs of experiments, and how far that has come is a row per
+experiment in the database. So a server that is killed loses nothing: the next one continues, and
+repeats at most the notification whose delivery was not recorded yet, under the same id. One process
+sends at a time, in a thread of its own: no outcome waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+import http.client
+import ipaddress
+import json
+import logging
+import socket
+import ssl
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any, Protocol
+from urllib.parse import SplitResult, urlsplit
+
+import sqlalchemy as sa
+from starlette.concurrency import run_in_threadpool
+
+from bestarm.errors import BestArmError, InvalidInputError
+from bestarm.live.store.contract import Event
+from bestarm.live.store.sql import Session, schema
+from bestarm.live.watch.wording import describe
+from bestarm.server.experiments import OpenExperiments
+
+# The events that are sent: an option is out, a guardrail, an alarm or a stall, and the end.
+KINDS = ("eliminated", "retired", "guardrail", "alarm", "stalled", "finished")
+
+_EVERY = 2.0  # seconds between two looks at the logs
+_TIMEOUT = 30.0  # seconds that a receiver may take
+_DAY = 86_400.0  # seconds for which a notification is tried
+_BACKOFF = 5.0, 3600.0  # seconds until the second attempt, and at most until the next
+_LEAST_SECRET = 24  # bytes
+_log = logging.getLogger("bestarm.server")
+
+_metadata = sa.MetaData()
+_cursors = sa.Table(  # row 0 says that notifications have begun
+    "bestarm_notifications",
+    _metadata,
+    sa.Column("experiment", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("next", sa.BigInteger, nullable=False),  # the first event that is not dealt with
+    sa.Column("attempts", sa.Integer, nullable=False),  # that have failed since one succeeded
+    sa.Column("failing", sa.Float(53), nullable=False),  # since when
+    sa.Column("due", sa.Float(53), nullable=False),  # when to try again
+)
+_experiments, _events = schema.experiments.c, schema.events.c
+_next = sa.func.coalesce(_cursors.c.next, 0)
+_DUE = (
+    sa.select(_experiments.id, _experiments.name, _experiments.events, _next)
+    .add_columns(*(sa.func.coalesce(_cursors.c[name], 0) for name in ("attempts", "failing")))
+    .outerjoin_from(schema.experiments, _cursors, _cursors.c.experiment == _experiments.id)
+    .where(_experiments.events > _next, sa.func.coalesce(_cursors.c.due, 0) <= sa.bindparam("now"))
+)
+_EVENT = (
+    sa.select(*(_events[name] for name in ("number", "at", "kind", "data", "hash")))
+    .where(
+        _events.experiment == sa.bindparam("experiment"),
+        _events.number >= sa.bindparam("start"),
+        sa.or_(*(_events.kind == sa.literal_column(f"'{kind}'") for kind in KINDS)),
+    )
+    .order_by(_events.number)
+    .limit(1)
+)
+_BEGUN = sa.select(_cursors.c.experiment).where(_cursors.c.experiment == sa.literal_column("0"))
+_ALL = sa.select(_experiments.id, _experiments.events)
+_new: dict[str, Any] = {
+    name: sa.bindparam(f"new_{name}") for name in ("next", "attempts", "failing", "due")
+}
+_SET = sa.update(_cursors).where(_cursors.c.experiment == sa.bindparam("number")).values(_new)
+
+
+# --- where to -------------------------------------------------------------------------------------
+
+
+class DeliveryError(Exception):
+    """A notification did not arrive; the message says why."""
+
+
+class Receiver(Protocol):
+    """Where notifications go."""
+
+    def send(self, id: str, body: bytes) -> None:  # noqa: A002
+        """Deliver a notification, or raise DeliveryError."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A program on this machine, which gets a notification as JSON on its standard input.
+
+    It is run without a shell, and has taken the notification if its exit code is 0.
+    """
+
+    arguments: tuple[str, ...]
+
+    def send(self, id: str, body: bytes) -> None:  # noqa: A002, ARG002  (it is in the body too)
+        """Run the program."""
+        try:
+            done = subprocess.run(
+                self.arguments,
+                input=body,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                timeout=_TIMEOUT,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise DeliveryError(f"The command failed ({error}).") from error
+        if done.returncode:
+            said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+            why = f" ({said[0][:200]})" if said else ""
+            raise DeliveryError(f"The command ended with exit code {done.returncode}{why}.")
+
+
+@dataclass(frozen=True)
+class Webhook:
+    """An address that gets a notification as a POST, signed as https://www.standardwebhooks.com.
+
+    Args:
+        url: the address; `https`, unless private networks are allowed.
+        secret: the bytes that the signature is made with.
+        private: whether the address may be one of this machine or of a private network. It is
+            looked up for every attempt, and the connection is made to the address that was checked.
+    """
+
+    url: str
+    secret: bytes = field(repr=False)
+    private: bool = False
+
+    def __post_init__(self) -> None:
+        try:
+            parts = urlsplit(self.url)
+            known = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            known = False
+        if not known or parts.username is not None or parts.password is not None:
+            raise InvalidInputError(
+                f"`notify` must be an address without a password; got {self.url!r}.",
+                field="notify",
+                value=self.url,
+                remedy="For example https://example.org/bestarm.",
+            )
+        if parts.scheme == "http" and not self.private:
+            raise InvalidInputError(
+                "`notify` must begin with https: others could read what is sent.",
+                field="notify",
+                value=self.url,
+                remedy="Use https, or --notify-private for an address of your own network.",
+            )
+
+    @property
+    def _parts(self) -> SplitResult:
+        return urlsplit(self.url)
+
+    def check(self) -> None:
+        """Raise InvalidInputError if the address is known now, and must not be used."""
+        try:
+            self._addresses()
+        except _PrivateAddressError as error:
+            raise InvalidInputError(
+                str(error),
+                field="notify",
+                value=self.url,
+                remedy="Use --notify-private if that is intended.",
+            ) from None
+        except DeliveryError:
+            pass  # it may be known later
+
+    def _addresses(self) -> list[str]:
+        """The addresses that a connection may be made to."""
+        parts = self._parts
+        try:
+            found = socket.getaddrinfo(parts.hostname, parts.port or 443, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            raise DeliveryError(f"{parts.hostname} has no address ({error}).") from error
+        every = [str(each[4][0]) for each in found]
+        allowed = [each for each in every if self.private or is_public(each)]
+        if not allowed:
+            what = f"{parts.hostname} is an address of a private network ({every[0]})."
+            raise _PrivateAddressError(what)
+        return allowed
+
+    def send(self, id: str, body: bytes) -> None:  # noqa: A002
+        """Post the notification. Redirects are not followed."""
+        at = str(int(time.time()))
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": f"bestarm/{version('bestarm')}",
+            "Webhook-Id": id,
+            "Webhook-Timestamp": at,
+            "Webhook-Signature": sign(self.secret, id, at, body),
+        }
+        error: Exception | None = None
+        for address in self._addresses():
+            path = self._parts._replace(scheme="", netloc="", fragment="").geturl() or "/"
+            try:
+                with closing(_connect(self._parts, address)) as connection:
+                    connection.request("POST", path, body, headers)
+                    status = connection.getresponse().status
+            except (OSError, http.client.HTTPException) as failed:
+                error = failed
+                continue
+            if 200 <= status < 300:
+                return
+            moved = "; redirects are not followed" if 300 <= status < 400 else ""
+            raise DeliveryError(f"The receiver answered with status {status}{moved}.")
+        raise DeliveryError(f"The receiver cannot be reached ({error}).") from error
+
+
+class _PrivateAddressError(DeliveryError):
+    """An address that must not be used."""
+
+
+def _connect(parts: SplitResult, address: str) -> http.client.HTTPConnection:
+    """A connection to an address that was checked, whatever the name says by now."""
+    host, timeout = parts.hostname or "", _TIMEOUT
+    connection: http.client.HTTPConnection
+    if parts.scheme == "http":
+        connection = http.client.HTTPConnection(host, parts.port, timeout=timeout)
+        connection.sock = socket.create_connection((address, connection.port), timeout)
+        return connection
+    context = ssl.create_default_context()
+    connection = http.client.HTTPSConnection(host, parts.port, timeout=timeout, context=context)
+    plain = socket.create_connection((address, connection.port), timeout)
+    connection.sock = context.wrap_socket(plain, server_hostname=host)
+    return connection
+
+
+_TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")  # to IPv4, by a gateway
+
+
+def is_public(address: str) -> bool:
+    """Whether an address is one of the public internet.
+
+    >>> is_public("1.1.1.1"), is_public("10.0.0.7"), is_public("::ffff:127.0.0.1")
+    (True, False, False)
+    """
+    read = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(read, ipaddress.IPv6Address):
+        within = read.ipv4_mapped or read.sixtofour or read.teredo
+        if within is not None or read in _TRANSLATED or read.is_site_local:
+            return False  # an IPv4 address in disguise, or private in the old way
+    return read.is_global and not read.is_multicast
+
+
+def read_secret(text: str) -> bytes:
+    """The bytes of a secret, in base64 and with `whsec_` in front or not.
+
+    Raises:
+        InvalidInputError: it is not base64, or too short.
+    """
+    try:
+        secret = base64.b64decode(text.strip().removeprefix("whsec_"), validate=True)
+    except (binascii.Error, ValueError):
+        secret = b""
+    if len(secret) < _LEAST_SECRET:
+        raise InvalidInputError(
+            f"The secret of notifications must be at least {_LEAST_SECRET} bytes in base64.",
+            field="notify",
+            remedy="Make one with openssl rand -base64 32, and keep it in BESTARM_NOTIFY_SECRET "
+            "or in a file for --notify-secret-file.",
+        )
+    return secret
+
+
+def sign(secret: bytes, id: str, at: str, body: bytes) -> str:  # noqa: A002
+    """The signature of a notification that is sent at a time, in seconds since 1970."""
+    signed = hmac.new(secret, f"{id}.{at}.".encode() + body, hashlib.sha256).digest()
+    return f"v1,{base64.b64encode(signed).decode()}"
+
+
+# --- what to send ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Due:
+    """An experiment that may have something to send."""
+
+    experiment: int
+    name: str
+    events: int  # in its log
+    next: int  # the first that is not dealt with
+    attempts: int
+    failing: float
+
+
+class Notifier:
+    """Sends the notifications of all experiments of a server, those of one in order."""
+
+    def __init__(self, experiments: OpenExperiments, receiver: Receiver) -> None:
+        self._experiments, self._store, self._receiver = experiments, experiments.store, receiver
+        self._begun: int | None = None  # the generation of the store in which the table is there
+        self._searched: dict[int, int] = {}  # events before which there is nothing to send
+
+    async def run(self) -> None:
+        """Send what there is to send until cancelled."""
+        while True:
+            try:
+                await run_in_threadpool(self.run_once)
+            except BestArmError as error:
+                _log.warning("Notifications are postponed: %s", error)
+            except Exception as error:
+                _log.error("Notifications are postponed", exc_info=error)
+            await asyncio.sleep(_EVERY)
+
+    def run_once(self) -> None:
+        """Send what is due, unless another process does."""
+        self._begin()
+        if not any(self._find(each) for each in self._due()):
+            return
+        with self._store.try_lock("notifications") as alone:
+            if alone:
+                for each in self._due():
+                    self._send_all(each)
+
+    def _begin(self) -> None:
+        """Make the table, unless it is there. What happened before it was is not sent."""
+        generation = self._store.generation
+        if self._begun == generation:
+            return
+        self._searched.clear()
+        self._store.create_tables(_metadata)
+        with self._store.transaction() as session:
+            if not session.fetch(_BEGUN):
+                known = [(0, 0), *session.fetch(_ALL)]
+                numbers, events = (list(column) for column in zip(*known, strict=True))
+                _add_cursors(session, numbers, events)
+        self._begun = generation
+
+    def _due(self) -> list[_Due]:
+        now = self._store.now()
+        with self._store.snapshot() as session:
+            found = [_Due(*row) for row in session.fetch(_DUE, now=now)]
+        return [each for each in found if self._searched.get(each.experiment, 0) < each.events]
+
+    def _find(self, due: _Due, start: int = 0) -> Event | None:
+        """The next event to send, or None."""
+        start = max(start, due.next, self._searched.get(due.experiment, 0))
+        with self._store.snapshot() as session:
+            found = session.select(_EVENT, experiment=due.experiment, start=start)
+        for number, at, kind, data, hashed in found:
+            self._searched[due.experiment] = number
+            return Event(number, at, kind, json.loads(data), hashed)
+        self._searched[due.experiment] = due.events
+        return None
+
+    def _send_all(self, due: _Due) -> None:
+        """Send what there is of an experiment, until one does not arrive."""
+        attempts, failing, event = due.attempts, due.failing, self._find(due)
+        while event is not None:
+            try:
+                self._receiver.send(event.hash, self._body(due.name, event))
+                attempts, failing = 0, 0.0
+            except (DeliveryError, BestArmError) as error:
+                now = self._store.now()
+                attempts, failing = attempts + 1, failing or now
+                if now - max(failing, event.at) < _DAY:
+                    due_at = now + min(_BACKOFF[0] * 2.0 ** (attempts - 1), _BACKOFF[1])
+                    _log.warning(
+                        "Notification of event %d of %r: attempt %d failed. %s",
+                        *(event.number, due.name, attempts, error),
+                    )
+                    self._set(due.experiment, event.number, attempts, failing, due_at)
+                    return
+                self._give_up(due.name, event, attempts, error)
+            self._set(due.experiment, event.number + 1, attempts, failing, 0.0)
+            event = self._find(due, event.number + 1)
+
+    def _give_up(self, name: str, event: Event, attempts: int, error: Exception) -> None:
+        """Say so in the server's log, and in that of the experiment, which the page shows."""
+        tried = f"{attempts} attempts" if attempts != 1 else "1 attempt"
+        text = f"The notification of event {event.number} ({event.kind}) was given up after {tried}"
+        _log.error("%s of %r. %s", text, name, error)
+        try:
+            self._experiments.open(name).note(f"{text}.", event=event.number, attempts=attempts)
+        except BestArmError as unnoted:
+            _log.error("It cannot be noted: %s", unnoted)
+
+    def _body(self, name: str, event: Event) -> bytes:
+        experiment = self._experiments.open(name)
+        with experiment.read() as snapshot:
+            open_plans = snapshot.head.open
+        body = {
+            "id": event.hash,
+            "experiment": name,
+            "number": event.number,
+            "kind": event.kind,
+            "at": event.at,
+            "text": describe(event, experiment.problem, open_plans=open_plans),
+            "data": event.data,
+        }
+        return json.dumps(body, ensure_ascii=False).encode()
+
+    def _set(self, experiment: int, number: int, *counts: float) -> None:
+        """Record which event is the next of an experiment, and its attempts so far."""
+        names = ("next", "attempts", "failing", "due")
+        values = dict(zip(names, (number, *counts), strict=True))
+        new = {f"new_{name}": value for name, value in values.items()}
+        with self._store.transaction() as session:
+            if not session.execute(_SET, number=experiment, **new).rowcount:
+                session.insert(_cursors, {"experiment": experiment, **values})
+
+
+def _add_cursors(session: Session, experiments: Sequence[int], events: Sequence[int]) -> None:
+    zeros = {"attempts": 0, "failing": 0.0, "due": 0.0}
+    session.insert(_cursors, {"experiment": experiments, "next": events, **zeros}, or_ignore=True)
