@@ -250,8 +250,8 @@ def test_a_plan_that_was_computed_before_a_change_is_not_recorded_after_it(tmp_p
         given = list(one.ask(8))
         prepare, steps = transitions.prepare, []
 
-        def interrupted(snapshot: Any, replayer: Any) -> transitions.Step:
-            step = prepare(snapshot, replayer)
+        def interrupted(*known: Any) -> transitions.Step:
+            step = prepare(*known)
             steps.append(step)
             if step.plan is not None and len(steps) == 2:
                 with other._ledger.transaction() as tx:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import httpx
 from served import create, wrong
+
+from bestarm import Experiment, Problem
+from bestarm.live.watch.overview import overview
+from bestarm.server.pages.panels import panels
 
 pytest_plugins = ("api_fixtures",)
 
@@ -55,3 +60,23 @@ def test_a_value_is_told_without_a_reward(api: httpx.Client) -> None:
         ].startswith(message)
     other = {"outcomes": [{"id": 0, "guardrails": {"refund": 0}}]}
     assert api.post(f"{place}/tell", json=other).status_code == 409
+
+
+def test_the_page_has_a_panel_where_there_are_guardrails(tmp_path: Path) -> None:
+    options = {"bounds": [0, 1], "control": "old"}
+    problem = Problem.named(["old", "new", "bold"])
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    with Experiment.create(url, "plain", problem, options=options) as plain:
+        assert "guardrails" not in panels(overview(plain))
+    rails = SHOP["guardrails"]
+    with Experiment.create(url, "shop", problem, options=options, guardrails=rails) as shop:
+        assert "not known yet" in panels(overview(shop))["guardrails"]
+        for _ in range(10):
+            for each in shop.ask(20):
+                shop.tell(each.id, each.id % 2, refund=each.arm == 2)
+        shown = panels(overview(shop))
+        rows = {row.label: row.state for row in overview(shop).guardrails}
+        assert rows["bold"] == "retired"
+        assert "higher is worse; margin 0.05" in shown["guardrails"]
+        assert shown["guardrails"].count('data-target="') == 2
+        assert "worse than the control in refund by more than 0.05" in shown["events"]

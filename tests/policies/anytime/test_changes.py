@@ -495,3 +495,13 @@ def test_who_retires_the_best_at_the_worst_moment_fools_kept_wealth_alone() -> N
     # With error probability δ = 0.1, 13 or more of 40 are wrong once in 20,000 times.
     assert wrong[False] <= 4
     assert wrong[True] >= 13
+
+
+def test_what_is_assumed_of_the_best_follows_the_options() -> None:
+    policy, rng = make(), np.random.default_rng(12)
+    play(policy, [0.5, 0.5, 0.5], rng, plans=1)
+    assert any("at every moment" in each for each in policy.recommend().assumptions)
+    policy.add(policy.problem.with_option("d"))
+    said = " ".join(policy.recommend().assumptions)
+    assert "until a better one is added or it is retired" in said
+    assert "at every moment" not in said

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 _TRUTH = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
 _NO_ID = {"none", "null"}  # of an assignment made after the end, as printed in words and in JSON
 _TABLE = "Give a table with the columns id and reward."
-_NAMING = ("id", "unit", "decision_point")  # columns that name an assignment
 # An assignment by its id, which may be none, or by unit and decision point.
 _Named = int | tuple[str, str | None] | None
+_NAMES = ("id", "unit", "decision_point")  # of its columns
+_Told = list[tuple[_Named, dict[str, float]]]  # with rewards and values of guardrails by name
 
 
 @on_experiment
@@ -162,9 +163,16 @@ def tell(
 
     pair, size = outcome or [], 2 if unit is None else 1
     values = dict(map(_read_value, guardrail or []))
-    sizes = {size, size - 1} if values else {size}
-    one = from_ is None and len(pair) in sizes
-    if not one and (from_ is None or pair or unit is not None):
+    skipped, told = 0, _Told()
+    if from_ is not None and not pair and unit is None and not values:
+        rails = [each.name for each in experiment.stored_spec("told").guardrails]
+        told, skipped = read_outcomes(from_, rails)
+    elif from_ is None and size - bool(values) <= len(pair) <= size:
+        read_told(pair[0] if unit is None else None, unit, decision_point)
+        named = _read_id(pair[0]) if unit is None else (unit, decision_point)
+        rewards = {"reward": _read_reward(pair[-1])} if len(pair) == size else {}
+        told = [(named, rewards | values)]
+    else:
         wanted = "an id and a reward" if unit is None else "a reward"
         raise InvalidInputError(
             f"Give {wanted}, or a table of them."
@@ -174,19 +182,10 @@ def tell(
             value=pair,
             remedy="For example: bestarm experiment tell NAME 17 0.5, or --from outcomes.csv.",
         )
-    skipped, told = 0, Told()
-    if from_ is None:
-        read_told(pair[0] if unit is None else None, unit, decision_point)
-        named = _read_id(pair[0]) if unit is None else (unit, decision_point)
-        reward = {"reward": _read_reward(pair[-1])} if len(pair) == size else {}
-        told = [(named, reward | values)]
-    else:
-        guardrails = () if experiment.spec is None else experiment.spec.guardrails
-        told, skipped = read_outcomes(from_, [each.name for each in guardrails])
     keys = [each for each, _ in told if isinstance(each, tuple)]
     found = experiment.ids_of_units(read_keys(*zip(*keys, strict=True))) if keys else ()
     ids = iter(found)
-    outcomes = [(next(ids) if isinstance(each, tuple) else each, what) for each, what in told]
+    outcomes = [(next(ids) if isinstance(each, tuple) else each, known) for each, known in told]
     receipt = experiment.tell_many(outcomes)
     state = experiment.state
     if receipt.late:
@@ -254,18 +253,15 @@ def _read_reward(text: str, where: str = "", field: str = "reward") -> float:
     return value
 
 
-Told = list[tuple[_Named, dict[str, float]]]  # ids or units, with rewards and values by name
-
-
-def read_outcomes(path: Path, guardrails: Sequence[str] = ()) -> tuple[Told, int]:
-    """What a CSV or JSON file tells of ids, and how many rows tell nothing yet.
+def read_outcomes(path: Path, guardrails: Sequence[str] = ()) -> tuple[_Told, int]:
+    """What a CSV or JSON file tells, by name, and how many rows tell nothing yet.
 
     A header names the columns `id` and `reward` (or `outcome`), and those of guardrails, among
     others; without one there are the first two. Instead of ids there may be columns `unit` and, if
     need be, `decision_point`.
     """
     file = UserFile(path, "from", _TABLE)
-    outcomes = Told()
+    outcomes: _Told = []
     skipped, columns = 0, None
     for place, fields in file.rows():
         where = f" in {place} of {file.name}"
@@ -279,14 +275,13 @@ def read_outcomes(path: Path, guardrails: Sequence[str] = ()) -> tuple[Told, int
         if len(fields) <= max(columns.values()):
             raise _wrong(f"A field is missing{where}.")
         texts = {name: fields[place] for name, place in columns.items()}
-        named = {name: texts.pop(name, None) for name in _NAMING}
+        number, unit, point = (texts.pop(name, None) for name in _NAMES)
         told = {name: _read_reward(text, where, name) for name, text in texts.items() if text}
-        if not told:
+        if told:
+            named = (unit or "", point or None) if number is None else _read_id(number, where)
+            outcomes.append((named, told))
+        else:
             skipped += 1
-            continue
-        number, unit, point = named.values()
-        key = (unit or "", point or None) if number is None else _read_id(number, where)
-        outcomes.append((key, told))
     return outcomes, skipped
 
 
@@ -297,10 +292,10 @@ def _columns(fields: list[str], where: str, guardrails: Sequence[str]) -> dict[s
         return None
     found = [name for name in ("reward", "outcome") if name in names]
     values = {name: fields.index(name) for name in guardrails if name in fields}
-    known = {name: names.index(name) for name in _NAMING if name in names}
-    if not {"id", "unit"} & set(known) or not (found or values):
+    if not {"id", "unit"} & set(names) or not (found or values):
         raise _wrong(f"There are no columns 'id' and 'reward'{where}: it has {', '.join(fields)}.")
-    return known | ({"reward": names.index(found[0])} if found else {}) | values
+    rewards = {"reward": names.index(found[0])} if found else {}
+    return {name: names.index(name) for name in _NAMES if name in names} | rewards | values
 
 
 def _wrong(what: str) -> InvalidInputError:

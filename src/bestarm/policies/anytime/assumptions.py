@@ -35,9 +35,11 @@ _OWN_BLOCKS = (
     "are drawn with the plan's probabilities."
 )
 _CHANGES = (
-    "The same {options} at every moment. If that changes, the bound is for each option by itself, "
+    "The same {options}{when}. If that changes, the bound is for each option by itself, "
     "and for this: {error}, on a weighted average over the rounds until then."
 )
+_ALWAYS = " at every moment"
+_WHILE_THERE = " of those there are, until a better one is added or it is retired"
 _AVERAGED = "Until there is a winner, the interval of a lead is about its weighted average."
 _ITEMS = (
     "There are {items} items, which come in a random order, each once. What an option pays on an "
@@ -213,11 +215,13 @@ class Question(NamedTuple):
         top: how many are to be named.
         tolerance: how much worse than the best a named one may be.
         control: whether effects are measured against a control.
+        changed: whether options were added or retired.
     """
 
     top: int = 1
     tolerance: float = 0.0
     control: bool = False
+    changed: bool = False
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -229,7 +233,8 @@ class Question(NamedTuple):
             error = "it is left out although one that is named was not ahead of it"
             if self.tolerance:
                 error = f"one that is named was more than {self.tolerance:g} behind it"
-        changes = _CHANGES.format(options=options, error=error)
+        when = _WHILE_THERE if self.changed else _ALWAYS
+        changes = _CHANGES.format(options=options, when=when, error=error)
         return (changes, _AVERAGED) if self.control else (changes,)
 
 

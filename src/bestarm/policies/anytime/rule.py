@@ -201,13 +201,14 @@ class AnytimeBAI(Policy):
             Assumptions.make,
             bounds=self._bounds,
             mean_bound=mean_bound,
-            question=Question(self._top, self._tolerance, control is not None),
             blocks=self._block > 1,
             items=self._items,
             level=level,
             tilted=self._tilted,
         )
-        self._assumptions = self._assume(problem)
+        self._assumptions = self._assume(
+            problem, question=Question(self._top, self._tolerance, control is not None)
+        )
         self._scale = self._assumptions.scale
         # Of a finite population, no item may be left out.
         self._worst_case = missing == "worst-case" or self._items is not None
@@ -709,7 +710,8 @@ class AnytimeBAI(Policy):
         self._sampler, self._estimates = sampler, sampler.estimates
         self._era = Era(None if every else options, problem, sampler, table, tilted)
         self._learned, self._learned_pulls, self._compiled = len(self._past), self._pulls, None
-        self._assumptions = self._assume(self.problem)
+        question = Question(control=self._effects is not None, changed=True)
+        self._assumptions = self._assume(self.problem, question=question)
         if self._effects is not None:
             self._effects.change(problem, self._arms)
 

@@ -229,14 +229,13 @@ class OutcomeIn(Body):
         id: of the assignment; null for one made after the end.
         unit: that it was asked for, instead of the id.
         decision_point: of the unit, if it was asked for with one.
+        guardrails: values by the name of the guardrail.
     """
 
     id: Natural | None = None
     unit: UnitName | None = None
     decision_point: UnitName | None = None
-    guardrails: dict[Label, bool | Number] | None = Field(
-        default=None, description="Values by the name of the guardrail."
-    )
+    guardrails: dict[Label, bool | Number] | None = None
     reward: Annotated[bool | Number, WrapValidator(_reward)] = Field(
         default_factory=lambda: _ABSENT,
         validate_default=True,
@@ -261,7 +260,7 @@ class TellBody(
     ) -> tuple[tuple[list[int], list[float], int], list[Value]]:
         """Ids, each once, a reward for each, and how many have no id; and values of guardrails.
 
-        The `ids` are those of the units.
+        `ids` are those of the units.
         """
         found = iter(ids)
         named = [(each.id if each.unit is None else next(found), each) for each in self.outcomes]
