@@ -558,6 +558,18 @@ def test_a_forecaster_leaves_out_what_was_erased(create: Create) -> None:
         assert other.verify().sound
 
 
+def test_a_new_unit_has_its_own_forecast_whoever_came_before(create: Create) -> None:
+    experiment = create(forecaster=Echo(), policy="bernstein")
+    experiment.ask(unit="a", covariates={"x": 0.1})
+    experiment.ask(unit=["a", "b"], covariates=[{"x": 0.5}, {"x": 0.7}])
+    own = create(name="own", forecaster="own", policy="bernstein")
+    own.ask(unit="a", forecasts=[0.1])
+    own.ask(unit=["a", "b"], forecasts=[0.5, 0.7])
+    assert own.ask(unit="a")[0].id == 0  # without a forecast, as none is made
+    for each in (experiment, own):
+        assert each.assignments()["forecast"].tolist() == pytest.approx([0.1, 0.7])
+
+
 @pytest.mark.parametrize(
     ("statement", "found"),
     [

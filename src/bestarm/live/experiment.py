@@ -437,8 +437,8 @@ class Experiment(ExperimentCore):
                 guardrail. What is not told is left out, or NaN.
             precondition: see `ask`.
         """
-        if (table := units.read_table(outcomes)) is not None:
-            numbers = self.ids_of_units(table[0], precondition=precondition)
+        if (keys := units.read_table(outcomes)) is not None:
+            numbers = self.ids_of_units(keys, precondition=precondition)
             ids_of_rows = np.array(list(numbers), dtype=object)  # some may be None
             outcomes = outcomes.assign(id=ids_of_rows)  # type: ignore[union-attr]  # a data frame
         (ids, rewards, served), values = inputs.read_told(outcomes, self._guardrail_names)

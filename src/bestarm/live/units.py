@@ -138,14 +138,13 @@ def read_told(number: object, unit: Any, decision_point: Any) -> Sequence[UnitKe
     return read_keys([unit], [decision_point])
 
 
-def read_table(outcomes: Any) -> tuple[list[UnitKey], list[Any]] | None:
-    """The units and rewards of a data frame of outcomes; None where it has ids, or is none."""
+def read_table(outcomes: Any) -> list[UnitKey] | None:
+    """The units of a data frame of outcomes; None where it has ids, or is none."""
     names = getattr(outcomes, "columns", ())
-    if "unit" not in names or "reward" not in names or "id" in names:
+    if "unit" not in names or "id" in names:
         return None
     points = outcomes["decision_point"] if "decision_point" in names else [None] * len(outcomes)
-    keys = read_keys(*map(_cells, (outcomes["unit"], points))) if len(outcomes) else []
-    return keys, outcomes["reward"].tolist()
+    return read_keys(*map(_cells, (outcomes["unit"], points))) if len(outcomes) else []
 
 
 def _cells(column: Iterable[Any]) -> list[Any]:

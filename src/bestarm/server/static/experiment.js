@@ -253,7 +253,7 @@
 
   function askToRetire() {
     const options = document.createElement("select");
-    for (const name of document.querySelectorAll(".board tr[data-target]:not(.is-retired) .name")) {
+    for (const name of document.querySelectorAll(".board tr[data-target]:not(.is-retired, .is-control) .name")) {
       options.add(new Option(name.textContent));
     }
     ask({
