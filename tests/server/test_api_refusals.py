@@ -245,7 +245,8 @@ def test_what_is_not_plain_json_is_a_bad_request(
             "It is the probability of an error. Did you mean 0.05?",
         ),
         ("/experiments", {"name": "page"}, "`source` is missing.", "Give the names of the options"),
-        ("/plan", PLAN | {"gap": "small"}, '`gap` must be a number; got "small".', QUOTED),
+        ("/plan", PLAN | {"per_day": "few"}, '`per_day` must be a number; got "few".', QUOTED),
+        ("/plan", PLAN | {"gap": "small"}, "`gap` must be a lead like 0.002", "A lead is positive"),
         (
             "/plan",
             PLAN | {"scenarios": [{"name": "a", "drift": {"kind": "wave"}}]},
