@@ -176,6 +176,7 @@ def policy(scenario: Scenario) -> Policy:
         bounds=(0, 1),
         missing="worst-case" if worst else "ignorable",
         max_pulls=scenario.most,
+        changes=True,  # as `create` makes it
     )
 
 

@@ -22,6 +22,8 @@ def _carry_out(experiment: Experiment, clock: Clock) -> None:
     for turn in range(40):
         clock.now += 1.0
         for assignment in experiment.ask(1 + turn % 4, request_id=f"turn {turn}"):
+            if not assignment.experiment:
+                continue  # it is over, and the winner is served
             if assignment.id % 5 == 3:
                 held.append(assignment.id)
             elif assignment.id % 11 == 7:

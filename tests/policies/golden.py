@@ -51,6 +51,7 @@ __all__ = [
     "KEPT",
     "Case",
     "advice",
+    "change_options",
     "differences",
     "play",
     "read_plan",
@@ -174,6 +175,14 @@ CASES = {
 }
 
 
+def change_options(policy: Policy, number: int) -> None:
+    """After two of the steps an option is retired, or added, where the policy allows for it."""
+    if policy.traits.changes and number == 4:
+        policy.retire(1)
+    if policy.traits.changes and number == 7:
+        policy.add(policy.problem.with_option("added"))
+
+
 def play(case: Case, run: Run | None = None) -> Run:
     """What a policy says, given the plans and summaries of a run, or some made here.
 
@@ -217,11 +226,7 @@ def play(case: Case, run: Run | None = None) -> Run:
                 "said": _decisions(policy),
             }
         )
-        if policy.traits.changes and number == 4:
-            policy.retire(1)
-        if policy.traits.changes and number == 7:
-            arms = policy.problem.arms + 1
-            policy.add(Problem(np.eye(arms), delta=policy.problem.delta))
+        change_options(policy, number)
     return {"version": case.policy.version, "steps": steps}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from golden import CASES, KEPT, Case, Run, read_plan, read_summary
+from golden import CASES, KEPT, Case, Run, change_options, read_plan, read_summary
 from plans import next_plan
 
 from bestarm import SPBAI, AnytimeBAI, BernsteinElimination, Plan, Problem, Summary, estimation
@@ -60,6 +60,7 @@ def test_no_design_is_solved_for_plans_on_record(
         policy.adopt(read_plan(step["plan"]))
         update(policy, case, number, RUNS[name]["steps"])
         assert policy.recommend().target == step["said"]["target"]
+        change_options(policy, number)
 
 
 def tilted(plan: Plan) -> Plan:

@@ -49,7 +49,7 @@ def test_a_value_is_told_without_a_reward(api: httpx.Client) -> None:
     place = create(api, "alone", **SHOP)
     api.post(f"{place}/ask", json={"count": 2})
     alone = {"outcomes": [{"id": 0, "guardrails": {"refund": 1}}, {"id": 1, "reward": 1}]}
-    expected = {"recorded": 1, "repeated": 0, "late": 0, "held": 0, "values": 1}
+    expected = {"recorded": 1, "repeated": 0, "late": 0, "held": 0, "values": 1, "served": 0}
     assert api.post(f"{place}/tell", json=alone).json() == expected
     neither = api.post(f"{place}/tell", json={"outcomes": [{"id": 0}]})
     assert wrong(neither, 422, "invalid_input")["message"] == "`outcomes.0.reward` is missing."
