@@ -321,6 +321,15 @@ def test_an_experiment_in_memory_cannot_be_watched(problem: Problem) -> None:
         overview(Experiment(AnytimeBAI(problem, bounds=(0, 1)), seed=0))
 
 
+def test_nothing_is_forecast_from_evidence_that_starts_anew_after_a_change(
+    experiment: Experiment,
+) -> None:
+    drive(experiment, 400)
+    assert overview(experiment).forecast is not None
+    experiment.retire(LABELS[2], reason="refunds")
+    assert overview(experiment).forecast is None
+
+
 @pytest.mark.parametrize("evidence", [-0.5, 0.0, 1.0, 2.5])
 def test_forecasts_are_quantiles_of_the_walk_they_assume(evidence: float) -> None:
     # Drawn instead of integrated: z = √(2gn) known up to a normal deviate, then a first passage.

@@ -557,7 +557,8 @@ def _forecast(
         rivals = set(recommendation.active).difference(leaders(recommendation))
         least = min((float(last.look.log_evidence[target]) for target in rivals), default=level)
         decided = float(np.clip(least / level, 0.0, 1.0))
-        forecast = from_evidence(last.pulls, least, level)
+        if least > 0 or not head.changes:  # after a change evidence starts below 0
+            forecast = from_evidence(last.pulls, least, level)
     elif traits.evidence_needed is None:
         forecast = from_phases(
             recommendation.trace, follower.plan, left=head.remaining + head.outstanding
