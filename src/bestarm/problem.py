@@ -187,6 +187,11 @@ class Problem:
         return self.span.rank < span.rank or bool(np.abs(nearest - 1).max() < _SAME_LEVEL)
 
     @property
+    def compares_arms(self) -> bool:
+        """Whether the targets are the source arms, in their order."""
+        return self.source is self.target or np.array_equal(self.source, self.target)
+
+    @property
     def drifts(self) -> bool:
         """Whether there may be a baseline."""
         return self.baseline > 0
@@ -249,7 +254,7 @@ class Problem:
             >>> Problem.named(["old", "new"]).with_option("video").source_labels
             ('old', 'new', 'video')
         """
-        if not np.array_equal(self.source, self.target):
+        if not self.compares_arms:
             raise InvalidInputError(
                 "Options can be added only where the arms themselves are compared.",
                 field="target",

@@ -111,9 +111,8 @@ def check_guardrails(
         message = "Guardrails compare options with the control, and none is named."
         remedy = 'Name it among the options of the policy, for example {"control": "old"}.'
         raise InvalidInputError(message, field="guardrails", value=found[0].name, remedy=remedy)
-    same = np.array_equal(problem.source, problem.target)
     drawn = plan is None or (plan.weights is not None and plan.open and plan.size == 1)
-    if not (same and drawn):
+    if not (problem.compares_arms and drawn):
         message = "Guardrails need options that are drawn one at a time, at random, and compared."
         remedy = "Use 'anytime' without blocks, and without targets of their own."
         raise InvalidInputError(message, field="guardrails", value=found[0].name, remedy=remedy)

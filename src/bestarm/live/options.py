@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from bestarm.checks import suggestion
 from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.live.events import chain_hash
@@ -129,7 +127,7 @@ class Options:
                 remedy="Create another experiment, with a policy that allows for changes: "
                 "'anytime' does, for one option named as the best of single draws.",
             )
-        if not np.array_equal(self.problem.source, self.problem.target):
+        if not self.problem.compares_arms:
             raise InvalidInputError(
                 "Options come and go only where the arms themselves are compared.",
                 field="target",

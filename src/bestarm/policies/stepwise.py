@@ -196,7 +196,7 @@ def sub_gaussian_assumptions(sigma: float) -> tuple[str, ...]:
 def require_pullable_targets(problem: Problem, method: str) -> None:
     """Raise unless the targets are the source arms themselves, in their order."""
     as_problem(problem)
-    if not np.array_equal(problem.source, problem.target):
+    if not problem.compares_arms:
         raise InvalidInputError(
             f"{method} chooses among the arms it pulls, and these targets are not the source.",
             field="target",

@@ -120,8 +120,8 @@ class Command:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise DeliveryError(f"The command failed ({error}).") from error
         if done.returncode:
-            said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-            why = f" ({said[0][:200]})" if said else ""
+            errors = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+            why = f" ({errors[0][:200]})" if errors else ""
             raise DeliveryError(f"The command ended with exit code {done.returncode}{why}.")
 
 
@@ -317,7 +317,7 @@ class Notifier:
             await asyncio.sleep(_EVERY)
 
     def run_once(self) -> None:
-        """Send what is due, unless another process does."""
+        """Send pending notifications, unless another process does."""
         self._begin()
         if not any(self._find(each) for each in self._due()):
             return

@@ -502,6 +502,6 @@ def test_what_is_assumed_of_the_best_follows_the_options() -> None:
     play(policy, [0.5, 0.5, 0.5], rng, plans=1)
     assert any("at every moment" in each for each in policy.recommend().assumptions)
     policy.add(policy.problem.with_option("d"))
-    said = " ".join(policy.recommend().assumptions)
-    assert "until a better one is added or it is retired" in said
-    assert "at every moment" not in said
+    assumptions = " ".join(policy.recommend().assumptions)
+    assert "until a better one is added or it is retired" in assumptions
+    assert "at every moment" not in assumptions

@@ -116,7 +116,7 @@ def rates_data(rates: Rates | None, labels: Sequence[str]) -> list[dict[str, Any
         return None
     ends = zip(rates.estimate.tolist(), rates.low.tolist(), rates.high.tolist(), strict=True)
     names = ("label", "estimate", "lower", "upper")
-    # Of retired options nothing is said, and one just added may not be known to the policy yet.
+    # Nothing is shown of retired options; one just added may not be known to the policy yet.
     rows = [(label, *each) for label, each in zip(labels, ends, strict=False) if each[0] == each[0]]
     return [dict(zip(names, row, strict=True)) for row in rows]
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-import numpy as np
-
 from bestarm.checks import choice, computable, finite, not_negative, suggestion
 from bestarm.compiling import tiered
 from bestarm.errors import InvalidInputError, ProtocolError
@@ -53,8 +51,7 @@ _DRAWN = (
 
 def is_unstructured(problem: Problem) -> bool:
     """Whether every target is an arm of its own, which no other arm says anything about."""
-    same = problem.source is problem.target or np.array_equal(problem.source, problem.target)
-    return bool(same and problem.span.rank == problem.arms - 1)
+    return problem.compares_arms and problem.span.rank == problem.arms - 1
 
 
 @lru_cache(maxsize=128)
@@ -153,7 +150,7 @@ def check_options(
             ),
         ),
         (
-            changes and not np.array_equal(problem.source, problem.target),
+            changes and not problem.compares_arms,
             "Options can be added and retired where each is an arm that can be pulled.",
             *("changes", changes, "Leave `changes` out, or the targets."),
         ),

@@ -261,7 +261,7 @@ def even_blocks(arms: int, size: int) -> tuple[Blocks, Array]:
 
 def _unrelated(problem: Problem) -> bool:
     """Whether the targets are the arms, and no arm says anything about another."""
-    return problem.rank == problem.arms - 1 and np.array_equal(problem.source, problem.target)
+    return problem.rank == problem.arms - 1 and problem.compares_arms
 
 
 def _diameter(arms: Array, blocks: Blocks, weights: Array, targets: Array) -> float:

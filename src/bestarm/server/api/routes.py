@@ -50,6 +50,10 @@ _KEY = {
 }
 _PROBLEM = {"target", "delta", "noise", "baseline", "source_labels", "target_labels"}
 
+IfNoneMatch = Annotated[
+    str | None, Header(max_length=500, description="The ETag of what is known already.")
+]
+
 viewing = api_router(Role.VIEW, 404)
 telling = api_router(Role.TELL, *WITH_BODY, 404, 409)
 asking = api_router(Role.TELL, *WITH_BODY, 404, 409, route_class=PlainRoute)
@@ -118,9 +122,7 @@ async def get_status(
     name: Name,
     experiments: Experiments,
     response: Response,
-    if_none_match: Annotated[
-        str | None, Header(max_length=500, description="The ETag of what is known already.")
-    ] = None,
+    if_none_match: IfNoneMatch = None,
 ) -> Any:
     """Counters of the experiment. Send the ETag back as If-None-Match to poll cheaply."""
     tag, status = await experiments.read(name, lambda each: (f'W/"{each.revision}"', each.status()))
@@ -223,9 +225,7 @@ async def get_served(
     name: Name,
     experiments: Experiments,
     response: Response,
-    if_none_match: Annotated[
-        str | None, Header(max_length=500, description="The ETag of what is known already.")
-    ] = None,
+    if_none_match: IfNoneMatch = None,
 ) -> Any:
     """The winner, or the control if nothing was shown to be better: what `ask` serves from then on.
 
