@@ -20,7 +20,7 @@ import numpy as np
 
 from bestarm import AnytimeBAI, Experiment, Problem
 
-PROBLEM = Problem.named(["a", "b", "c"], delta=0.01)
+PROBLEM = Problem(["a", "b", "c"], delta=0.01)
 KINDS = {"none": None, "default": "default", "and covariates": "default"}
 WARM_UP = 100
 
@@ -65,7 +65,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         url = f"sqlite:///{Path(folder)}/store.db"
         stored = {
             kind: Experiment.create(
-                url, kind, PROBLEM, options={"bounds": [0, 10]}, seed=0, forecaster=forecaster
+                url,
+                kind,
+                PROBLEM,
+                policy_options={"bounds": [0, 10]},
+                seed=0,
+                forecaster=forecaster,
             )
             for kind, forecaster in KINDS.items()
         }

@@ -42,7 +42,7 @@ class World:
         self._rng = np.random.default_rng([seed, 41])
         self.means = means
         names = [f"option {i}" for i in range(len(means))]
-        problem = Problem.named(names, delta=DELTA)
+        problem = Problem(names, delta=DELTA)
         self.rule = AnytimeBAI(problem, bounds=(0, 1), changes=True, expected_gap=gap)
 
     def advance(self, focus: list[int] | None = None) -> bool:
@@ -87,7 +87,7 @@ class World:
         """Add an option; with the naive rule it starts with the wealth of all others at first."""
         self.means = [*self.means, mean]
         names = [f"option {i}" for i in range(len(self.means))]
-        self.rule.add(Problem.named(names, delta=DELTA))
+        self.rule.add(Problem(names, delta=DELTA))
         if naive and isinstance(self.rule._evidence, BestTargetEvidence):
             self.rule._evidence._wealth[-1] = self.rule._evidence._values[-1] = 0.0
 

@@ -39,7 +39,7 @@ Make = Callable[[], Experiment]
 
 def _named(count: int, **options: Any) -> Make:
     def make() -> Experiment:
-        problem = Problem.named([f"option {i}" for i in range(count)])
+        problem = Problem([f"option {i}" for i in range(count)])
         forecaster = "default" if options.get("forecasts") else None
         return Experiment(AnytimeBAI(problem, **options), seed=1, forecaster=forecaster)
 
@@ -97,11 +97,12 @@ def _measure(name: str, began: float) -> dict[str, Any]:
                 seconds += time.perf_counter() - start
 
     event.register("numba:compile", Compiled())  # type: ignore[no-untyped-call]
-    rng, times, told = np.random.default_rng(0), {}, 0
+    rng, times, told, assigned = np.random.default_rng(0), {}, 0, 0.0
     late: list[tuple[int, float]] = []
     means = np.linspace(0.9, 0.3, experiment.problem.arms) if name != "features" else None
     while not experiment.finished and told < MOST:
         batch = experiment.ask(1 if experiment.phase == 1 else 20)
+        assigned = assigned or time.process_time()
         for each in batch:
             mean = 0.5 if means is None else means[each.arm]
             outcome = each.id, float(rng.random() < mean)
@@ -120,20 +121,19 @@ def _measure(name: str, began: float) -> dict[str, Any]:
     never = (end, time.time() - began, len(compiled))
     first, fifth = times.get(1, never), times.get(5, never)
     return {
-        "first": first[0], "clock": first[1], "fifth": fifth[0], "all": end,
+        "assigned": assigned, "first": first[0], "clock": first[1], "fifth": fifth[0], "all": end,
+        "finished": experiment.finished,
         "compiled": (first[2], fifth[2], len(compiled)), "seconds": seconds,
         "names": compiled, "phases": experiment.phase, "told": told,
     }  # fmt: skip
 
 
 @contextmanager
-def _environments() -> Iterator[dict[str, dict[str, str]]]:
+def environments(package: Path) -> Iterator[dict[str, dict[str, str]]]:
     """The variables of a process whose cache can be written, and of one where nothing can be."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder, "read-only", "bestarm")
-        shutil.copytree(
-            FOLDER / "src" / "bestarm", copy, ignore=shutil.ignore_patterns("__pycache__")
-        )
+        shutil.copytree(package, copy, ignore=shutil.ignore_patterns("__pycache__"))
         for each in (copy, *copy.rglob("*")):
             if each.is_dir():
                 (each / "__pycache__").touch()  # a file: not even root can write in it
@@ -141,21 +141,21 @@ def _environments() -> Iterator[dict[str, dict[str, str]]]:
         usual.pop("NUMBA_CACHE_DIR", None)
         nowhere = dict.fromkeys(("HOME", "XDG_CACHE_HOME"), "/dev/null")
         yield {
-            "writable": {**usual, "NUMBA_CACHE_DIR": "", "PYTHONPATH": str(FOLDER / "src")},
+            "writable": {**usual, "NUMBA_CACHE_DIR": "", "PYTHONPATH": str(package.parent)},
             "read-only": {**usual, **nowhere, "PYTHONPATH": str(copy.parent)},
         }
 
 
-def _run(case: str, environment: dict[str, str]) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as cache:
-        if "NUMBA_CACHE_DIR" in environment:
-            environment = {**environment, "NUMBA_CACHE_DIR": cache}
-        command = [sys.executable, "-m", "benchmarks.cold_start", "--child", case, str(time.time())]
-        done = subprocess.run(
-            command, env=environment, cwd=FOLDER, stdout=subprocess.PIPE, check=True
-        )
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
+def run_case(
+    case: str, environment: dict[str, str], cache: str, python: str | Path = sys.executable
+) -> dict[str, Any]:
+    """What a case took in a process of its own, with this folder for its cache if it may write."""
+    if "NUMBA_CACHE_DIR" in environment:
+        environment = {**environment, "NUMBA_CACHE_DIR": cache}
+    command = [python, "-m", "benchmarks.cold_start", "--child", case, str(time.time())]
+    done = subprocess.run(command, env=environment, cwd=FOLDER, stdout=subprocess.PIPE, check=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
 
 
 def main() -> None:
@@ -173,10 +173,11 @@ def main() -> None:
         f"{'case':<24}{'cache':<11}{'1st phase':>10}{'clock':>7}{'5th':>7}{'all':>7}"
         f"{'compiled by then':>20}{'seconds':>9}{'phases':>8}{'told':>6}"
     )
-    with _environments() as environments:
+    with environments(FOLDER / "src" / "bestarm") as kinds:
         for case in asked.policy or asked.only:
-            for cache, environment in environments.items():
-                found = _run(case, environment)
+            for cache, environment in kinds.items():
+                with tempfile.TemporaryDirectory() as folder:
+                    found = run_case(case, environment, folder)
                 compiled = ", ".join(map(str, found["compiled"]))
                 print(
                     f"{case:<24}{cache:<11}{found['first']:>10.1f}{found['clock']:>7.1f}"

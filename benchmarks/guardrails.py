@@ -251,7 +251,7 @@ def play_whole(seed: int) -> tuple[int, bool]:
     margin or below it.
     """
     rng = np.random.default_rng([20261119, seed])
-    problem = Problem.named(["old", "bold", "new", "newer"], delta=DELTA)
+    problem = Problem(["old", "bold", "new", "newer"], delta=DELTA)
     policy = AnytimeBAI(problem, bounds=(0, 1), control="old", changes=True, max_pulls=WHOLE)
     guardrail = Guardrail("refund", (0.0, 1.0), MARGIN, ALPHA)
     evidence = GuardrailEvidence(guardrail, options=4, control=0, changes=True)

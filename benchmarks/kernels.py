@@ -256,7 +256,7 @@ def _decision(experiment: Experiment) -> list[Any]:
 def _begin(path: str, policy: str, kind: str, large: bool) -> list[Any]:
     name, options = POLICIES[policy]
     with Experiment.create(
-        f"sqlite:///{path}", "x", _problem(kind, large), policy=name, options=options, seed=7
+        f"sqlite:///{path}", "x", _problem(kind, large), policy=name, policy_options=options, seed=7
     ) as experiment:
         _tell(experiment, 2)
         return _decision(experiment)

@@ -51,7 +51,9 @@ WHERE a.experiment = 1 AND a.number >= {0} AND a.number < {0} ORDER BY a.number
 def build(url: str, outcomes: int) -> None:
     problem, rng = Problem(np.eye(3)), np.random.default_rng(1)
     start = time.perf_counter()
-    with Experiment.create(url, "large", problem, options={"bounds": [0, 1]}, seed=7) as made:
+    with Experiment.create(
+        url, "large", problem, policy_options={"bounds": [0, 1]}, seed=7
+    ) as made:
         while (left := outcomes - made.status().pulls) > 0:
             ids = made.ask(min(BATCH, left)).ids
             made.tell_many(dict(zip(ids, rng.random(len(ids)).tolist(), strict=True)))

@@ -45,7 +45,7 @@ def fill(path: Path, count: int) -> None:
         f"sqlite:///{path}",
         "experiment 0",
         Problem(np.eye(3)),
-        options={"bounds": [0, 1]},
+        policy_options={"bounds": [0, 1]},
         description="A copy.",
     ) as first:
         first.tell_many([(each.id, float(each.id % 2)) for each in first.ask(40)])

@@ -85,7 +85,7 @@ WORLDS = _worlds()
 
 def rule(options: int, seed: int = 0) -> AnytimeBAI:
     """The rule with stakes for gaps that short runs can show: so it errs as often as it can."""
-    problem = Problem.named(range(options), delta=DELTA)
+    problem = Problem([str(option) for option in range(options)], delta=DELTA)
     return AnytimeBAI(problem, bounds=(0, 1), max_pulls=_ROUNDS, expected_gap=0.15, seed=seed)
 
 

@@ -26,7 +26,9 @@ def _begin(url: str, phases: int) -> int:
     source = factorial(8, 8, 8)
     means = 0.4 + 0.1 * source[:, 0] - 0.05 * source[:, -1]
     problem = Problem(source, delta=0.05)
-    with Experiment.create(url, "long", problem, options={"bounds": [0, 1]}, seed=1) as experiment:
+    with Experiment.create(
+        url, "long", problem, policy_options={"bounds": [0, 1]}, seed=1
+    ) as experiment:
         rng = np.random.default_rng(2)
         while experiment.phase < phases and not experiment.finished:
             batch = experiment.ask(experiment.status().remaining or 1)

@@ -193,7 +193,7 @@ def in_file(folder: Path) -> Callable[[Scenario, int, Clock], Experiment]:
             f"experiment {time.time_ns()}",
             problem(),
             policy=scenario.policy,
-            options=options(scenario),
+            policy_options=options(scenario),
             seed=seed,
             lease=scenario.lease,
             clock=clock,

@@ -1,7 +1,7 @@
 """The anytime rule with a small declared baseline: pulls over R, adversaries, and short runs.
 
 python -m benchmarks.small_baseline [--runs 400] [--seed 3] [--only curve errors short]
-    [--figure FILE] [--workers 2]
+    [--picture docs/small-baseline.png] [--workers 2]
 
 Pulls stand beside the limit 2σ²τ log(1/δ), with τ = τ(R) at a level of 0 (docs/anytime.md).
 """
@@ -188,11 +188,11 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=400)
     parser.add_argument("--seed", type=int, default=3)
     parser.add_argument("--only", nargs="*", default=["curve", "errors", "short"])
-    parser.add_argument("--figure", type=Path)
+    parser.add_argument("--picture", type=Path)
     parser.add_argument("--workers", type=int, default=2)
     chosen = parser.parse_args()
     if "curve" in chosen.only:
-        curve(chosen.runs, chosen.seed, chosen.figure)
+        curve(chosen.runs, chosen.seed, chosen.picture)
     if "short" in chosen.only:
         short(chosen.runs, chosen.seed)
     if "errors" in chosen.only:

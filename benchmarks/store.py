@@ -97,7 +97,7 @@ class _Share:
 
 def _row(url: str, number: int, batch: int, seconds: float) -> None:
     name = f"experiment {next(_names)}"
-    Experiment.create(url, name, PROBLEM, options=OPTIONS, seed=0).close()
+    Experiment.create(url, name, PROBLEM, policy_options=OPTIONS, seed=0).close()
     with closing(_Plain(url)) as plain:
         plain.create()
     ours = _together(_ask_and_tell, [(url, name, batch)] * number, seconds)
@@ -233,7 +233,7 @@ class _Plain:
 def _print_single(url: str) -> None:
     times: dict[str, list[float]] = {}
     with (
-        Experiment.create(url, "single", PROBLEM, options=OPTIONS, seed=0) as experiment,
+        Experiment.create(url, "single", PROBLEM, policy_options=OPTIONS, seed=0) as experiment,
         closing(_Plain(url)) as plain,
     ):
         plain.create()
@@ -264,7 +264,7 @@ def _timed(times: dict[str, list[float]], name: str) -> Iterator[None]:
 
 def _grow(url: str, outcomes: int) -> None:
     print(f"{'outcomes':>12} {'a second':>9} {'phase':>6} {'memory':>9}")
-    experiment = Experiment.create(url, "large", PROBLEM, options=OPTIONS, seed=0)
+    experiment = Experiment.create(url, "large", PROBLEM, policy_options=OPTIONS, seed=0)
     begun, shown, told = time.perf_counter(), 0, 0
     while told < outcomes:
         given = experiment.ask(min(ROWS, outcomes - told))
