@@ -264,7 +264,7 @@ def test_a_live_experiment_on_a_new_machine_compiles_nothing(tmp_path: Path) -> 
         from numba.core import event
         from bestarm import AnytimeBAI, Experiment, Problem
 
-        problem = Problem.named(["a", "b", "c", "d"])
+        problem = Problem(["a", "b", "c", "d"])
         with event.install_recorder("numba:compile") as recorder:
             for options in ({}, {"forecasts": True}, {"block": 2}):
                 policy = AnytimeBAI(problem, bounds=(0, 1), **options)

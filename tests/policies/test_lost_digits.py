@@ -12,7 +12,8 @@ from bestarm import AnytimeBAI, Problem
 from bestarm.live import Experiment
 from bestarm.numerics.geometry import Array
 from bestarm.policies import BernsteinElimination, Policy
-from bestarm.policies.anytime.bets import BatchOutcome, Frame, Sampling, Scale
+from bestarm.policies.anytime.bets import BatchOutcome, Frame, Scale
+from bestarm.policies.anytime.readout import Sampling
 from bestarm.records import Counts, Plan, Summary
 
 FAR = 1e6 + 1 / 3  # no sum of such numbers is exact

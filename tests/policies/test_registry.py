@@ -97,7 +97,7 @@ def test_planning_and_stored_experiments_know_the_same_names(tmp_path: Path) -> 
             url = f"sqlite:///{tmp_path / info.name}.db"
             options = dict(info.example)
             with Experiment.create(
-                url, "try", PROBLEM, policy=info.name, options=options, seed=0
+                url, "try", PROBLEM, policy=info.name, policy_options=options, seed=0
             ) as experiment:
                 assert len(experiment.ask(2)) == 2
         if info.plannable and not info.blind:
@@ -110,7 +110,7 @@ def test_planning_and_stored_experiments_know_the_same_names(tmp_path: Path) -> 
 def test_an_option_that_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match=r"needs the option `budget`\. Give it") as caught:
         Experiment.create(f"sqlite:///{tmp_path / 'x.db'}", "try", PROBLEM, policy="deo")
-    assert caught.value.field == "options"
+    assert caught.value.field == "policy_options"
 
 
 @pytest.fixture

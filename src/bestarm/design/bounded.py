@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
+from bestarm.compiling import tiered
 from bestarm.design.solver import Design, ListedContrasts, check_gap, minimise, second_moment
 from bestarm.numerics.geometry import Array, lift, ranked
 
@@ -60,10 +61,39 @@ def minimise_bounded(features: Array, rows: Array, gaps: Array, bound: float, to
     return Design(best.copy(), best_value, lower, gap, iterations)
 
 
+@tiered
+def best_sum(
+    curve: tuple[float, float, float], gap: float, level: float, bound: float, worth: float
+) -> tuple[float, float]:
+    """s that minimises (m s² + 2 b s + c) / (gap + s level − |s| bound)², and that minimum; or 0.
+
+    A ratio of a norm to a linear function on either side of 0: each has one stationary point.
+
+    Args:
+        curve: m, b and c.
+        gap: y·θ, above 0.
+        level: ν, as far as it is known.
+        bound: R.
+        worth: the share of the value at 0 that another must stay below.
+    """
+    m, b, c = curve
+    best, least = 0.0, worth * c / (gap * gap)
+    for side in (-1.0, 1.0):
+        slope = level - side * bound
+        below = m * gap - b * slope
+        if below <= 0:
+            continue
+        s = (c * slope - b * gap) / below
+        signal = gap + s * slope
+        if s * side > 0 and signal > 0:
+            value = (m * s * s + 2 * b * s + c) / (signal * signal)
+            if value < least:
+                best, least = s, value
+    return best, least
+
+
 def best_sums(inverse: Array, rows: Array, gaps: Array, bound: float) -> tuple[Array, Array]:
     """s that minimises ‖(s, y)‖² / (gap − |s|R)² for each contrast, and that minimum.
-
-    On either side of 0 the ratio has one stationary point.
 
     Args:
         inverse: M⁻¹.
@@ -71,17 +101,10 @@ def best_sums(inverse: Array, rows: Array, gaps: Array, bound: float) -> tuple[A
         gaps: y·θ of each.
         bound: R.
     """
-    m, b = inverse[0, 0], rows @ inverse[0, 1:]
-    c = np.einsum("ij,jk,ik->i", rows, inverse[1:, 1:], rows)
-    sums, least = np.zeros(len(rows)), c / gaps**2
-    for side in (-1.0, 1.0):
-        below = m * gaps + b * side * bound
-        s = -(c * side * bound + b * gaps) / np.where(below > 0, below, np.inf)
-        signal = gaps - s * side * bound
-        fits = (s * side > 0) & (signal > 0)
-        value = (m * s * s + 2 * b * s + c) / np.square(np.where(fits, signal, 1.0))
-        better = fits & (value < least)
-        sums, least = np.where(better, s, sums), np.where(better, value, least)
+    b, c = rows @ inverse[0, 1:], np.einsum("ij,jk,ik->i", rows, inverse[1:, 1:], rows)
+    sums, least = np.empty((2, len(rows)))
+    for y in range(len(rows)):
+        sums[y], least[y] = best_sum((inverse[0, 0], b[y], c[y]), gaps[y], 0.0, bound, 1.0)
     return sums, least
 
 

@@ -100,7 +100,7 @@ _BUDGET: Options = {"budget": 5000}
 _QUIET: Options = {"sigma": 0.05}
 _BOUNDS: Options = {"bounds": (-30, 30)}
 
-_KIM = "Kim, Kim and Oh (2025)"
+_PAPER, _KIM = "Kim (2026)", "Kim, Kim and Oh (2025)"
 _on_means = partial(PolicyInfo, blind=True, model="means", transductive=False)
 _with_budget = partial(PolicyInfo, example=_BUDGET, budgeted=True, plannable=False)
 
@@ -118,14 +118,14 @@ MAIN = (
         "bestarm.policies.phased.spbai:SPBAI",
         "SP-BAI with sharper designs, tuned",
         options={"design": "centered", "stability": "actual"},
-        reference=_KIM,
+        reference=_PAPER,
     ),
     PolicyInfo(
         "sp-bai",
         "bestarm.policies.phased.spbai:SPBAI",
         "SP-BAI as published, tuned",
         effort=10.0,
-        reference=_KIM,
+        reference=_PAPER,
     ),
     PolicyInfo(
         "sbe",

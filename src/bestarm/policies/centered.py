@@ -106,7 +106,7 @@ class ActionCentered(CenteredBandit):
     Example:
         >>> from bestarm import Problem
         >>> from bestarm.policies.centered import ActionCentered
-        >>> policy = ActionCentered(Problem.named(["a", "b", "c"]), budget=100)
+        >>> policy = ActionCentered(Problem(["a", "b", "c"]), budget=100)
         >>> sorted(policy.plan().weights.tolist())
         [0.0, 0.5, 0.5]
 
@@ -154,7 +154,7 @@ class BOSE(CenteredBandit):
     Example:
         >>> from bestarm import Problem
         >>> from bestarm.policies.centered import BOSE
-        >>> policy = BOSE(Problem.named(["a", "b", "c", "d"]), budget=100)
+        >>> policy = BOSE(Problem(["a", "b", "c", "d"]), budget=100)
         >>> policy.plan().weights.round(2).tolist()
         [0.25, 0.25, 0.25, 0.25]
 
@@ -239,7 +239,7 @@ class KimPaik(CenteredBandit):
     Example:
         >>> from bestarm import Problem
         >>> from bestarm.policies.centered import KimPaik
-        >>> policy = KimPaik(Problem.named(["a", "b", "c"]), budget=100)
+        >>> policy = KimPaik(Problem(["a", "b", "c"]), budget=100)
         >>> round(float(policy.plan().weights.max()), 1)
         0.3
 

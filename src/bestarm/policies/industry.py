@@ -102,7 +102,7 @@ class EpochStratified(PeriodRule):
     Example:
         >>> from bestarm import Problem
         >>> from bestarm.policies.industry import EpochStratified
-        >>> EpochStratified(Problem.named(["a", "b", "c", "d"])).plan().pulls
+        >>> EpochStratified(Problem(["a", "b", "c", "d"])).plan().pulls
         400
 
     Reference: Optimizely, "Stats Accelerator: Acceleration Under Time-Varying Signals" and
@@ -159,7 +159,7 @@ class PeriodThompson(PeriodRule):
     Example:
         >>> from bestarm import Problem
         >>> from bestarm.policies.industry import PeriodThompson
-        >>> PeriodThompson(Problem.named(["a", "b", "c", "d"])).plan().weights.tolist()
+        >>> PeriodThompson(Problem(["a", "b", "c", "d"])).plan().weights.tolist()
         [0.25, 0.25, 0.25, 0.25]
 
     Reference: GrowthBook's documentation of bandits, and `gbstats/bayesian/bandits_previous.py` in

@@ -10,7 +10,8 @@ import pytest
 import bestarm.policies.anytime.bets as bets_module
 from bestarm import AnytimeBAI, Plan, Summary
 from bestarm.numerics.geometry import Array
-from bestarm.policies.anytime.bets import Frame, Sampling, Scale
+from bestarm.policies.anytime.bets import Frame, Scale
+from bestarm.policies.anytime.readout import Sampling
 from bestarm.records import BlockPlan, Counts
 
 __all__ = [

@@ -19,11 +19,11 @@ from bestarm.policies.anytime.bets import (
     BatchOutcome,
     Bets,
     Frame,
-    Sampling,
     Scale,
     StakeGrid,
 )
 from bestarm.policies.anytime.intervals import lower_ends
+from bestarm.policies.anytime.readout import Sampling
 from bestarm.records import Counts
 
 

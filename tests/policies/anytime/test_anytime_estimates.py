@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from bestarm import AnytimeBAI, Problem, Summary
 from bestarm.environments import Semiparametric
 from bestarm.numerics.geometry import Array
-from bestarm.policies.anytime.bets import BatchOutcome, Sampling, Scale
+from bestarm.policies.anytime.bets import BatchOutcome, Scale
 from bestarm.policies.anytime.estimates import SCALARS, Estimates
+from bestarm.policies.anytime.readout import Sampling
 from bestarm.records import Counts, Plan, Rounds
 
 

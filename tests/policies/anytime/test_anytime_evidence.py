@@ -236,7 +236,7 @@ def test_a_pair_that_is_decided_bets_no_more() -> None:
 def evidence_on_a_tie(**options: Any) -> Array:
     found = []
     for seed in range(100):
-        policy = AnytimeBAI(Problem(np.eye(2)), bounds=(0, 1), max_pulls=300, **options)
+        policy = AnytimeBAI(Problem(np.eye(2)), bounds=(0, 1), max_pulls=150, **options)
         play(policy, clicks([0.5, 0.5], np.random.default_rng(seed)))
         found.append(policy.evidence()[0])
     return np.array(found)

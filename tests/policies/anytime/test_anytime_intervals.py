@@ -303,7 +303,7 @@ def test_it_goes_on_until_half_the_width_is_at_most_the_precision(
     block: int, tolerance: float
 ) -> None:
     plain = recommendations(control="old", block=block, tolerance=tolerance)
-    seen = recommendations(control="old", block=block, tolerance=tolerance, precision=0.25)
+    seen = recommendations(control="old", block=block, tolerance=tolerance, precision=0.4)
     assert len(seen) > len(plain)
     for answer, before in zip(seen, plain[:-1], strict=False):
         assert (answer.reason, answer.target, answer.pulls) == (
@@ -322,7 +322,7 @@ def test_it_goes_on_until_half_the_width_is_at_most_the_precision(
             (0,),
         )
         assert answer.effect is not None
-        precise = answer.effect.upper - answer.effect.lower <= 0.5
+        precise = answer.effect.upper - answer.effect.lower <= 0.8
         assert precise == (answer is seen[-1])
         assert answer.effect.lower <= NEAR_THETA[0] - NEAR_THETA[1] <= answer.effect.upper
 
@@ -342,16 +342,16 @@ def test_a_control_that_is_the_best_leaves_nothing_to_measure() -> None:
 
 
 def test_at_the_limit_of_pulls_the_verdict_stands() -> None:
-    last = recommendations(control="old", precision=1e-4, max_pulls=2000)[-1]
+    last = recommendations(control="old", precision=1e-4, max_pulls=500)[-1]
     assert (last.reason, last.final, last.error_bound) == ("identified", True, 0.1)
-    assert last.pulls == 2000
+    assert last.pulls == 500
 
 
 def test_the_contract_holds_while_measuring() -> None:
     def make(problem: Problem, *, seed: int) -> AnytimeBAI:
         control = problem.target_labels[-1]
         return AnytimeBAI(
-            problem, mean_bound=1.0, control=control, precision=0.4, max_pulls=3000, seed=seed
+            problem, mean_bound=1.0, control=control, precision=0.6, max_pulls=3000, seed=seed
         )
 
     check_policy(make, NEAR_WORLD.problem(0.1))

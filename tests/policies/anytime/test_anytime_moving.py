@@ -13,9 +13,10 @@ from bestarm import AnytimeBAI, Problem, Summary, compiling, simulate
 from bestarm.environments import MovingMeans
 from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.assumptions import has_unrestricted_means
-from bestarm.policies.anytime.bets import BatchOutcome, Bets, Frame, Sampling, Scale
+from bestarm.policies.anytime.bets import BatchOutcome, Bets, Frame, Scale
 from bestarm.policies.anytime.block_bets import BlockSampling
 from bestarm.policies.anytime.intervals import lower_ends
+from bestarm.policies.anytime.readout import Sampling
 from bestarm.policies.anytime.sampler import coordinates
 from bestarm.records import BlockPlan
 
@@ -46,8 +47,8 @@ def pairs(options: int) -> Iterator[tuple[int, int]]:
 @pytest.mark.parametrize(
     "problem",
     [
-        Problem.named(["a", "b", "c", "d"]),
-        Problem.named(["a", "b", "c", "d"], baseline=0),
+        Problem(["a", "b", "c", "d"]),
+        Problem(["a", "b", "c", "d"], baseline=0),
         Problem([[0.3, 1.0], [2.0, -1.0], [0.5, 0.1]]),
     ],
 )
@@ -62,7 +63,7 @@ def test_without_a_model_a_contrast_is_read_off_its_two_options(problem: Problem
 
 
 def test_a_round_of_several_options_is_read_alike() -> None:
-    problem = Problem.named(["a", "b", "c", "d"])
+    problem = Problem(["a", "b", "c", "d"])
     arms, _, targets = coordinates(problem)
     blocks = [[0, 1, 2], [0, 2, 3], [1, 2, 3], [0, 1, 3]]
     plan = BlockPlan.drawn(blocks, [0.1, 0.2, 0.3, 0.4], 5, arms=4, phase=1)
@@ -93,7 +94,7 @@ def test_wealth_less_the_lead_of_the_opponents_does_not_grow_on_average(
 ) -> None:
     """M of the proof with the rule's own stakes, whoever is ahead, for any means."""
     rng, scale = np.random.default_rng(seed), Scale(-1.0, 1.0)
-    problem = Problem.named(["a", "b", "c", "d"])
+    problem = Problem(["a", "b", "c", "d"])
     frame, means = frame_of(problem, rng, scale), rng.uniform(-1, 1, 4)
     _, _, targets = coordinates(problem)
     chosen = list(pairs(4))
@@ -197,7 +198,7 @@ def test_ends_of_intervals_are_about_weighted_averages() -> None:
     ],
 )
 def test_names_alone_need_no_model(options: dict[str, Any], words: str) -> None:
-    policy = AnytimeBAI(Problem.named(["a", "b", "c"]), **{"bounds": (0, 1), **options})
+    policy = AnytimeBAI(Problem(["a", "b", "c"]), **{"bounds": (0, 1), **options})
     text = " ".join(policy.recommend().assumptions)
     assert words in text
     assert "may move in any way" in text

@@ -19,7 +19,7 @@ CLICKS = (0, 1)
 
 
 def named(*labels: str) -> Problem:
-    return Problem.named(labels, delta=DELTA)
+    return Problem(labels, delta=DELTA)
 
 
 def make(problem: Problem | None = None, **options: Any) -> AnytimeBAI:
@@ -288,8 +288,8 @@ def test_a_refused_change_changes_nothing() -> None:
     policy = make(control="b")
     plan = policy.plan()
     for problem in (
-        Problem.named(list("abcd"), delta=DELTA / 2),
-        Problem.named(list("abcd"), delta=DELTA, noise=2),
+        Problem(list("abcd"), delta=DELTA / 2),
+        Problem(list("abcd"), delta=DELTA, noise=2),
         named(*"abcde"),
         named(*"abxd"),
         Problem(np.eye(4)[:, :3] + 1, delta=DELTA, source_labels=list("abcd")),

@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 
 import bestarm.policies.anytime.bets as bets_module
 from bestarm import AnytimeBAI, Problem, simulate
+from bestarm.design.bounded import best_sum
 from bestarm.environments import Semiparametric, soare
 from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
 from bestarm.numerics.linalg import cholesky
-from bestarm.policies.anytime.bets import Frame, Parts, Sampling, Scale, best_tilt
+from bestarm.policies.anytime.bets import Frame, Scale
+from bestarm.policies.anytime.readout import Parts, Sampling, tilted_weights
 from bestarm.records import Counts, Summary
 from bestarm.simulation import run_once
 
@@ -62,7 +64,7 @@ def test_the_sum_of_weights_has_the_least_variance_for_its_signal(
             signal > 1e-9, (m * s * s + 2 * b * s + c) / np.maximum(signal, 1e-9) ** 2, np.inf
         )
 
-    found = best_tilt((m, b, c), gap, level, bound)
+    found, _ = best_sum((m, b, c), gap, level, bound, 0.8)
     least = ratio(np.linspace(-4, 4, 4001) * np.sqrt(c / m)).min()
     if found:
         assert ratio(np.array(found)) <= least * (1 + 1e-9)
@@ -164,7 +166,7 @@ def test_a_twin_that_charges_nothing_errs(monkeypatch: pytest.MonkeyPatch) -> No
         return sum(each.final and each.target != world.best for each in ended)
 
     assert wrong() == 0
-    charged = bets_module.tilted_weights
+    charged = tilted_weights
 
     def uncharged(
         contrasts: Array, margin: float, readout: Array, varied: Array, belief: Parts

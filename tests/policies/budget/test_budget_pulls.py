@@ -25,7 +25,7 @@ def pull(policy: PullByPull, reward: float) -> int:
 
 
 def test_p1_draws_ranks_and_estimates_gains_by_their_chances() -> None:
-    policy = P1(Problem.named(["a", "b", "c", "d"]), budget=400, seed=3)
+    policy = P1(Problem(["a", "b", "c", "d"]), budget=400, seed=3)
     rng, own = np.random.default_rng(0), np.random.default_rng(3)  # the policy's
     chances = np.array([12, 6, 4, 3]) / 25  # 1/k over their sum
     gains, order = np.zeros(4), own.permutation(4).tolist()

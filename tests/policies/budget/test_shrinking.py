@@ -78,7 +78,7 @@ def test_few_pulls_still_span_the_arms() -> None:
 
 
 def test_pss_estimates_by_inverse_probabilities_in_each_phase() -> None:
-    policy = PSS(Problem.named(list("abcde")), budget=100)
+    policy = PSS(Problem(list("abcde")), budget=100)
     assert next_plan(policy).pulls == 33  # ⌈log₂ 5⌉ phases
     policy.update(equal_rewards([1, 8, 8, 8, 8], [2.0, 6.0, 4.0, 5.0, 1.0]))
     # The sums decide, not the means: arm 0 has the best mean and is dropped.

@@ -12,7 +12,8 @@ from bestarm.checks import choice, computable, finite, not_negative, suggestion
 from bestarm.compiling import tiered
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.numerics.geometry import linear_span
-from bestarm.policies.anytime.bets import EPSILON, ROUNDINGS, Parts, Scale
+from bestarm.policies.anytime.bets import EPSILON, ROUNDINGS, Scale
+from bestarm.policies.anytime.readout import Parts
 from bestarm.problem import Problem
 from bestarm.records import BlockPlan, Plan, Summary
 

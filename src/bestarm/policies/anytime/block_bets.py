@@ -19,16 +19,8 @@ from numpy.typing import NDArray
 
 from bestarm.compiling import tiered
 from bestarm.numerics.geometry import TIE, Array, ranked
-from bestarm.policies.anytime.bets import (
-    EPSILON,
-    MAX_LOSS,
-    ROUNDINGS,
-    BetResult,
-    Indices,
-    Parts,
-    Scale,
-    StakeGrid,
-)
+from bestarm.policies.anytime.bets import EPSILON, MAX_LOSS, ROUNDINGS, BetResult, Scale, StakeGrid
+from bestarm.policies.anytime.readout import Indices, Parts
 from bestarm.records import BlockPlan, Blocks, Counts, Rounds
 
 Flags = NDArray[np.bool_]

@@ -17,7 +17,7 @@ from bestarm.policies.anytime.assumptions import (
     check_plan_options,
     is_unstructured,
 )
-from bestarm.policies.anytime.bets import Parts, Scale
+from bestarm.policies.anytime.bets import Scale
 from bestarm.policies.anytime.block_bets import (
     BlockFrame,
     BlockOutcome,
@@ -27,6 +27,7 @@ from bestarm.policies.anytime.block_bets import (
     laplacian,
 )
 from bestarm.policies.anytime.evidence import Evidence
+from bestarm.policies.anytime.readout import Parts
 from bestarm.policies.anytime.sampler import (
     BATCH_GROWTH,
     LEAST_GAP_ERRORS,

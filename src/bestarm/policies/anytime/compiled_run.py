@@ -26,16 +26,10 @@ from bestarm.policies.anytime.bets import (
     MAX_LOSS,
     ROUNDINGS,
     TAIL_RATE,
-    Indices,
-    Parts,
-    Sampling,
     arm_terms,
     batch_totals,
-    least_variance_readout,
-    level_weights,
     log_average,
     settle_bets,
-    tilted_weights,
 )
 from bestarm.policies.anytime.estimates import (
     BOUND,
@@ -54,6 +48,14 @@ from bestarm.policies.anytime.evidence import (
     put_leaders_first,
     surviving,
     update_e_values,
+)
+from bestarm.policies.anytime.readout import (
+    Indices,
+    Parts,
+    Sampling,
+    least_variance_readout,
+    level_weights,
+    tilted_weights,
 )
 from bestarm.policies.anytime.sampler import (
     BATCH_GROWTH,

@@ -71,7 +71,7 @@ def conclusion(
 
 def _undecided(recommendation: Recommendation, names: str, outcomes: int, targets: int) -> str:
     if not outcomes:
-        return f": no outcome of the {targets} options is in yet."
+        return f": no outcome of the {targets} options counts yet."
     leads = f"{names} {'lead' if len(recommendation.chosen) > 1 else 'leads'}"
     if not recommendation.leads:
         leads = "too many others are outstanding to say which option leads"

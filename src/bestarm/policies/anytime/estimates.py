@@ -13,7 +13,8 @@ import numpy as np
 from bestarm.compiling import tiered
 from bestarm.numerics.geometry import Array
 from bestarm.numerics.linalg import add_weighted_gram, cholesky, dot
-from bestarm.policies.anytime.bets import BatchOutcome, Indices, Parts, Scale, total
+from bestarm.policies.anytime.bets import BatchOutcome, Scale
+from bestarm.policies.anytime.readout import Indices, Parts, total
 from bestarm.records import Counts
 
 _RIDGE = 1.0  # pulls of the first batch's design, with reward zero
@@ -415,7 +416,7 @@ class Estimates:
 
     @property
     def belief(self) -> Parts:
-        """What the sums of weights are chosen by: see `bets.tilted_weights`."""
+        """What the sums of weights are chosen by: see `readout.tilted_weights`."""
         return beliefs(tuple(self.state), self.known)
 
     @property

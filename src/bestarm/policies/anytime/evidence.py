@@ -11,8 +11,9 @@ import numpy as np
 
 from bestarm.compiling import tiered
 from bestarm.numerics.geometry import TIE, Array, ranked
-from bestarm.policies.anytime.bets import BetResult, Indices, StakeGrid, log_average
+from bestarm.policies.anytime.bets import BetResult, StakeGrid, log_average
 from bestarm.policies.anytime.options import TargetCoordinates
+from bestarm.policies.anytime.readout import Indices
 from bestarm.records import Summary
 
 _ALL_PAIRS = 4096  # up to this many contrasts between chosen and others a design sees all of them

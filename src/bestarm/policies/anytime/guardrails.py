@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 
 from bestarm.bounds import guardrail_share
 from bestarm.numerics.geometry import Array
-from bestarm.policies.anytime.bets import BatchOutcome, Frame, Sampling, Scale, StakeGrid
+from bestarm.policies.anytime.bets import BatchOutcome, Frame, Scale, StakeGrid
 from bestarm.policies.anytime.intervals import invert_wealth
+from bestarm.policies.anytime.readout import Sampling
 from bestarm.policies.guardrail import Guardrail
 from bestarm.records import Counts, Plan, Summary
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from bestarm.numerics.geometry import Array, Span
-from bestarm.policies.anytime.bets import Indices
 from bestarm.policies.anytime.estimates import Estimates
+from bestarm.policies.anytime.readout import Indices
 from bestarm.problem import Problem, as_weights
 from bestarm.records import Plan, Summary
 

@@ -21,19 +21,7 @@ from bestarm.errors import ProtocolError
 from bestarm.numerics.geometry import Array, Span, lift, linear_span
 from bestarm.numerics.linalg import cholesky, forward_solve
 from bestarm.policies.anytime.assumptions import Assumptions, check_plan_options
-from bestarm.policies.anytime.bets import (
-    BatchOutcome,
-    Frame,
-    Parts,
-    Sampling,
-    Scale,
-    StakeGrid,
-    apply_readout,
-    believed_gaps,
-    least_variance_readout,
-    tilts,
-    total,
-)
+from bestarm.policies.anytime.bets import BatchOutcome, Frame, Scale, StakeGrid
 from bestarm.policies.anytime.estimates import (
     BOUND,
     LEVEL,
@@ -43,6 +31,15 @@ from bestarm.policies.anytime.estimates import (
     lifted_information,
 )
 from bestarm.policies.anytime.evidence import AnyBatch, AnyFrame, Evidence
+from bestarm.policies.anytime.readout import (
+    Parts,
+    Sampling,
+    apply_readout,
+    believed_gaps,
+    least_variance_readout,
+    tilts,
+    total,
+)
 from bestarm.problem import Problem, as_weights
 from bestarm.records import Plan, Summary
 

@@ -31,7 +31,7 @@ class P1(PullByPull):
     Example:
         >>> from bestarm import Problem
         >>> from bestarm.policies.budget.p1 import P1
-        >>> P1(Problem.named(["a", "b", "c"]), budget=100).probabilities.round(3).tolist()
+        >>> P1(Problem(["a", "b", "c"]), budget=100).probabilities.round(3).tolist()
         [0.545, 0.273, 0.182]
 
     Reference: Abbasi-Yadkori, Bartlett, Gabillon, Malek and Valko (2018), algorithm 1.

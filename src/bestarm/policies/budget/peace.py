@@ -50,7 +50,7 @@ class PeaceBudget(LinearShrinking):
     Example:
         >>> from bestarm import Problem
         >>> from bestarm.policies.budget.peace import PeaceBudget
-        >>> PeaceBudget(Problem.named(["a", "b", "c", "d"]), budget=1000).plan().counts.tolist()
+        >>> PeaceBudget(Problem(["a", "b", "c", "d"]), budget=1000).plan().counts.tolist()
         [50, 50, 50, 50]
 
     Reference: Katz-Samuels, Jain, Karnin and Jamieson (2020), fixed-budget Peace.

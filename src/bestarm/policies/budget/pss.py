@@ -33,7 +33,7 @@ class PSS(Shrinking):
     Example:
         >>> from bestarm import Problem
         >>> from bestarm.policies.budget.pss import PSS
-        >>> PSS(Problem.named(["a", "b", "c", "d"]), budget=1000).plan().pulls
+        >>> PSS(Problem(["a", "b", "c", "d"]), budget=1000).plan().pulls
         500
 
     Reference: Zhong, Cheung and Tan (2021), algorithm 1.

@@ -44,7 +44,7 @@ class ActionElimination(RoundRule):
     Example:
         >>> from bestarm import Problem
         >>> from bestarm.policies import ActionElimination
-        >>> ActionElimination(Problem.named(["a", "b", "c"])).plan().counts.tolist()
+        >>> ActionElimination(Problem(["a", "b", "c"])).plan().counts.tolist()
         [1, 1, 1]
 
     Reference: Even-Dar, Mannor and Mansour (2006); Jamieson and Nowak (2014).

@@ -44,7 +44,7 @@ class BernsteinElimination(BoundedRule):
     Example:
         >>> from bestarm import Problem
         >>> from bestarm.policies import BernsteinElimination
-        >>> policy = BernsteinElimination(Problem.named(["a", "b", "c"]), bounds=(0, 1))
+        >>> policy = BernsteinElimination(Problem(["a", "b", "c"]), bounds=(0, 1))
         >>> policy.plan().counts.tolist()
         [1, 1, 1]
 

@@ -37,7 +37,7 @@ class EBTCI(MeansRule):
     Example:
         >>> from bestarm import Problem
         >>> from bestarm.policies.means.eb_tci import EBTCI
-        >>> EBTCI(Problem.named(["a", "b", "c"]), sigma=0.5).plan().counts.tolist()
+        >>> EBTCI(Problem(["a", "b", "c"]), sigma=0.5).plan().counts.tolist()
         [1, 0, 0]
 
     Reference: Jourdan, Degenne, Baudry, de Heide and Kaufmann (2022), with Gaussian arms.

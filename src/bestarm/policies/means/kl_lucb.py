@@ -46,7 +46,7 @@ class KLLUCB(MeansRule):
     Example:
         >>> from bestarm import Problem
         >>> from bestarm.policies.means.kl_lucb import KLLUCB
-        >>> KLLUCB(Problem.named(["a", "b", "c"]), sigma=0.5).plan().counts.tolist()
+        >>> KLLUCB(Problem(["a", "b", "c"]), sigma=0.5).plan().counts.tolist()
         [1, 0, 0]
 
     Reference: Kaufmann and Kalyanakrishnan (2013), Theorems 1 and 3.

@@ -38,7 +38,7 @@ class LilUCB(MeansRule):
     Example:
         >>> from bestarm import Problem
         >>> from bestarm.policies.means.lil_ucb import LilUCB
-        >>> LilUCB(Problem.named(["a", "b", "c"]), sigma=0.5).plan().counts.tolist()
+        >>> LilUCB(Problem(["a", "b", "c"]), sigma=0.5).plan().counts.tolist()
         [1, 0, 0]
 
     Reference: Jamieson, Malloy, Nowak and Bubeck (2014), Figure 1, Theorem 2 and sections 3 and 5.

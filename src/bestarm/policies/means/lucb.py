@@ -38,7 +38,7 @@ class LUCB(RoundRule):
     Example:
         >>> from bestarm import Problem
         >>> from bestarm.policies import LUCB
-        >>> LUCB(Problem.named(["a", "b", "c"]), sigma=0.5).plan().counts.tolist()
+        >>> LUCB(Problem(["a", "b", "c"]), sigma=0.5).plan().counts.tolist()
         [1, 1, 1]
 
     Reference: Kalyanakrishnan et al. (2012); Jamieson and Nowak (2014), with its lil radius.

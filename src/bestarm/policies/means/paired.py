@@ -55,7 +55,7 @@ class PairedTests(BoundedRule):
     Example:
         >>> from bestarm import Problem
         >>> from bestarm.policies import PairedTests
-        >>> PairedTests(Problem.named(["a", "b", "c"]), bounds=(0, 1)).plan().blocks.tolist()
+        >>> PairedTests(Problem(["a", "b", "c"]), bounds=(0, 1)).plan().blocks.tolist()
         [[0, 1, 2]]
 
     Reference: Waudby-Smith and Ramdas (2024) for the bets (their aGRAPA), and (2020) for items.

@@ -48,7 +48,7 @@ class TrackAndStop(MeansRule):
     Example:
         >>> from bestarm import Problem
         >>> from bestarm.policies.means.track_and_stop import TrackAndStop
-        >>> TrackAndStop(Problem.named(["a", "b", "c"]), sigma=0.5).plan().counts.tolist()
+        >>> TrackAndStop(Problem(["a", "b", "c"]), sigma=0.5).plan().counts.tolist()
         [1, 0, 0]
 
     Reference: Garivier and Kaufmann (2016), sections 3 and 4, Theorems 5 and 10; Kaufmann and

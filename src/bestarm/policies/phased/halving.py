@@ -63,7 +63,7 @@ class SequentialHalving(Shrinking):
     Example:
         >>> from bestarm import Problem
         >>> from bestarm.policies import SequentialHalving
-        >>> policy = SequentialHalving(Problem.named(["a", "b", "c", "d"]), budget=1000)
+        >>> policy = SequentialHalving(Problem(["a", "b", "c", "d"]), budget=1000)
         >>> policy.plan().weights.tolist()
         [0.25, 0.25, 0.25, 0.25]
 
