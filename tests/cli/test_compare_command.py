@@ -21,7 +21,7 @@ from workers_started import HANG_TIMEOUT, processes
 from bestarm.environments import small_gap
 from bestarm.policies import SPBAI
 from bestarm.simulation import Results, simulate
-from bestarm.simulation.compare import error_against_delta
+from bestarm.simulation.comparison import error_against_delta
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -208,7 +208,7 @@ BAD = {
 def test_bad_input_is_one_sentence_before_anything_runs(
     kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bestarm.simulation.compare.simulate", None)
+    monkeypatch.setattr("bestarm.simulation.comparison.simulate", None)
     arguments, hint = BAD[kind]
     assert hint in refused(*arguments)
     assert not list(folder.iterdir())
@@ -240,7 +240,7 @@ OWN = {
 def test_a_method_that_breaks_the_contract_is_refused_by_its_name(
     kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bestarm.simulation.compare.simulate", None)
+    monkeypatch.setattr("bestarm.simulation.comparison.simulate", None)
     text, hint = OWN[kind]
     name = write_module(text)
     error = refused("--method", f"{name}:X", "--out", "runs.csv")

@@ -219,7 +219,7 @@ def test_progress_bar_shows_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_missing_bar_is_said_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "rich", None)
-    with pytest.raises(MissingDependencyError, match=r"pip install 'bestarm\[cli\]'"):
+    with pytest.raises(MissingDependencyError, match=r"pip install 'bestarmid\[cli\]'"):
         simulate(ArmMeans, small_gap(), runs=3, progress=True)
 
 

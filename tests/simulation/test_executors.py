@@ -100,7 +100,7 @@ def test_without_distributed_one_sentence_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with (
-        pytest.raises(MissingDependencyError, match=r"pip install 'bestarm\[dask\]'"),
+        pytest.raises(MissingDependencyError, match=r"pip install 'bestarmid\[dask\]'"),
         executors.open_executor(dask="127.0.0.1:1"),
     ):
         pass

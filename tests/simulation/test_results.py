@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 
 import numpy as np
 import pytest
+from matplotlib import pyplot
+from matplotlib.figure import Figure
 from scipy import stats
 
 from bestarm.errors import InvalidInputError, MissingDependencyError
@@ -73,8 +76,29 @@ def test_frame_has_one_row_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     assert frame.index.name == "run"
     assert frame["pulls"].tolist() == [100, 110, 120, 130]
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(MissingDependencyError, match=r"pip install 'bestarm\[cli\]'"):
+    with pytest.raises(MissingDependencyError, match=r"pip install 'bestarmid\[frames\]'"):
         results(1, 4).to_frame()
+
+
+def test_a_notebook_shows_a_table() -> None:
+    html = results(1, 5)._repr_html_()
+    assert html.startswith("<p>e, δ = 0.1, seed 0, 5 runs</p>")
+    row = re.findall(r"<td[^>]*>(.*?)</td>", html)
+    # Quantiles of 100, 110, …, 140; the half-width is 1.96 · 15.81 / √5.
+    assert row == ["m", "120 ± 14", "104", "120", "136", "1", "20.0% (3.6–62.4)"]
+    assert "<td" not in results(0, 0)._repr_html_()
+
+
+def test_a_picture_is_new_or_on_given_axes(monkeypatch: pytest.MonkeyPatch) -> None:
+    axes = results(1, 5).plot(label="mine")
+    assert results(2, 5).plot(ax=axes) is axes
+    texts = axes.get_legend_handles_labels()[1]
+    assert texts == ["mine: 1 of 5 wrong, 1 not final", "m: 2 of 5 wrong, 1 not final"]
+    assert not results(0, 0).plot(ax=Figure().subplots()).lines
+    pyplot.close(axes.figure)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'bestarmid\[cli\]'"):
+        results(1, 5).plot()
 
 
 def test_too_few_runs_and_wrong_levels_are_refused_in_a_sentence() -> None:

@@ -19,8 +19,10 @@ from bestarm.errors import BestArmError, InvalidInputError
 
 if TYPE_CHECKING:
     from bestarm.cli.methods import Entry, Instance
+    from bestarm.environments import Environment
+    from bestarm.policies.policy import Method
     from bestarm.problem import Problem
-    from bestarm.simulation.compare import Comparison, Contestant
+    from bestarm.simulation import Comparison, Oracle
 
 _DEFAULT_METHODS = ("sp-bai", "sp-bai-sharp", "rage")  # what a user's own method is compared with
 _MOST_PLANS = 100_000  # in the check of the contract: index rules make one plan per round
@@ -67,7 +69,6 @@ def compare(
     from bestarm import checks
     from bestarm.cli.features import check_writable, write_table
     from bestarm.cli.methods import find_instance
-    from bestarm.simulation.compare import Contestant
     from bestarm.simulation.executors import check_workers
     from bestarm.simulation.results import run_count
 
@@ -92,7 +93,8 @@ def compare(
             entries = _entries(method or [], cap)
             _check(entries, where, seed=seed, delta=delta, own=not no_check)
             comparison = run_comparison(
-                {entry.name: Contestant(entry.method, where.environment) for entry in entries},
+                {entry.name: entry.method for entry in entries},
+                where.environment,
                 runs=runs,
                 seed=seed,
                 delta=delta,
@@ -205,13 +207,13 @@ def _print_words(comparison: Comparison, about: Mapping[str, Any], out: Path | N
 
 
 def run_comparison(
-    contestants: Mapping[str, Contestant], *, runs: int, **settings: Any
+    methods: Mapping[str, Method | Oracle], environment: Environment, *, runs: int, **settings: Any
 ) -> Comparison:
-    """Compare with a bar per method; settings as for `compare`."""
-    from bestarm.simulation.compare import compare
+    """Compare with a bar per method; the settings are those of `compare`."""
+    from bestarm.simulation import compare
 
-    with bars(list(contestants), runs) as shown:
-        return compare(contestants, runs=runs, progress=shown, **settings)
+    with bars(list(methods), runs) as shown:
+        return compare(methods, environment, runs=runs, progress=shown, **settings)
 
 
 def comparison_data(comparison: Comparison) -> dict[str, object]:
@@ -224,7 +226,7 @@ def comparison_data(comparison: Comparison) -> dict[str, object]:
 
 
 def _method_data(comparison: Comparison, name: str) -> dict[str, object]:
-    from bestarm.simulation.compare import error_against_delta
+    from bestarm.simulation.comparison import error_against_delta
 
     results, gap = comparison.results[name], comparison.difference(name)
     difference = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +15,9 @@ from bestarm.defaults import DELTA
 
 if TYPE_CHECKING:
     from bestarm.numerics.geometry import Array
+    from bestarm.policies.policy import Method, Policy
+    from bestarm.problem import Problem
     from bestarm.simulation import Results
-    from bestarm.simulation.compare import Contestant
 
 _AS_PUBLISHED, _PROVEN = ("rage", "sp-bai", "sp-bai-sharp"), "anytime"
 
@@ -57,16 +57,23 @@ def demo(
         run_live(port=port, url=store, speed=speed, seconds=seconds, open_page=open_, seed=seed)
         return
     from bestarm.checks import whole
+    from bestarm.environments import small_gap
     from bestarm.simulation.executors import check_workers
     from bestarm.simulation.results import run_count
 
     check_workers(workers, None)
     run_count(runs)
     whole(seed, "seed", least=0)
-    contestants = _contestants()
-    pictures = _draw(contestants, seed=seed, delta=delta, out=out)
+    methods = _methods()
+    pictures = _draw(methods, seed=seed, delta=delta, out=out)
     comparison = run_comparison(
-        contestants, runs=runs, seed=seed, delta=delta, reference="sp-bai", workers=workers
+        methods,
+        small_gap(),
+        runs=runs,
+        seed=seed,
+        delta=delta,
+        reference="sp-bai",
+        workers=workers,
     )
     if comparison.failure is not None:
         raise comparison.failure
@@ -82,27 +89,29 @@ def demo(
         raise typer.Exit(130)
 
 
-def _contestants() -> dict[str, Contestant]:
-    from bestarm.environments import small_gap
+def _methods() -> dict[str, Method]:
     from bestarm.policies.registry import policies
-    from bestarm.simulation.compare import Contestant
 
-    # SP-BAI is told what the paper told it, |ν_t| ≤ 1; a proof needs what ν_t = 1 + sin 2t reaches.
-    as_published, proven = small_gap(), small_gap(declared_baseline=2.0)
-    made = {name: Contestant(policies()[name].method, as_published) for name in _AS_PUBLISHED}
-    return made | {_PROVEN: Contestant(partial(policies()[_PROVEN].method, mean_bound=2.0), proven)}
+    made: dict[str, Method] = {name: policies()[name].method for name in _AS_PUBLISHED}
+    return made | {_PROVEN: _anytime}
 
 
-def _draw(
-    contestants: Mapping[str, Contestant], *, seed: int, delta: float, out: Path
-) -> list[Path]:
+def _anytime(problem: Problem, *, seed: int) -> Policy:
+    """SP-BAI is told |ν_t| ≤ 1, as in the paper; a proof needs what ν_t = 1 + sin 2t reaches."""
+    from bestarm import AnytimeBAI
+
+    return AnytimeBAI(problem.with_baseline(2.0), mean_bound=2.0, seed=seed)
+
+
+def _draw(methods: Mapping[str, Method], *, seed: int, delta: float, out: Path) -> list[Path]:
     from bestarm import figures
     from bestarm.environments import small_gap
     from bestarm.simulation import run_once
 
-    problem = small_gap().problem(delta)
+    world = small_gap()
+    problem = world.problem(delta)
     out.mkdir(parents=True, exist_ok=True)  # a folder that cannot be made is refused at once
-    run = run_once(*contestants["sp-bai-sharp"], seed=seed, delta=delta)
+    run = run_once(methods["sp-bai-sharp"], world, seed=seed, delta=delta)
     title = f"SP-BAI, sharp reading: target {run.label} identified after {run.pulls:,} pulls"
     phases = figures.phases(run, problem, title=title)
     looks: list[tuple[int, Array]] = []
@@ -110,7 +119,7 @@ def _draw(
     def observe(policy: Any) -> None:
         looks.append((policy.recommend().pulls, policy.evidence()))
 
-    run_once(*contestants[_PROVEN], seed=seed, delta=delta, observe=observe)
+    run_once(methods[_PROVEN], world, seed=seed, delta=delta, observe=observe)
     pulls, values = zip(*looks, strict=True)
     evidence = figures.evidence(pulls, values, problem)
     return [

@@ -28,6 +28,7 @@ from typing import Any
 
 import threadpoolctl
 
+from bestarm import __version__
 from bestarm.checks import whole
 from bestarm.errors import BestArmError, InvalidInputError, MissingDependencyError
 
@@ -186,7 +187,7 @@ def installed_versions() -> tuple[str, ...]:
     return (
         f"Python {'.'.join(platform.python_version_tuple()[:2])}",
         *(f"{name} {version(name)}" for name in ("numpy", "scipy", "numba")),
-        f"bestarm {version('bestarm')} with source {source.hexdigest()[:8]}",
+        f"bestarm {__version__} with source {source.hexdigest()[:8]}",
     )
 
 

@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bestarm import figures
 from bestarm.checks import whole
 from bestarm.errors import InvalidInputError, MissingDependencyError
+from bestarm.tables import TextTable, percent_range, plus_minus
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 MOST_RUNS = 10_000_000  # of one simulation, which keeps about 100 bytes per run in memory
+PULLS_HEADINGS = ("mean pulls", "10 %", "median", "90 %", "not final")
 Z95 = NormalDist().inv_cdf(0.975)  # half of a normal 95 % interval, in standard errors
 
 
@@ -169,12 +173,27 @@ class Results:
         try:
             import pandas as pd  # noqa: PLC0415 - optional
         except ImportError:
-            raise MissingDependencyError.of("`to_frame`", "pandas", extra="cli") from None
+            raise MissingDependencyError.of("`to_frame`", "pandas", extra="frames") from None
         return pd.DataFrame(
             {"method": self.method, "environment": self.environment}
             | {name: getattr(self, name) for name in Outcome._fields[1:]},
             index=pd.Index(self.index, name="run"),
         )
+
+    def plot(self, ax: Axes | None = None, *, label: str | None = None) -> Axes:
+        """Draw the share of runs that have ended after so many pulls.
+
+        Args:
+            ax: where to draw, beside other results for example; a new picture if left out.
+            label: its name there; that of the method if left out.
+
+        Raises:
+            MissingDependencyError: Matplotlib is not installed.
+        """
+        wrong, capped = self.runs - int(self.correct.sum()), self.runs - int(self.final.sum())
+        text = f"{label or self.method}: {wrong:,} of {self.runs:,} wrong"
+        text += f", {capped:,} not final" if capped else ""
+        return figures.draw_ends(figures.as_axes(ax), self.pulls, text)
 
     def _require(self, runs: int) -> None:
         if self.runs < runs:
@@ -188,6 +207,21 @@ class Results:
             raise InvalidInputError(what, field="confidence", value=confidence, remedy="Try 0.95.")
         self._require(runs)
         return NormalDist().inv_cdf((1 + confidence) / 2)
+
+    def pulls_texts(self) -> tuple[str, ...]:
+        """The pulls of at least one run in words, under the headings `PULLS_HEADINGS`."""
+        mean = plus_minus(self.mean_pulls, Z95 * self.std_pulls / math.sqrt(self.runs))
+        quantiles = (f"{number:,.0f}" for number in self.quantiles((0.1, 0.5, 0.9)).values())
+        return mean, *quantiles, f"{self.runs - int(self.final.sum()):,}"
+
+    def _repr_html_(self) -> str:
+        of = f" of {self.requested:,}" if self.runs < self.requested else ""
+        about = f"{self.environment}, δ = {self.delta:g}, seed {self.seed}, {self.runs:,}{of} runs"
+        rows = []
+        if self.runs:
+            errors = percent_range(self.error_rate, self.error_interval())
+            rows = [(self.method, *self.pulls_texts(), errors)]
+        return TextTable.of(("method", *PULLS_HEADINGS, "errors"), rows, title=about).to_html()
 
     def __repr__(self) -> str:
         head = f"Results({self.method} on {self.environment}: {self.runs} runs"

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.metadata import version
 from statistics import geometric_mean
 from typing import ClassVar
 
+from bestarm import __version__
 from bestarm.checks import probability
 from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError
@@ -105,7 +105,7 @@ class Leaderboard(Study[Standing]):
             ("Runs", f"{results.runs} of each method in each condition"),
             ("δ", f"{self.delta:g}"),
             ("Seed", f"{results.seed}; run i of every method has the same instance."),
-            ("Version", f"bestarm {version('bestarm')}"),
+            ("Version", f"bestarm {__version__}"),
         )
         below = f"{results.runs} runs per cell, δ = {self.delta:g}, seed {results.seed}."
         goals = [goal for goal in GOALS if any(each.competitor.goal == goal for each in found)]

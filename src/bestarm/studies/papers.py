@@ -82,7 +82,7 @@ PAPERS = {
         Paper(
             "sp-bai",
             "Nearly Optimal Best Arm Identification for Semiparametric Bandits",
-            "Kim, Kim and Oh (2025); its tables",
+            "Kim (2026); its tables",
             SP_BAI_TABLES,
         ),
         Paper(

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import version
 
+from bestarm import __version__
 from bestarm.datasets import RatingsData
 from bestarm.studies.differences import PaperDifference, paper_differences
 from bestarm.studies.papers import PAPERS
@@ -86,7 +86,7 @@ class Replication(Study[Cell]):
         facts = [
             ("Runs", f"{runs} of each row; the paper had {self._published_runs()}."),
             ("Seed", f"{results.seed}; run i of every row starts from the same state."),
-            ("Version", f"bestarm {version('bestarm')}"),
+            ("Version", f"bestarm {__version__}"),
         ]
         if rated:
             facts.append(("Ratings", prose(self.data.source)))

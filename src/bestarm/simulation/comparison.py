@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from bestarm import figures
+from bestarm.checks import choice
+from bestarm.defaults import DELTA
 from bestarm.environments import Environment
 from bestarm.errors import BestArmError
 from bestarm.policies.policy import Method
@@ -16,25 +19,12 @@ from bestarm.simulation.engine import simulate
 from bestarm.simulation.executors import open_executor
 from bestarm.simulation.methods import Oracle
 from bestarm.simulation.progress import Progress
-from bestarm.simulation.results import Z95, Results, wilson
-from bestarm.tables import (
-    Column,
-    Entry,
-    Line,
-    TextTable,
-    latex_float,
-    percent_range,
-    plus_minus,
-)
+from bestarm.simulation.results import PULLS_HEADINGS, Z95, Results, wilson
+from bestarm.tables import TextTable, latex_float, percent_range, plus_minus
 
-_QUANTILES = (0.1, 0.5, 0.9)
-
-
-class Contestant(NamedTuple):
-    """A method and the environment it runs in."""
-
-    method: Method | Oracle
-    environment: Environment
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
 
 
 class Difference(NamedTuple):
@@ -45,12 +35,16 @@ class Difference(NamedTuple):
     runs: int  # the number of pairs
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """The results of several methods, for each that has finished runs.
 
-    The others are measured against `reference`. If an error was raised in runs of a method, that is
-    `failed`, and the error is `failure`.
+    Attributes:
+        reference: the method that the others are measured against.
+        results: the results by method.
+        failed: the method that raised an error, if one did; those after it were not run.
+        failure: that error.
+        interrupted: whether Ctrl-C ended it.
     """
 
     reference: str
@@ -89,11 +83,9 @@ class Comparison:
             shown = name
             if results.runs < results.requested:
                 shown += f" [{results.runs:,} run{'s' * (results.runs != 1)}]"
-            quantiles = results.quantiles(_QUANTILES).values()
-            cut = results.runs - int(results.final.sum())
-            mean = plus_minus(results.mean_pulls, _half(results, results.pulls_interval))
-            pulls.append((shown, mean, *(f"{n:,.0f}" for n in quantiles), f"{cut:,}"))
-            mean = plus_minus(results.mean_rounds, _half(results, results.rounds_interval))
+            pulls.append((shown, *results.pulls_texts()))
+            low, high = results.rounds_interval() if results.runs > 1 else (math.nan, math.nan)
+            mean = plus_minus(results.mean_rounds, (high - low) / 2)
             rounds.append((name, mean, f"{results.mean_pulls / results.mean_rounds:.2f}"))
             gap = self.difference(name)
             errors.append(
@@ -106,9 +98,9 @@ class Comparison:
             )
         blocks = any(results.in_blocks for results in self.results.values())
         return (
-            _table(("method", "mean pulls", "10 %", "median", "90 %", "not final"), pulls),
-            *((_table(("method", "mean rounds", "pulls per round"), rounds),) if blocks else ()),
-            _table(("method", "errors", "against δ", f"pulls − {short}'s"), errors),
+            TextTable.of(("method", *PULLS_HEADINGS), pulls),
+            *[TextTable.of(("method", "mean rounds", "pulls per round"), rounds)][: int(blocks)],
+            TextTable.of(("method", "errors", "against δ", f"pulls − {short}'s"), errors),
         )
 
     @property
@@ -123,6 +115,27 @@ class Comparison:
             "are below or above δ if their whole interval is."
         )
 
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the share of runs that have ended after so many pulls, one line per method.
+
+        Args:
+            ax: where to draw; a new picture if left out.
+
+        Raises:
+            MissingDependencyError: Matplotlib is not installed.
+        """
+        axes = figures.as_axes(ax)
+        for name, results in self.results.items():
+            results.plot(axes, label=name)
+        return axes
+
+    def to_frame(self) -> pd.DataFrame:
+        """A data frame with one row per finished run of each method."""
+        frames = [each.to_frame().assign(method=name) for name, each in self.results.items()]
+        import pandas as pd  # noqa: PLC0415 - optional
+
+        return pd.concat(frames) if frames else pd.DataFrame()
+
     def to_markdown(self) -> str:
         """The tables as Markdown."""
         return "\n\n".join([self.caption, *(table.to_markdown() for table in self.tables())]) + "\n"
@@ -131,44 +144,62 @@ class Comparison:
         """The tables in a LaTeX float, for a document that loads booktabs."""
         return latex_float(self.tables(), caption=self.caption, label="tab:comparison")
 
+    def __repr__(self) -> str:
+        failed = "" if self.failure is None else f"; {self.failed} failed: {self.failure}"
+        return f"Comparison({', '.join(self.results)}{failed})"
 
-def _half(results: Results, interval: Callable[[], tuple[float, float]]) -> float:
-    """Half of an interval; NaN for a single run, which has none."""
-    if results.runs < 2:
-        return math.nan
-    low, high = interval()
-    return (high - low) / 2
-
-
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> TextTable:
-    columns = (Column(headings[0], align="l"), *map(Column, headings[1:]))
-    lines = tuple(Line(name, tuple(map(Entry, texts))) for name, *texts in rows)
-    return TextTable(columns, lines)
+    def _repr_html_(self) -> str:
+        title = self.caption
+        if self.failure is not None:
+            title += f" {self.failed} failed: {self.failure}"
+        first, *others = self.tables()
+        return "".join(table.to_html() for table in (replace(first, title=title), *others))
 
 
 def compare(
-    contestants: Mapping[str, Contestant],
+    methods: Mapping[str, Method | Oracle],
+    environment: Environment,
     *,
     runs: int,
-    seed: int,
-    delta: float,
-    reference: str,
+    seed: int = 0,
+    delta: float = DELTA,
+    reference: str | None = None,
     workers: int | None = None,
     dask: str | None = None,
     progress: Mapping[str, Progress] | None = None,
 ) -> Comparison:
     """Simulate method after method. Run i of every method has the same seed and instance.
 
-    Ctrl-C and an error end it early; what had finished by then is kept.
+    Args:
+        methods: the methods by name: policy classes, partials of them, or what else `simulate`
+            takes.
+        environment: the environment of the runs.
+        runs: the number of runs of each method.
+        seed: results depend only on it.
+        delta: the error probability that the policies must keep.
+        reference: the method that the others are measured against; the first if left out.
+        workers: processes that share the runs; this one alone if left out.
+        dask: the address of a Dask scheduler whose workers share the runs instead.
+        progress: by method, as for `simulate`.
 
-    `runs`, `seed`, `delta` and, by method, `progress` are as for `simulate`; `workers` and `dask`
-    as for `open_executor`. The others are measured against the method `reference`.
+    Returns:
+        The results of each method. An error in a run, or Ctrl-C, ends the comparison early: what
+        had finished by then is kept.
+
+    Example:
+        >>> from bestarm import RAGE, SPBAI, compare, environments
+        >>> world = environments.small_gap(3, 0.7)
+        >>> found = compare({"sp-bai": SPBAI, "rage": RAGE}, world, runs=4, delta=0.1)
+        >>> found.difference("rage").mean < 0, found.results["rage"].error_rate
+        (True, 1.0)
     """
+    against = next(iter(methods), "") if reference is None else reference
+    choice(against, methods, "reference")
     done: dict[str, Results] = {}
     running = ""
     try:
         with open_executor(workers, dask) as executor:
-            for running, (method, environment) in contestants.items():
+            for running, method in methods.items():
                 results = simulate(
                     method,
                     environment,
@@ -181,15 +212,15 @@ def compare(
                 if results.runs:
                     done[running] = results
                 if results.interrupted:
-                    return Comparison(reference, done, interrupted=True)
+                    return Comparison(against, done, interrupted=True)
     except KeyboardInterrupt:  # between two methods
-        return Comparison(reference, done, interrupted=True)
+        return Comparison(against, done, interrupted=True)
     except Exception as error:
         in_a_run = getattr(error, "__notes__", ())  # `simulate` notes the run
         if not isinstance(error, BestArmError) and not in_a_run:
             raise
-        return Comparison(reference, done, failed=running, failure=error)
-    return Comparison(reference, done)
+        return Comparison(against, done, failed=running, failure=error)
+    return Comparison(against, done)
 
 
 def error_against_delta(results: Results) -> Literal["above", "below", "compatible"] | None:

@@ -1,0 +1,118 @@
+"""Comparisons as tables: the figures of the results, as Markdown and as LaTeX."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from bestarm.environments import small_gap
+from bestarm.errors import InvalidInputError
+from bestarm.policies import RAGE, SPBAI
+from bestarm.policies.policy import Method
+from bestarm.problem import Problem
+from bestarm.simulation import Comparison, Results, compare
+
+
+@pytest.fixture(scope="module")
+def comparison() -> Comparison:
+    return compare(
+        {"rage": RAGE, "sp-bai": SPBAI},
+        small_gap(3, 0.7),
+        runs=4,
+        seed=3,
+        delta=0.1,
+        reference="sp-bai",
+    )
+
+
+def test_markdown_has_the_figures(comparison: Comparison) -> None:
+    caption, pulls, errors = comparison.to_markdown().strip().split("\n\n")
+    assert "δ = 0.1, seed 3, 4 runs of each method" in caption
+    heading = "| method | mean pulls | 10 % | median | 90 % | not final |"
+    assert pulls.splitlines()[0] == heading
+    rage = comparison.results["rage"]
+    low, high = rage.pulls_interval()
+    assert f"| rage | {rage.mean_pulls:,.0f} ± {(high - low) / 2:,.0f} | " in pulls
+    gap = comparison.difference("rage")
+    assert gap is not None
+    assert f"{gap.mean:,.0f}".replace("-", "−") + f" ± {gap.half:,.0f} |" in errors
+    assert errors.splitlines()[0].endswith("| pulls − sp-bai's |")
+    assert errors.splitlines()[-1].endswith("| – |")  # the reference itself
+
+
+def test_latex_is_a_float_with_a_line_per_method_and_table(comparison: Comparison) -> None:
+    text = comparison.to_latex()
+    assert text.startswith("% Needs \\usepackage{booktabs}.\n\\begin{table}\n")
+    assert text.count(r"\begin{tabular}") == 2
+    assert len(re.findall(r"^(rage|sp-bai) & ", text, re.M)) == 4
+    assert r"10 \% & median & 90 \%" in text
+    assert r"$\delta$ = 0.1, seed 3" in text
+
+
+def results(pulls: list[int], *, rounds: list[int], requested: int) -> Results:
+    counts, index = np.array(pulls), np.arange(len(pulls))
+    good = np.ones(len(pulls), dtype=bool)
+    about = ("m", "e", 0, 0.1, requested, len(pulls) < requested)
+    return Results(*about, index, counts, good, good, index, index, np.array(rounds))
+
+
+def test_a_notebook_shows_the_tables_and_what_failed(comparison: Comparison) -> None:
+    html = comparison._repr_html_()
+    assert html.count("<table>") == 2
+    assert "<p>small-gap, δ = 0.1" in html
+    assert repr(comparison) == "Comparison(rage, sp-bai)"
+    broken = Comparison("x", failed="<b>", failure=ValueError("x < y"))
+    assert "&lt;b&gt; failed: x &lt; y</p>" in broken._repr_html_()
+    assert repr(broken) == "Comparison(; <b> failed: x < y)"
+
+
+def test_an_error_of_a_method_is_kept_and_an_unknown_reference_is_refused() -> None:
+    def broken(problem: Problem, *, seed: int) -> SPBAI:
+        raise RuntimeError("out of order")
+
+    methods: dict[str, Method] = {"rage": RAGE, "broken": broken}
+    made = compare(methods, small_gap(3, 0.7), runs=2, delta=0.1)
+    assert (made.reference, list(made.results), made.failed) == ("rage", ["rage"], "broken")
+    with pytest.raises(InvalidInputError, match="`reference` must be one of 'rage', 'broken'"):
+        compare(methods, small_gap(3, 0.7), runs=2, reference="sp-bai")
+
+
+def test_a_frame_has_all_runs_of_all_methods(comparison: Comparison) -> None:
+    frame = comparison.to_frame()
+    assert frame["method"].tolist() == ["rage"] * 4 + ["sp-bai"] * 4
+    assert frame["pulls"].tolist()[4:] == comparison.results["sp-bai"].pulls.tolist()
+    assert Comparison("x").to_frame().empty
+
+
+def test_a_picture_has_a_line_per_method(comparison: Comparison) -> None:
+    axes = Figure().subplots()
+    assert comparison.plot(ax=axes) is axes
+    rage = comparison.results["rage"]
+    texts = axes.get_legend_handles_labels()[1]
+    assert texts == [f"rage: {4 - rage.correct.sum()} of 4 wrong", "sp-bai: 0 of 4 wrong"]
+    for line, results in zip(axes.lines, comparison.results.values(), strict=True):
+        # The last step of an empirical distribution is at the largest value, up to 1.
+        assert line.get_xdata()[-1] == results.pulls.max()  # type: ignore[index]
+        assert line.get_ydata()[-1] == 1  # type: ignore[index]
+    low, high = axes.get_xlim()
+    assert low < min(each.pulls.min() for each in comparison.results.values())
+    assert high > max(each.pulls.max() for each in comparison.results.values())
+    assert len({(line.get_color(), line.get_linestyle()) for line in axes.lines}) == 2
+
+
+def test_rounds_partial_runs_and_single_runs() -> None:
+    made = Comparison(
+        "a rather long name",
+        {
+            "blocks": results([40, 60], rounds=[20, 30], requested=2),
+            "one": results([7], rounds=[7], requested=2),
+        },
+    )
+    pulls, rounds, errors = (table.to_markdown().splitlines() for table in made.tables())
+    assert pulls[-1] == "| one [1 run] | 7 | 7 | 7 | 7 | 0 |"  # without an interval
+    assert rounds[-2:] == ["| blocks | 25 ± 10 | 2.00 |", "| one | 7 | 1.00 |"]
+    assert errors[0].endswith("| pulls − a rather lo…'s |")
+    assert Comparison("x").caption == "No run has finished."
