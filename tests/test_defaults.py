@@ -110,7 +110,7 @@ def example(body: type[BaseModel]) -> dict[str, Any]:
 
 def test_examples_of_the_api_could_be_real() -> None:
     made = example(schemas.CreateBody)
-    problem = Problem.named(made["source_labels"], delta=made["delta"])
+    problem = Problem(made["options"], delta=made["delta"])
     shown = example(schemas.RecommendationOut)
     control = shown["effect"]["label"]
     policy = AnytimeBAI(problem, bounds=tuple(made["bounds"]), control=control)
@@ -145,7 +145,7 @@ def test_forms_begin_with_the_default() -> None:
 
 def test_pages_of_the_documentation_name_the_default() -> None:
     assert f"where they are left out δ is {DELTA:g}" in (ROOT / "docs" / "http.md").read_text()
-    assert bestarm.Problem.named(["old", "new"]).delta == DELTA
+    assert bestarm.Problem(["old", "new"]).delta == DELTA
 
 
 @pytest.mark.parametrize("command", ["check", "plan", "experiment create"])

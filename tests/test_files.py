@@ -141,7 +141,9 @@ def test_a_folder_of_results_with_a_link_for_its_lock(tmp_path: Path) -> None:
 
 def test_links_for_every_lock_beside_a_database(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/store.db"
-    with Experiment.create(url, "drinks", Problem(np.eye(3)), options={"bounds": [0, 1]}) as made:
+    with Experiment.create(
+        url, "drinks", Problem(np.eye(3)), policy_options={"bounds": [0, 1]}
+    ) as made:
         made.ask(4)
     store = Store(url)
     before = set(tmp_path.iterdir())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -82,8 +83,6 @@ def test_there_is_something_to_choose() -> None:
     error = refusal([[1.0]], source_labels=["old"])
     assert str(error) == "There is only one option, 'old'. Give at least two."
     assert (error.field, error.value) == ("source", "old")
-    with pytest.raises(InvalidInputError, match=r"`names` is empty\. Give at least two names."):
-        Problem.named([])
 
 
 @pytest.mark.parametrize("zero", [0.0, -0.0])
@@ -155,14 +154,18 @@ def test_delta_is_a_probability_and_percent_or_a_confidence_is_recognised(
 
 
 def test_names_alone_are_a_problem() -> None:
-    problem = Problem.named(("old", "new", "bold"), delta=0.1, noise=0.5, baseline=2.0)
+    problem = Problem(("old", "new", "bold"), delta=0.1, noise=0.5, baseline=2.0)
     names = ["old", "new", "bold"]
     assert problem == Problem(np.eye(3), delta=0.1, noise=0.5, baseline=2.0, source_labels=names)
-    assert Problem.named(iter(names)).target_labels == tuple(names)
-    for wrong in ("old", 3, ["old"], ["old", "old"], ["old", ""]):
-        with pytest.raises(InvalidInputError):
-            Problem.named(wrong)  # type: ignore[arg-type]
-    assert "Problem.named" in refusal(["old", "new"]).remedy
+    assert Problem(iter(names)).target_labels == tuple(names)
+    for same in (np.array(names), pd.Series(names), dict.fromkeys(names).keys()):
+        assert Problem(same).source_labels == tuple(names)
+    for wrong in (3, ["old"], ["old", "old"], ["old", ""], ["old", 3], dict.fromkeys(names)):
+        refusal(wrong)
+    assert refusal("old").remedy == 'Names are a list: ["old", "new"].'
+    assert refusal(names, source_labels=names).remedy == "Leave one of them out."
+    columns = pd.DataFrame(np.eye(2), columns=["width", "height"])
+    assert Problem(columns).source_labels == ("0", "1")
 
 
 @pytest.mark.parametrize("field", ["delta", "noise", "baseline"])
@@ -371,6 +374,17 @@ def test_identifiability_survives_every_change_of_units(data: st.DataObject) -> 
     assert identifiable(source, target) == expected
     moved = [table @ matrix * units + shift for table in (source, target)]
     assert identifiable(moved[0], moved[1]) == expected
+
+
+def test_a_notebook_shows_options_or_arms_and_targets() -> None:
+    html = Problem(["old", "<b>new</b>"])._repr_html_()
+    assert ">2: old, &lt;b&gt;new&lt;/b&gt;<" in html
+    assert "features" not in html  # there are none
+    html = Problem(SQUARE, SQUARE[:3], baseline=0)._repr_html_()
+    cells = re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", html)
+    assert cells[:6] == ["arms", "targets", "features", "δ", "noise", "baseline"]
+    assert cells[6:] == ["4: 0, 1, 2, 3", "3: 0, 1, 2", "2, of rank 2", "0.05", "1", "none"]
+    assert ">9: 0, 1, 2, 3, 4, 5, 6, 7, …<" in Problem(list("012345678"))._repr_html_()
 
 
 def test_another_delta_is_another_problem() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
-from bestarm.recommendation import Recommendation
+from bestarm.recommendation import Effect, Recommendation
 
 
 def recommendation(**changes: Any) -> Recommendation:
@@ -79,3 +80,13 @@ def test_a_recommendation_says_how_far_it_can_be_relied_on(
     changes: dict[str, Any], text: str
 ) -> None:
     assert str(recommendation(**changes)) == text
+
+
+def test_a_notebook_shows_a_table() -> None:
+    made = recommendation(label="<b>", effect=Effect(1, "old", 0.1, 0.05, 0.15))
+    html = made._repr_html_()
+    assert html.startswith("<p>&lt;b&gt;: identified as the best")
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", html)
+    assert cells[0] == "&lt;b&gt;"
+    assert cells[-1] == "0.1 (0.05 to 0.15)"
+    assert ">lead over old<" in html

@@ -42,6 +42,32 @@ def written() -> str:
     )
 
 
+def test_html_escapes_every_text_and_names_no_colour() -> None:
+    bad = "<script>alert(1)</script>"
+    columns = (Column(bad, align="l"), Column(bad, group=bad))
+    lines = (Line(bad, (Entry(bad),), section=bad, note=bad),)
+    html = TextTable(columns, lines, title=f"{bad}\n{bad}").to_html()
+    assert "<script" not in html
+    assert html.count("&lt;script&gt;") == 9
+    assert html.startswith("<p>&lt;script&gt;")
+    assert "color" not in html
+
+
+def test_html_has_what_print_has() -> None:
+    html = table().to_html()
+    rows = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in html.split("<tr>")[1:]]
+    headings = [
+        "Method",
+        "Pulls, mean",
+        f"Pulls, 95{THIN_SPACE}%",
+        "Pulls, verdict",
+        "Error, share",
+    ]
+    assert rows[0] == headings
+    assert rows[1] == ["A_1 (σ=2) (a)", "1 000", "900–1 100", "good", "0.1"]
+    assert rows[2:] == [["Not in &amp; print"], ["a|b", "−5", "exact", "", "wrong 9 %"]]
+
+
 def test_markdown_has_the_columns_of_print() -> None:
     assert table().to_markdown().splitlines() == [
         f"| Method | Pulls, mean | Pulls, 95{THIN_SPACE}% | Pulls, verdict | Error, share |",

@@ -5,4 +5,6 @@ Public names load on first use, so that `import bestarm` stays quick: see `__ini
 
 from bestarm.lazy import attach_stub
 
+__version__ = "0.1.0"
+
 __getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -21,4 +21,7 @@ from bestarm.problem import Problem as Problem
 from bestarm.recommendation import Recommendation as Recommendation
 from bestarm.records import Plan as Plan
 from bestarm.records import Summary as Summary
+from bestarm.simulation import compare as compare
 from bestarm.simulation import simulate as simulate
+
+__version__: str

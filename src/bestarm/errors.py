@@ -128,5 +128,5 @@ class MissingDependencyError(BestArmError, ImportError):
         return cls(
             f"{purpose} needs {package}, which is not installed.",
             field=package,
-            remedy=f"Install it with pip install 'bestarm[{extra}]'.",
+            remedy=f"Install it with pip install 'bestarmid[{extra}]'.",
         )

@@ -1,4 +1,4 @@
-"""Pictures of runs, made with Matplotlib's object interface: no global state."""
+"""Pictures of runs, made with Matplotlib's object interface: no global state, but for `as_axes`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from textwrap import fill
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bestarm.errors import InvalidInputError, MissingDependencyError
 from bestarm.problem import Problem
@@ -283,6 +285,70 @@ def evidence(
     words = "Each line is a target; it ends in a cross where the evidence against it reaches 1/δ."
     add_heading(figure, title or f"{left} after {pulls[-1]:,} pulls", words)
     return figure
+
+
+def draw_ends(axes: Axes, pulls: NDArray[np.int64], label: str) -> Axes:
+    """Add the share of runs that have ended after so many pulls, as a line, and return the axes."""
+    if len(pulls):
+        place, styles = len(axes.lines), len(RIVALS)
+        dashes = ("-", *(style[1] for style in RIVALS[1:]))[(place + place // styles) % styles]
+        axes.ecdf(pulls, label=label, color=RIVALS[place % styles][0], ls=dashes, lw=1.8)
+        low, high = axes.dataLim.intervalx
+        axes.set_xlim(low / 1.2, high * 1.2)
+        pulls_axis(axes)
+        for text in axes.legend(frameon=False, fontsize=9, handlelength=3.4).get_texts():
+            text.set_parse_math(False)
+    axes.set_xlabel("pulls")
+    axes.set_ylabel("share of runs that have ended")
+    axes.spines[["top", "right"]].set_visible(False)
+    return axes
+
+
+class Distance(NamedTuple):
+    """How far an option is from the leader, negative if it is worse, with the ends of an interval.
+
+    NaN where it is not known; `possible` says whether the option may still be the best.
+    """
+
+    label: str
+    estimate: float
+    low: float
+    high: float
+    possible: bool
+
+
+def draw_distances(axes: Axes, distances: Sequence[Distance], title: str) -> Axes:
+    """Draw one line per option, the leader on top, and return the axes."""
+    for place, each in enumerate(distances):
+        colour = RIVALS[0][0] if each.possible else QUIET
+        axes.hlines(place, each.low, each.high, color=colour, lw=2.2)
+        face = colour if each.possible else "white"
+        axes.plot(each.estimate, place, "o", color=colour, mfc=face, mew=1.6, ms=7)
+    axes.axvline(0.0, color="0.5", lw=1.0, zorder=0.5)
+    axes.set_yticks(range(len(distances)), [each.label for each in distances])
+    axes.set_ylim(len(distances) - 0.5, -0.5)
+    axes.set_xlabel("estimated difference from the leader, with its interval")
+    letters = int(axes.bbox.width * 72 / axes.figure.dpi / 5.2)  # of 10 points
+    heading = axes.set_title(fill(title, letters), loc="left", fontsize=10)
+    for text in (heading, *axes.get_yticklabels()):
+        text.set_parse_math(False)
+    axes.spines[["top", "right"]].set_visible(False)
+    return axes
+
+
+def as_axes(ax: Axes | None, *, height: float = 4.2) -> Axes:
+    """Axes to draw on: those given, or of a new picture of pyplot's, which notebooks then show.
+
+    Raises:
+        MissingDependencyError: Matplotlib is not installed.
+    """
+    if ax is not None:
+        return ax
+    try:
+        from matplotlib import pyplot  # noqa: PLC0415 - optional, and slow to import
+    except ImportError:
+        raise MissingDependencyError.of("Drawing", "matplotlib", extra="cli") from None
+    return pyplot.subplots(figsize=(7.2, height), layout="constrained")[1]
 
 
 def new_figure(width: float, height: float) -> Figure:

@@ -6,10 +6,11 @@ import hashlib
 import math
 import reprlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from bestarm.checks import not_negative, probability, vector
 from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError, UnidentifiableError
 from bestarm.numerics.geometry import Array, Span, affine_span, identical_rows, linear_span
+from bestarm.tables import TextTable
 
 __all__ = [
     "Problem",
@@ -25,11 +27,12 @@ __all__ = [
     "as_problem",
     "as_weights",
     "check_identifiable",
-    "features_of",
     "one_hot",
+    "problem_of",
 ]
 
 _SAME_LEVEL = 1e-5  # relative: how far off a level that features express may be
+_LISTED = 8  # labels that a notebook shows
 _UNITS = "It is a scale in units of the reward."
 
 
@@ -42,8 +45,9 @@ class Problem:
     arguments are attributes too, features as read-only arrays; `span` is that of the source.
 
     Args:
-        source: features of the arms that can be pulled, one row per arm: anything NumPy reads, or
-            a data frame whose index holds the labels.
+        source: the arms that can be pulled: their names, where each is learned separately; or
+            their features, one row per arm: anything NumPy reads, or a data frame whose index holds
+            the labels.
         target: features of the targets to choose among, one row per target; the source if left
             out.
         delta: the allowed probability of naming a wrong target; at most 0.5.
@@ -61,6 +65,8 @@ class Problem:
         >>> problem = Problem([[1, 0], [0, 1], [0.6, 0.8]], delta=0.05)
         >>> problem.arms, problem.targets, problem.rank
         (3, 3, 2)
+        >>> Problem(["old", "new"]).source_labels
+        ('old', 'new')
     """
 
     source: Array
@@ -83,6 +89,15 @@ class Problem:
         source_labels: Sequence[object] | None = None,
         target_labels: Sequence[object] | None = None,
     ) -> None:
+        if (named := _read_names(source)) is not None:
+            if source_labels is not None:
+                raise InvalidInputError(
+                    "`source` holds names, and `source_labels` others.",
+                    field="source_labels",
+                    value=source_labels,
+                    remedy="Leave one of them out.",
+                )
+            source, source_labels = one_hot(len(named)), named
         arms = as_features(source, "source")
         labels = _read_labels(source, source_labels, "source", len(arms))
         if target is None:
@@ -112,36 +127,6 @@ class Problem:
         self.__dict__["span"] = affine_span(arms)
         self._refuse_duplicates()
         check_identifiable(self.span, options, names)
-
-    @classmethod
-    def named(
-        cls,
-        names: Iterable[object],
-        *,
-        delta: float = DELTA,
-        noise: float = 1.0,
-        baseline: float = 1.0,
-    ) -> Problem:
-        """A problem of options without features: each option is learned separately.
-
-        Args:
-            names: one name per option.
-            delta: the allowed error probability, as for `Problem`.
-            noise: the scale of the noise.
-            baseline: a bound on |ν_t|.
-
-        Example:
-            >>> Problem.named(["old", "new"]).source_labels
-            ('old', 'new')
-        """
-        labels = _as_names(names, "names")
-        if not labels:
-            raise InvalidInputError(
-                "`names` is empty.", field="names", value=labels, remedy="Give at least two names."
-            )
-        return cls(
-            one_hot(len(labels)), delta=delta, noise=noise, baseline=baseline, source_labels=labels
-        )
 
     def _check_shapes(self) -> None:
         if self.source.shape[1] != self.target.shape[1]:
@@ -251,7 +236,7 @@ class Problem:
                 or fewer features than the others have.
 
         Example:
-            >>> Problem.named(["old", "new"]).with_option("video").source_labels
+            >>> Problem(["old", "new"]).with_option("video").source_labels
             ('old', 'new', 'video')
         """
         if not self.compares_arms:
@@ -307,12 +292,28 @@ class Problem:
         labels = (self.source_labels, self.target_labels)
         return (self.fingerprint, self.delta, self.noise, self.baseline, labels)
 
+    def _repr_html_(self) -> str:
+        facts = {"options": _listed(self.target_labels)}
+        if not self.compares_arms:
+            facts = {"arms": _listed(self.source_labels), "targets": facts["options"]}
+        if not np.array_equal(self.source, one_hot(self.dimension)):
+            facts |= {"features": f"{self.dimension}, of rank {self.rank}"}
+        facts |= {"δ": f"{self.delta:g}", "noise": f"{self.noise:g}"}
+        facts |= {"baseline": f"up to {self.baseline:g}" if self.drifts else "none"}
+        return TextTable.of([*facts], [[*facts.values()]]).to_html()
+
     def __repr__(self) -> str:
         return (
             f"Problem({self.arms} source arms, {self.targets} targets, {self.dimension} features "
             f"of rank {self.rank}, delta={self.delta:g}, noise={self.noise:g}, "
             f"baseline={self.baseline:g})"
         )
+
+
+def _listed(labels: Sequence[str]) -> str:
+    """How many there are, and the names of the first."""
+    more = ", …" if len(labels) > _LISTED else ""
+    return f"{len(labels):,}: {', '.join(labels[:_LISTED])}{more}"
 
 
 def _read_labels(
@@ -351,6 +352,14 @@ def _read_labels(
     return names
 
 
+def _read_names(source: object) -> list[str] | None:
+    """The names that a source consists of; None if it holds features."""
+    if isinstance(source, (str, Mapping)) or getattr(source, "ndim", 1) != 1:
+        return None
+    entries = list(source) if isinstance(source, Iterable) else []
+    return entries if entries and all(isinstance(each, str) for each in entries) else None
+
+
 def _as_names(values: object, field: str) -> list[object]:
     """A list of names; a text is not one."""
     if isinstance(values, str) or not isinstance(values, Iterable):
@@ -370,7 +379,7 @@ def as_problem(problem: object) -> Problem:
             f"`problem` must be a Problem; got {type(problem).__name__}.",
             field="problem",
             value=problem,
-            remedy="Wrap the features: Problem(features); or names: Problem.named(names).",
+            remedy='Wrap names or features: Problem(["old", "new"]).',
         )
     return problem
 
@@ -380,17 +389,17 @@ def one_hot(count: int) -> Array:
     return np.eye(count)
 
 
-def features_of(source: object, labels: Sequence[object] | None) -> object:
-    """The features of a source; indicators of the labels if there are none."""
-    if source is not None:
-        return source
-    if labels is None:
+def problem_of(options: Sequence[str] | None, source: object = None, **parts: Any) -> Problem:
+    """The problem of a document, which has names of the options, features of them, or both."""
+    if options is None and source is None:
         raise InvalidInputError(
-            "`source` is missing.",
-            field="source",
-            remedy="Give the names of the options, `source_labels`, or their features, `source`.",
+            "There are no options.",
+            field="options",
+            remedy='Give their names, like ["old", "new"].',
         )
-    return one_hot(len(labels))
+    if source is None:
+        return Problem(options, **parts)
+    return Problem(source, source_labels=options, **parts)
 
 
 def as_features(
@@ -407,9 +416,9 @@ def as_features(
             f"`{field}` could not be read as a table of numbers{_defect(features)}.",
             field=field,
             value=features,
-            remedy="Names without features: Problem.named(['old', 'new'])."
-            if _are_names(features)
-            else f"Give one row per {unit}, one number per {entry}, and labels separately.",
+            remedy=f"Give one row per {unit}, one number per {entry}, and labels separately."
+            if not isinstance(features, str)
+            else 'Names are a list: ["old", "new"].',
         ) from None
     if table.ndim != 2 or table.size == 0:
         raise InvalidInputError(
@@ -441,7 +450,7 @@ def as_features(
 
 def _defect(features: object) -> str:
     """What keeps a list of rows from being a table of numbers, as the end of a sentence."""
-    if not isinstance(features, (list, tuple)) or _are_names(features):
+    if not isinstance(features, (list, tuple)):
         return ""
     rows = [each if isinstance(each, (list, tuple)) else [each] for each in features]
     lengths = [len(row) for row in rows]
@@ -454,10 +463,6 @@ def _defect(features: object) -> str:
             except (TypeError, ValueError, OverflowError):
                 return f": row {number}, column {column} is {reprlib.repr(entry)}"
     return ""
-
-
-def _are_names(values: object) -> bool:
-    return isinstance(values, (list, tuple)) and all(isinstance(each, str) for each in values)
 
 
 def check_identifiable(span: Span, target: Array, labels: Sequence[str] | None = None) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bestarm.numerics.geometry import Array
+from bestarm.tables import TextTable
 
 __all__ = ["FINAL", "Effect", "Phase", "Recommendation"]
 
@@ -142,6 +143,16 @@ class Recommendation:
         if self.rounds is not None:
             made += " in 1 round" if self.rounds == 1 else f" in {self.rounds:,} rounds"
         return f"{self.label}: {verdict} after {made} ({self._proof})"
+
+    def _repr_html_(self) -> str:
+        facts = {"option": self.label, "final": "yes" if self.final else "no"}
+        facts |= {"reason": self.reason, "assignments": f"{self.pulls:,}"}
+        facts |= {"still possible": f"{len(self.active):,}"}
+        facts |= {"error bound": "–" if self.error_bound is None else f"{self.error_bound:g}"}
+        if (effect := self.effect) is not None:
+            lead = f"{effect.estimate:.3g} ({effect.lower:.3g} to {effect.upper:.3g})"
+            facts[f"lead over {effect.label}"] = lead
+        return TextTable.of([*facts], [[*facts.values()]], title=str(self)).to_html()
 
     @property
     def _proof(self) -> str:

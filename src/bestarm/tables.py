@@ -1,11 +1,12 @@
-"""Tables of text: defined once, then shown on a page, in a terminal, as Markdown and as LaTeX."""
+"""Tables of text: defined once, then shown on a page, in a terminal, in a notebook, in print."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from itertools import groupby
 from typing import Literal
 
@@ -75,6 +76,11 @@ class Column:
     align: Literal["l", "r", "c"] = "r"
     marks: Mapping[str, str] | None = None
 
+    @property
+    def full_heading(self) -> str:
+        """Its heading, after the one that it shares."""
+        return f"{self.group}, {self.heading}".removeprefix(", ")
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -130,6 +136,15 @@ class TextTable:
     title: str = ""
     collapsed: bool = False
 
+    @classmethod
+    def of(
+        cls, headings: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = ""
+    ) -> TextTable:
+        """A table of plain texts: the first column on the left, the others on the right."""
+        columns = (Column(headings[0], align="l"), *map(Column, headings[1:]))
+        lines = tuple(Line(name, tuple(map(Entry, texts))) for name, *texts in rows)
+        return cls(columns, lines, title)
+
     def shown(self, medium: Literal["page", "print"]) -> list[int]:
         """The numbers of the columns after the first that a medium shows."""
         return [
@@ -150,7 +165,7 @@ class TextTable:
     def to_markdown(self) -> str:
         """The table as Markdown, with the columns of print."""
         columns = self._printed_columns()
-        headings = [f"{each.group}, {each.heading}".removeprefix(", ") for each in columns]
+        headings = [column.full_heading for column in columns]
         rows = [headings, ["---" if column.align == "l" else "---:" for column in columns]]
         for section, lines in self.sections():
             if section:
@@ -161,6 +176,23 @@ class TextTable:
         return "\n".join(
             f"| {' | '.join(text.replace('|', '&#124;') for text in row)} |" for row in rows
         )
+
+    def to_html(self) -> str:
+        """The table for a notebook, with the columns of print; every text is escaped.
+
+        It names no colours: those of a light or a dark notebook hold.
+        """
+        columns = self._printed_columns()
+        rows = [_html_row("th", columns, [column.full_heading for column in columns])]
+        for section, lines in self.sections():
+            if section:
+                rows.append(f'<tr><th colspan="{len(columns)}">{escape(section)}</th></tr>')
+            for line in lines:
+                name = line.name + (f" ({line.note})" if line.note else "")
+                texts = [name, *(text for text, _, _ in self._printed(line))]
+                rows.append(_html_row("td", columns, texts))
+        title = "".join(f"<p>{escape(line)}</p>" for line in self.title.splitlines())
+        return f"{title}<table>{''.join(rows)}</table>"
 
     def to_latex(self) -> str:
         """The table as a `tabular` of LaTeX, with the columns of print; it needs booktabs."""
@@ -224,6 +256,15 @@ def _groups(columns: Sequence[Column]) -> Iterator[str]:
     if cells:
         yield _latex_row(cells)
         yield "".join(rules)
+
+
+def _html_row(tag: str, columns: Sequence[Column], texts: Sequence[str]) -> str:
+    sides = {"l": "left", "r": "right", "c": "center"}
+    cells = (
+        f'<{tag} style="text-align:{sides[column.align]};padding:0 .6em">{escape(text)}</{tag}>'
+        for column, text in zip(columns, texts, strict=True)
+    )
+    return f"<tr>{''.join(cells)}</tr>"
 
 
 def _latex_row(texts: Iterator[str] | Sequence[str]) -> str:

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from commands import data, refused, run
 
+import bestarm
+
 GOOD = "name,f1,f2\nred,1,0\ngreen,0,1\nblue,0.6,0.8\n"
 Write = Callable[[str, str], str]
 
@@ -39,7 +41,7 @@ def script(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_version_comes_from_a_real_process() -> None:
     result = script("--version")
     assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout.startswith("bestarm ")
+    assert result.stdout == f"bestarm {bestarm.__version__}\n"
 
 
 def test_version_loads_nothing_heavy() -> None:
@@ -67,7 +69,7 @@ def test_without_typer_one_line_says_what_to_install() -> None:
     assert result.returncode == 2
     assert result.stderr == (
         "bestarm: the command line needs typer, which is not installed. "
-        "Install it with pip install 'bestarm[cli]'.\n"
+        "Install it with pip install 'bestarmid[cli]'.\n"
     )
 
 

@@ -24,7 +24,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("made") / "store.db"
     problem = Problem(np.eye(3), source_labels=["a", "b", "c"])
     with Experiment.create(
-        f"sqlite:///{path}", "t", problem, options={"bounds": [0, 1]}, seed=1, lease=1e6
+        f"sqlite:///{path}", "t", problem, policy_options={"bounds": [0, 1]}, seed=1, lease=1e6
     ) as experiment:
         ids = experiment.ask(40, request_id="first").ids
         experiment.tell_many({number: 0.5 * (number % 2) for number in ids[:30]})

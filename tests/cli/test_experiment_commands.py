@@ -36,11 +36,11 @@ seed = 7
 lease = "2d"
 policy = "anytime"
 
-[source]
+[options]
 tea = [1, 0]
 coffee = [0, 1]
 
-[options]
+[policy_options]
 bounds = [0, 1]
 max_pulls = 500
 """
@@ -56,23 +56,23 @@ def drinks() -> str:
     return "drinks"
 
 
-@pytest.mark.parametrize("how", ["csv", "json", "toml"])
+@pytest.mark.parametrize("how", ["csv", "json", "toml", "words"])
 def test_names_alone_begin_an_experiment(folder: Path, how: str) -> None:
     (folder / "names.json").write_text('["old", "new"]', encoding="utf-8")
-    (folder / "names.toml").write_text('source = ["old", "new"]\n', encoding="utf-8")
-    file = ["--problem", "names.toml"] if how == "toml" else [f"names.{how}"]
-    report = data("create", "named", *file)
+    (folder / "names.toml").write_text('options = ["old", "new"]\n', encoding="utf-8")
+    given = {"toml": ("--problem", "names.toml"), "words": ("--options", "old", "new")}
+    report = data("create", "named", *given.get(how, (f"names.{how}",)))
     assert (report["arms"], report["targets"]) == (["old", "new"], ["old", "new"])
     with open_one("named") as experiment:
-        assert experiment.problem == Problem.named(["old", "new"])
+        assert experiment.problem == Problem(["old", "new"])
 
 
 def test_an_experiment_from_csv_files(folder: Path) -> None:
     (folder / "t.csv").write_text("name,f1,f2\nmild,1,0.5\nstrong,0.2,1\n", encoding="utf-8")
     report = data(
         *("create", "drinks", "arms.csv", "--target", "t.csv", "--delta", "0.02"),
-        *("--policy", "anytime", "--bounds", "-1", "2", "--option", "missing=worst-case"),
-        *("--option", "max_pulls=900", "--seed", "11", "--lease", "90m", "--noise", "0.5"),
+        *("--policy", "anytime", "--bounds", "-1", "2", "--policy-option", "missing=worst-case"),
+        *("--policy-option", "max_pulls=900", "--seed", "11", "--lease", "90m", "--noise", "0.5"),
         *("--baseline", "3", "--description", "hot or not"),
     )
     expected = {
@@ -109,7 +109,7 @@ def test_files_named_in_a_toml_file_lie_beside_it(folder: Path) -> None:
     (folder / "sub").mkdir()
     (folder / "sub" / "a.csv").write_text(ARMS, encoding="utf-8")
     (folder / "sub" / "t.toml").write_text(
-        'source = "a.csv"\ntarget = [[1, 0], [0, 1]]\nbounds = [0, 1]\n', encoding="utf-8"
+        'options = "a.csv"\ntarget = [[1, 0], [0, 1]]\nbounds = [0, 1]\n', encoding="utf-8"
     )
     report = data("create", "drinks", "--problem", "sub/t.toml")
     assert report["arms"] == ["tea", "coffee", "water"]
@@ -318,7 +318,7 @@ def test_a_policy_of_ones_own_comes_from_the_folder(folder: Path) -> None:
         "from bestarm import SPBAI\nclass Mine(SPBAI):\n    pass\n", encoding="utf-8"
     )
     before = list(sys.path)
-    run("create", "drinks", "arms.csv", "--policy", "mine_here:Mine", "--option", "r1=0.01")
+    run("create", "drinks", "arms.csv", "--policy", "mine_here:Mine", "--policy-option", "r1=0.01")
     assert len(run("ask", "drinks", "2")[0].splitlines()) == 2
     assert data("replay", "drinks")["agrees"]
     assert sys.path == before
@@ -391,7 +391,7 @@ def test_a_window(folder: Path) -> None:
     assert data("expire", "shop")["expired"] is False
 
 
-PAIRS = ("arms.csv", "--bounds", "0", "1", "--option", "block=2", "--seed", "1")
+PAIRS = ("arms.csv", "--bounds", "0", "1", "--policy-option", "block=2", "--seed", "1")
 
 
 def test_every_line_says_the_round() -> None:
@@ -406,14 +406,14 @@ def test_every_line_says_the_round() -> None:
 
 
 def test_where_fewer_rounds_are_made_it_says_so() -> None:
-    run("create", "few", *PAIRS, "--option", "max_pulls=7")
+    run("create", "few", *PAIRS, "--policy-option", "max_pulls=7")
     made, why = run("ask", "few", "5")
     assert len(made.splitlines()) == 6
     assert "3 of 5 rounds made" in why
 
 
 def play(reward: Callable[[int, int], float], *options: str) -> None:
-    given = [word for option in ("control=old", *options) for word in ("--option", option)]
+    given = [word for option in ("control=old", *options) for word in ("--policy-option", option)]
     run("create", "t", "names.csv", "--bounds", "0", "1", "--seed", "1", *given)
     with open_one("t") as experiment:
         while not experiment.finished:
@@ -456,7 +456,7 @@ def test_equivalent_options_are_named() -> None:
 
 
 def test_before_the_end_there_is_no_verdict() -> None:
-    run("create", "t", "names.csv", "--bounds", "0", "1", "--option", "control=new")
+    run("create", "t", "names.csv", "--bounds", "0", "1", "--policy-option", "control=new")
     assert data("status", "t")["verdict"] is None
     assert data("recommend", "t")["effect"] is None
 
@@ -497,7 +497,10 @@ def test_units_get_the_same_assignment_again(folder: Path) -> None:
     assert data("tell", "shop", "--from", "told.csv")["recorded"] == 1
     with Experiment.open("sqlite:///bestarm.db", "shop") as experiment:
         assert experiment.outcomes().set_index("id")["reward"].to_dict() == {0: 1, 2: 0, 3: 1}
-    assert data("erase", "shop", "7") == {"experiment": "shop", "state": "running", "rounds": 2}
+    away = ("ask", "shop", "--unit", "7", "--decision-point", "20:00", "--unavailable")
+    assert "Recorded as not available: nothing was drawn." in run(*away)[1]
+    assert "unavailable" in run("log", "shop")[0]
+    assert data("erase", "shop", "7") == {"experiment": "shop", "state": "running", "rounds": 3}
     assert "Unit '7' has no assignment." in refused("erase", "shop", "7")
     assert "1 unit erased" in run("verify", "shop")[0]
     assert "erased" in run("log", "shop")[0]
@@ -522,7 +525,7 @@ def test_units_that_cannot_be_are_refused(arguments: tuple[str, ...], message: s
 
 def test_forecasts_of_ones_own_are_a_column(folder: Path) -> None:
     (folder / "offer.toml").write_text(
-        'source = ["tea", "coffee"]\nforecaster = "own"\npolicy = "sp-bai"\n', encoding="utf-8"
+        'options = ["tea", "coffee"]\nforecaster = "own"\npolicy = "sp-bai"\n', encoding="utf-8"
     )
     run("create", "drinks", "--problem", "offer.toml")
     (folder / "own.csv").write_text("forecast,age\n0.25,31\n0.75,32\n", encoding="utf-8")

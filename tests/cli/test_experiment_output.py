@@ -26,7 +26,7 @@ URL = "sqlite:///bestarm.db"
 def make(label: str = "tea", **given: Any) -> None:
     problem = Problem([[1, 0], [0, 1]], source_labels=[label, "δ-coffee"])
     options = {"bounds": [0, 1], "max_pulls": 40}
-    Experiment.create(URL, "drinks", problem, options=options, **{"seed": 0} | given).close()
+    Experiment.create(URL, "drinks", problem, policy_options=options, **{"seed": 0} | given).close()
 
 
 def print_to(out: int | None, encoding: str, arguments: tuple[str, ...]) -> None:

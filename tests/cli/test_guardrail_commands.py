@@ -15,9 +15,7 @@ refused = partial(commands.refused, "experiment")
 
 REFUND = 'refund={"bounds": [0, 1], "worse_by": 0.05, "action": "alert"}'
 TOML = """
-source = ["old", "new"]
-
-[options]
+options = ["old", "new"]
 bounds = [0, 1]
 control = "old"
 
@@ -32,7 +30,7 @@ action = "alert"
 def shop(folder: Path) -> None:
     (folder / "names.csv").write_text("old\nnew\n", encoding="utf-8")
     (folder / "shop.toml").write_text(TOML, encoding="utf-8")
-    control = ("--bounds", "0", "1", "--option", "control=old", "--seed", "3")
+    control = ("--bounds", "0", "1", "--control", "old", "--seed", "3")
     run("create", "shop", "names.csv", *control, "--guardrail", REFUND)
 
 

@@ -200,7 +200,7 @@ LIFTS = ("--visitors", "400", "--base", "20 %", "--options", "3", "--runs", "5",
 def test_visitors_say_which_lift_is_found_with_which_probability() -> None:
     labels = ["option 1", "option 2", "option 3"]
     request = PlanRequest(
-        Problem.named(labels, noise=0.5), base=0.2, bounds=(0, 1), drift="none", runs=5, per_day=50
+        Problem(labels, noise=0.5), base=0.2, bounds=(0, 1), drift="none", runs=5, per_day=50
     )
     found = detectable_lifts(request, visitors=400)
     document = commands.data("plan", *LIFTS, "--per-day", "50")

@@ -30,9 +30,9 @@ _WATCH = [sys.executable, "-c", "from bestarm.cli import main; main()", "experim
 
 @pytest.fixture
 def experiment(folder: Path) -> Iterator[Experiment]:
-    problem = Problem.named(["old", ODD, "odd"])
+    problem = Problem(["old", ODD, "odd"])
     options = {"bounds": [0, 1], "control": "old"}
-    with Experiment.create(URL, "shop", problem, options=options, seed=1) as made:
+    with Experiment.create(URL, "shop", problem, policy_options=options, seed=1) as made:
         yield made
 
 

@@ -136,7 +136,7 @@ def test_a_resumed_run_is_about_the_same(
 
 def test_an_experiment_that_is_not_an_evaluation_is_not_resumed(sqlite_url: str) -> None:
     options = {"bounds": [0, 1]}
-    Experiment.create(sqlite_url, "x", Problem.named(OPTIONS), options=options).close()
+    Experiment.create(sqlite_url, "x", Problem(OPTIONS), policy_options=options).close()
     with pytest.raises(InvalidInputError) as refused:
         evaluate(never, OPTIONS, ITEMS, name="x", store=sqlite_url)
     assert refused.value.field == "items"

@@ -223,5 +223,5 @@ def create_chained(
     """A stored experiment with a chained policy."""
     settings: dict[str, Any] = {"seed": 4, "clock": Clock(step=0.5)} | given
     options = {"kind": kind, "sizes": sizes, "changes": changes}
-    settings |= {"policy": "chained_policies:Chained", "options": options}
+    settings |= {"policy": "chained_policies:Chained", "policy_options": options}
     return Experiment.create(url, name, PROBLEM, **settings)

@@ -24,7 +24,7 @@ class Pair:
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> None:
         self.clock, self.url = Clock(), f"sqlite:///{path / 'store.db'}"
         self.alarms: list[str] = []
-        problem, known = Problem.named(["a", "b"]), {"clock": self.clock, **settings}
+        problem, known = Problem(["a", "b"]), {"clock": self.clock, **settings}
         self.first = Experiment.create(self.url, "shop", problem, bounds=(0, 1), **known)
         self.second = Experiment.open(self.url, "shop", clock=self.clock)
         monkeypatch.setattr(health, "examine", lambda *_, **__: tuple(self._checks()))

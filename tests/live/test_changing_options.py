@@ -20,7 +20,7 @@ from bestarm.live import transitions
 from bestarm.live.watch.overview import Watch, overview
 from bestarm.server.pages.panels import panels
 
-PROBLEM = Problem.named(OPTIONS)
+PROBLEM = Problem(OPTIONS)
 KINDS = ("provisional", "open", "closed")
 Make = Callable[..., Experiment]
 
@@ -48,7 +48,7 @@ def create(
         "offer",
         problem,
         policy="changing_policies:Even",
-        options=given,
+        policy_options=given,
         **(dict[str, Any](seed=3, clock=Clock()) | (settings or {})),
     )
 
@@ -203,13 +203,13 @@ def test_what_cannot_be_changed_is_refused_in_one_sentence(make: Make) -> None:
 
 
 def test_the_last_option_and_what_a_policy_does_not_allow_for_are_refused(make: Make) -> None:
-    pair = make(Problem.named(["old", "new"]), sizes=(8, 8), changes=False)
+    pair = make(Problem(["old", "new"]), sizes=(8, 8), changes=False)
     with pytest.raises(InvalidInputError, match="goes on with the options that it began with"):
         pair.retire("old", reason="refunds")
 
 
 def test_the_last_option_left_is_refused(make: Make) -> None:
-    experiment = make(Problem.named(["old", "new"]), ends=False)
+    experiment = make(Problem(["old", "new"]), ends=False)
     experiment.retire("old", reason="refunds")
     with pytest.raises(InvalidInputError, match="'new' is the last one left"):
         experiment.retire("new", reason="refunds")
@@ -344,7 +344,7 @@ def test_a_lost_assignment_of_a_retired_option_is_not_drawn_again(make: Make) ->
 @pytest.mark.parametrize("forecaster", ["default", "own"])
 def test_forecasters_see_an_option_that_was_added(tmp_path: Path, forecaster: str) -> None:
     """Two processes, each with a forecaster of its own that learns what the other did."""
-    problem = Problem.named(OPTIONS, baseline=8.0)
+    problem = Problem(OPTIONS, baseline=8.0)
     url, rng = f"sqlite:///{tmp_path}/store.db", np.random.default_rng(0)
     first, second = _Watched(), _Watched()
     given: Any = "default" if forecaster == "default" else first
@@ -411,7 +411,7 @@ def test_an_experiment_allows_for_changes_unless_it_is_told_not_to(tmp_path: Pat
     url = f"sqlite:///{tmp_path}/store.db"
 
     def allows(name: str, **options: Any) -> bool:
-        given = dict[str, Any](bounds=(0, 1), options=options, clock=Clock())
+        given = dict[str, Any](bounds=(0, 1), policy_options=options, clock=Clock())
         with Experiment.create(url, name, PROBLEM, **given) as experiment:
             return experiment.traits.changes
 
@@ -425,7 +425,7 @@ def test_an_experiment_allows_for_changes_unless_it_is_told_not_to(tmp_path: Pat
 def test_floors_are_kept(tmp_path: Path) -> None:
     options = {"floors": {"old": 0.2}}
     with Experiment.create(
-        f"sqlite:///{tmp_path}/s.db", "offer", PROBLEM, bounds=(0, 1), options=options
+        f"sqlite:///{tmp_path}/s.db", "offer", PROBLEM, bounds=(0, 1), policy_options=options
     ) as experiment:
         batch = experiment.ask(200)
         experiment.tell_many([(each.id, float(each.label == "new")) for each in batch])

@@ -27,7 +27,7 @@ DAY = 86400.0
 
 
 def create(url: str, clock: Clock | None, **given: Any) -> Experiment:
-    made = {"options": OPTIONS, "seed": 1, **given}
+    made = {"policy_options": OPTIONS, "seed": 1, **given}
     return Experiment.create(url, "offer", PROBLEM, clock=clock, **made)
 
 

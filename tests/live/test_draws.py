@@ -87,13 +87,15 @@ def in_memory(**seed: int) -> Experiment:
 
 def test_two_experiments_made_alike_draw_other_arms(store_url: str) -> None:
     assert arms(in_memory()) != arms(in_memory())
-    stored = (Experiment.create(store_url, name, ARMS, options=BOUNDED) for name in ("a", "b"))
+    stored = (
+        Experiment.create(store_url, name, ARMS, policy_options=BOUNDED) for name in ("a", "b")
+    )
     assert arms(next(stored)) != arms(next(stored))
 
 
 def test_a_seed_that_is_given_is_kept(store_url: str) -> None:
-    first = arms(Experiment.create(store_url, "a", ARMS, options=BOUNDED, seed=7))
-    assert arms(Experiment.create(store_url, "b", ARMS, options=BOUNDED, seed=7)) == first
+    first = arms(Experiment.create(store_url, "a", ARMS, policy_options=BOUNDED, seed=7))
+    assert arms(Experiment.create(store_url, "b", ARMS, policy_options=BOUNDED, seed=7)) == first
     assert arms(in_memory(seed=7)) == first
     assert arms(Experiment.open(store_url, "a")) != first  # further ones of the same seed
     with Experiment.open(store_url, "a") as again:
@@ -101,13 +103,13 @@ def test_a_seed_that_is_given_is_kept(store_url: str) -> None:
 
 
 def test_a_random_seed_is_on_record_and_makes_every_draw_again(sqlite_url: str) -> None:
-    with Experiment.create(sqlite_url, "a", ARMS, options=BOUNDED) as made:
+    with Experiment.create(sqlite_url, "a", ARMS, policy_options=BOUNDED) as made:
         given = made.ask(DRAWS)
         seed = made.seed
         assert made.verify().sound
     with Experiment.open(sqlite_url, "a") as opened:
         assert opened.seed == seed == opened.events()[0].data["seed"]
-    repeated = Experiment.create(sqlite_url, "b", ARMS, options=BOUNDED, seed=seed)
+    repeated = Experiment.create(sqlite_url, "b", ARMS, policy_options=BOUNDED, seed=seed)
     assert arms(repeated) == given.arms.tolist()
 
 
@@ -123,7 +125,7 @@ def test_a_seed_that_is_not_a_whole_number_is_refused(seed: object, sqlite_url: 
     with pytest.raises(InvalidInputError, match="seed"):
         in_memory(seed=seed)  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="seed"):
-        Experiment.create(sqlite_url, "a", ARMS, options=BOUNDED, seed=seed)  # type: ignore[arg-type]
+        Experiment.create(sqlite_url, "a", ARMS, policy_options=BOUNDED, seed=seed)  # type: ignore[arg-type]
 
 
 def test_the_first_hash_does_not_give_the_seed_away() -> None:

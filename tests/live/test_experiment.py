@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 import pytest
-from chained_policies import PROBLEM, SIZES, Chained, Scripted, create_chained
+from chained_policies import SIZES, Chained, Scripted, create_chained
 from recorded import given_out, told
 
 from bestarm.errors import ConflictingOutcomeError, InvalidInputError, UnknownAssignmentError
@@ -261,18 +261,38 @@ def test_unknown_and_conflicting_ids_are_named() -> None:
         experiment.fail_many([1, 0])
 
 
-@pytest.mark.parametrize("count", [0, -1, 1.0, 2.5, "3", True, np.float64(2), 10_000_001, 10**20])
+@pytest.mark.parametrize("count", [0, -1, 1.0, 2.5, True, np.float64(2), 10_000_001, 10**20])
 def test_counts_are_whole_numbers_that_others_can_wait_for(count: Any) -> None:
     experiment = Experiment(Chained(), seed=0)
     with pytest.raises(InvalidInputError, match="`count` must be a whole number from 1 to"):
         experiment.ask(count)
+    with pytest.raises(InvalidInputError, match=r"unit: ask\(unit='visitor-81'\)"):
+        experiment.ask("visitor-81")  # type: ignore[arg-type]
     assert given_out(experiment) == []
     assert len(experiment.ask(np.int32(2))) == 2  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("policy", [Chained, PROBLEM, None])
-def test_only_a_policy_can_be_run(policy: Any) -> None:
-    with pytest.raises(InvalidInputError, match="`policy` must be a policy"):
+def test_names_are_enough() -> None:
+    named = Experiment(["old", "new"], bounds=(0, 1), control="old", seed=3)
+    rule = AnytimeBAI(Problem(["old", "new"]), bounds=(0, 1), control="old", changes=True, seed=3)
+    same = Experiment(rule, seed=3)
+    for each in (named, same):
+        each.tell_many([(pull.id, float(pull.id % 3 == 0)) for pull in each.ask(200)])
+    assert repr(named.recommendation()) == repr(same.recommendation())
+    assert Experiment(iter(["a", "b"]), forecaster="default", bounds=(0, 1)).problem.targets == 2
+    with pytest.raises(InvalidInputError, match=r"There is no option 'odd'|'odd'"):
+        Experiment(["old", "new"], bounds=(0, 1), control="odd")
+
+
+@pytest.mark.parametrize("given", [{"bounds": (0, 1)}, {"control": "a"}])
+def test_a_policy_that_is_made_has_its_bounds_and_its_control(given: Any) -> None:
+    with pytest.raises(InvalidInputError, match="Make the policy with it: Chained"):
+        Experiment(Chained(), **given)
+
+
+@pytest.mark.parametrize("policy", [Chained, None, 3, "old"])
+def test_only_options_or_a_policy_can_be_run(policy: Any) -> None:
+    with pytest.raises(InvalidInputError):
         Experiment(policy, seed=0)
 
 
@@ -424,14 +444,14 @@ def test_a_file_that_is_not_a_url_is_recognised(url: Any) -> None:
 
 def test_the_short_name_of_postgresql_is_understood(postgres_url: str) -> None:
     short = postgres_url.replace("postgresql", "postgres", 1)
-    Experiment.create(short, "t", THREE, options={"bounds": [0, 1]}, seed=0).close()
+    Experiment.create(short, "t", THREE, policy_options={"bounds": [0, 1]}, seed=0).close()
     assert [each.name for each in Experiment.list(postgres_url)] == ["t"]
 
 
 @pytest.mark.parametrize("label", [None, float("nan"), np.float64("nan")])
 def test_labels_that_are_missing_are_refused(label: Any) -> None:
     with pytest.raises(InvalidInputError, match=r"which is not a name\. Give every row a name"):
-        Problem.named(["a", label])
+        Problem(np.eye(2), source_labels=["a", label])
 
 
 def test_labels_that_no_file_can_hold_are_refused() -> None:

@@ -236,6 +236,6 @@ def test_without_pyarrow_a_sentence_says_what_to_do(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     for suffix in ("csv", "parquet"):
-        with pytest.raises(MissingDependencyError, match="bestarm\\[live\\]"):
+        with pytest.raises(MissingDependencyError, match="bestarmid\\[frames\\]"):
             experiment.export(tmp_path / f"out.{suffix}")
         assert not list(tmp_path.glob("out.*"))

@@ -27,7 +27,7 @@ Create = Callable[..., Experiment]
 @pytest.fixture
 def create(sqlite_url: str) -> Create:
     def make(forecaster: Any = "default", **settings: Any) -> Experiment:
-        given: dict[str, Any] = {"options": OPTIONS, "seed": 1} | settings
+        given: dict[str, Any] = {"policy_options": OPTIONS, "seed": 1} | settings
         return Experiment.create(sqlite_url, "drinks", PROBLEM, forecaster=forecaster, **given)
 
     return make
@@ -48,7 +48,7 @@ def noon() -> float:
 
 def test_a_database_forecasts_what_memory_forecasts(store_url: str) -> None:
     """To the last digit, and so does who opens it later."""
-    settings: dict[str, Any] = {"options": OPTIONS, "seed": 1, "forecaster": "default"}
+    settings: dict[str, Any] = {"policy_options": OPTIONS, "seed": 1, "forecaster": "default"}
     experiment = Experiment.create(store_url, "people", PROBLEM, clock=noon, **settings)
     kept = in_memory(clock=noon)
     for each in (experiment, kept):
@@ -173,7 +173,7 @@ def test_a_repeated_request_keeps_its_forecasts(create: Create) -> None:
 
 def test_any_policy_takes_forecasts(create: Create) -> None:
     """One that knows nothing of them is made for a baseline twice as large."""
-    experiment = create(policy="sp-bai", options={})
+    experiment = create(policy="sp-bai", policy_options={})
     answer(experiment, 100)
     rows = rows_of(experiment)
     assert rows["forecast"].abs().max() > 1
@@ -187,7 +187,7 @@ def test_any_policy_takes_forecasts(create: Create) -> None:
 
 
 def test_bounds_are_those_of_rewards_as_they_are_told(create: Create) -> None:
-    experiment = create(policy="bernstein", options={"bounds": [5, 9]})
+    experiment = create(policy="bernstein", policy_options={"bounds": [5, 9]})
     assert experiment.traits.bounds == (5.0, 9.0)
     batch = experiment.ask(1)
     assert 5.0 <= rows_of(experiment)["forecast"].iloc[0] <= 9.0
@@ -252,7 +252,7 @@ def test_covariates_that_cannot_be_read_are_damage(
 def test_an_ask_that_gets_nothing_skips_nothing(create: Create) -> None:
     """What others were assigned meanwhile is learned all the same."""
     echo = Echo()
-    first = create(policy="sp-bai", options={}, forecaster="own")
+    first = create(policy="sp-bai", policy_options={}, forecaster="own")
     second = reopen(first, forecaster=echo)
     second.ask()
     given = [0]
@@ -343,7 +343,7 @@ def test_policy_and_forecaster_must_fit(create: Create) -> None:
     with pytest.raises(InvalidInputError, match="there is no forecaster"):
         in_memory(None)
     with pytest.raises(InvalidInputError, match="there is no forecaster"):
-        create(None, options=OPTIONS | {"forecasts": True})
+        create(None, policy_options=OPTIONS | {"forecasts": True})
     with pytest.raises(InvalidInputError, match="was not made for") as refused:
         Experiment(SPBAI(PROBLEM), forecaster="default")
     assert refused.value.field == "policy"

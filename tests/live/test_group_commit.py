@@ -32,7 +32,9 @@ HANG_TIMEOUT = 60.0
 def begin(url: str) -> Experiment:
     """An experiment that never ends by itself: one plan of very many pulls."""
     problem = Problem([[1, 0], [0, 1]], delta=0.01)
-    return Experiment.create(url, "offer", problem, policy="sp-bai", options={"r1": 1e6}, seed=0)
+    return Experiment.create(
+        url, "offer", problem, policy="sp-bai", policy_options={"r1": 1e6}, seed=0
+    )
 
 
 class Gate:
@@ -158,7 +160,7 @@ def test_an_error_of_a_caller_fails_no_call_that_shares_its_transaction(
     else:
         options: dict[str, Any] = {"bounds": [0, 1]}
         experiment = Experiment.create(
-            sqlite_url, "offer", problem, options=options, seed=0, forecaster=Forecasts()
+            sqlite_url, "offer", problem, policy_options=options, seed=0, forecaster=Forecasts()
         )
     with experiment, ThreadPoolExecutor(6) as pool:
         experiment.ask(1, covariates=[[1.0]])
@@ -213,7 +215,7 @@ def test_a_forked_process_waits_for_no_thread_of_its_parent(sqlite_url: str) -> 
 def test_threads_ask_and_tell_one_experiment(store_url: str) -> None:
     """Each is answered for itself, and nothing is given out or counted twice."""
     threads, turns = 8, 12
-    options: dict[str, Any] = {"policy": "anytime", "options": {"bounds": [0, 1]}, "seed": 3}
+    options: dict[str, Any] = {"policy": "anytime", "policy_options": {"bounds": [0, 1]}, "seed": 3}
     problem = Problem([[1, 0], [0, 1]])
     with Experiment.create(store_url, "offer", problem, **options) as experiment:
 

@@ -27,16 +27,16 @@ RATES = np.array([0.1, 0.1, 0.6])  # of refunds
 def create(path: Path, name: str = "shop", **given: Any) -> Experiment:
     settings: dict[str, Any] = {
         "bounds": (0, 1),
-        "options": {"control": "old", "max_pulls": 5000},
+        "policy_options": {"control": "old", "max_pulls": 5000},
         "guardrails": {"refund": REFUND},
         "seed": 3,
     }
-    problem = Problem.named(LABELS)
+    problem = Problem(given.pop("labels", LABELS))
     return Experiment.create(f"sqlite:///{path}", name, problem, **settings | given)
 
 
 def in_memory(**given: Any) -> Experiment:
-    policy = AnytimeBAI(Problem.named(LABELS), bounds=(0, 1), control="old", max_pulls=5000)
+    policy = AnytimeBAI(Problem(LABELS), bounds=(0, 1), control="old", max_pulls=5000)
     return Experiment(policy, seed=3, guardrails={"refund": REFUND}, **given)
 
 
@@ -241,9 +241,9 @@ def test_values_told_after_the_end_are_kept(experiment: Experiment) -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"options": {"max_pulls": 10}}, "none is named"),
-        ({"policy": "uniform", "options": {"budget": 30}, "bounds": None}, "none is named"),
-        ({"options": {"control": "old", "block": 2}}, "drawn one at a time"),
+        ({"policy_options": {"max_pulls": 10}}, "none is named"),
+        ({"policy": "uniform", "policy_options": {"budget": 30}, "bounds": None}, "none is named"),
+        ({"policy_options": {"control": "old", "block": 2}}, "drawn one at a time"),
         ({"guardrails": {"told": REFUND}}, "cannot be called 'told'"),
     ],
 )
@@ -272,7 +272,7 @@ RETIRING = {"control": "old", "max_pulls": 5000, "changes": True}
 
 def retiring(path: Path, **given: Any) -> Experiment:
     rails = {"refund": REFUND | {"action": "retire"}}
-    return create(path, options=RETIRING, guardrails=rails, **given)
+    return create(path, policy_options=RETIRING, guardrails=rails, **given)
 
 
 def test_an_option_that_is_worse_is_retired(tmp_path: Path) -> None:
@@ -298,7 +298,7 @@ def test_an_option_that_is_worse_is_retired(tmp_path: Path) -> None:
 
 
 def test_the_last_but_the_control_is_retired_too() -> None:
-    problem = Problem.named(["old", "bold"])
+    problem = Problem(["old", "bold"])
     policy = AnytimeBAI(problem, bounds=(0, 1), control="old", changes=True)
     rails = {"refund": REFUND | {"action": "retire"}}
     experiment = Experiment(policy, seed=1, guardrails=rails)
@@ -309,6 +309,31 @@ def test_the_last_but_the_control_is_retired_too() -> None:
     assert found(experiment) == [("refund", "bold")]
     assert experiment.recommendation().label == "old"
     assert experiment.verify().sound
+
+
+@pytest.mark.parametrize("action", ["retire", "alert"])
+def test_late_outcomes_that_decide_come_after_a_look(tmp_path: Path, action: str) -> None:
+    """The option that they show to be the best is one that they show to do harm."""
+    rails, late = {"refund": REFUND | {"action": action}}, list[tuple[int, dict[str, float]]]()
+    given: dict[str, Any] = {"labels": ["old", "bold"], "policy_options": {"control": "old"}}
+    with create(tmp_path / "store.db", **given, guardrails=rails) as experiment:
+        while experiment.phase < 3:
+            for each in experiment.ask(4):
+                outcome = {"reward": float(each.label == "bold"), "refund": each.label == "bold"}
+                if each.phase == 1 and len(late) < 200:
+                    late.append((each.id, outcome))
+                else:
+                    experiment.tell(each.id, 0.5, refund=0)
+        before = len(experiment.events())
+        for start in range(0, len(late), 10):
+            experiment.tell_many(late[start : start + 10])
+        kinds = [event.kind for event in experiment.events(before)]
+        assert "closed" not in kinds[: kinds.index("guardrail")]  # no plan was due
+        named = experiment.recommendation()
+        assert (named.label == "bold") is (action == "alert")
+        assert named.final
+        assert experiment.verify().sound
+        experiment.replay()
 
 
 def test_an_option_that_was_retired_by_hand_is_not_found(tmp_path: Path) -> None:
@@ -340,7 +365,9 @@ def test_an_option_that_is_added_is_guarded(tmp_path: Path) -> None:
 def test_a_policy_that_keeps_its_options_retires_none(tmp_path: Path) -> None:
     rails = {"refund": REFUND | {"action": "retire"}}
     with pytest.raises(InvalidInputError, match="cannot retire options"):
-        create(tmp_path / "store.db", guardrails=rails, options=RETIRING | {"changes": False})
+        create(
+            tmp_path / "store.db", guardrails=rails, policy_options=RETIRING | {"changes": False}
+        )
 
 
 def test_nothing_is_retired_after_the_end(tmp_path: Path) -> None:

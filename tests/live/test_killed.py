@@ -9,6 +9,7 @@ import hashlib
 import json
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -95,6 +96,20 @@ def test_whoever_is_killed_before_any_statement_to_a_server_can_be_followed(
     climb(postgres_url, tmp_path, 4, step=7)
 
 
+def kill_until_done(work: Callable[[int], tuple[Any, ...]]) -> int:
+    """How many workers kill themselves, each of them given how many did before, until one ends."""
+    kills = 0
+    while True:
+        target, *arguments = work(kills)
+        process = processes.Process(target=target, args=tuple(arguments))
+        process.start()
+        process.join(HANG_TIMEOUT)
+        if process.exitcode == 0:
+            return kills
+        assert process.exitcode == -9
+        kills += 1
+
+
 def climb(url: str, folder: Path, turn: int, step: int) -> None:
     """Kill the first at its first statement, the next a little later, until one comes through.
 
@@ -103,16 +118,9 @@ def climb(url: str, folder: Path, turn: int, step: int) -> None:
     store = Store(url)
     store.prepare()
     store.close()
-    kills = 0
-    while True:
-        arguments = (url, folder, "worker", turn, 1 + step * kills)
-        process = processes.Process(target=workers_killed.work_until, args=arguments)
-        process.start()
-        process.join(HANG_TIMEOUT)
-        if process.exitcode == 0:
-            break
-        assert process.exitcode == -9
-        kills += 1
+    kills = kill_until_done(
+        lambda kills: (workers_killed.work_until, url, folder, "worker", turn, 1 + step * kills)
+    )
     assert step * kills > 50  # statements
     prove(url, folder)
 
@@ -123,18 +131,17 @@ def test_guardrails_retire_once_whoever_is_killed(sqlite_url: str, tmp_path: Pat
     rails = {"refund": {"bounds": [0, 1], "worse_by": 0.05, "action": "retire"}}
     options = {"control": "tea", "changes": True, "bounds": [0, 1]}
     Experiment.create(
-        sqlite_url, "guarded", PROBLEM, options=options, guardrails=rails, seed=4
+        sqlite_url, "guarded", PROBLEM, policy_options=options, guardrails=rails, seed=4
     ).close()
-    kills = 0
-    while True:
-        arguments = (sqlite_url, diary, rounds, OPENING + step * kills)
-        process = processes.Process(target=workers_killed.guard_until, args=arguments)
-        process.start()
-        process.join(HANG_TIMEOUT)
-        if process.exitcode == 0:
-            break
-        assert process.exitcode == -9
-        kills += 1
+    kills = kill_until_done(
+        lambda kills: (
+            workers_killed.guard_until,
+            sqlite_url,
+            diary,
+            rounds,
+            OPENING + step * kills,
+        )
+    )
     assert kills > 8
     with Experiment.open(sqlite_url, "guarded") as experiment:
         kinds = Counter(event.kind for event in experiment.events())
@@ -154,7 +161,7 @@ def forecasts_of(experiment: Experiment) -> list[Any]:
 def test_forecasts_stay_whatever_statement_a_worker_is_killed_before(
     sqlite_url: str,
 ) -> None:
-    settings: dict[str, Any] = {"options": OPTIONS, "seed": 1, "forecaster": Level()}
+    settings: dict[str, Any] = {"policy_options": OPTIONS, "seed": 1, "forecaster": Level()}
     with Experiment.create(sqlite_url, "killed", DRINKS, **settings) as experiment:
         ask_with_covariates(experiment, 0, BEFORE)
         stored, kills = forecasts_of(experiment), 0
@@ -236,8 +243,8 @@ def change_and_climb(url: str, done: Path, kind: str, step: int) -> None:
     of somebody whom nobody killed.
     """
     given: dict[str, Any] = {"policy": "changing_policies:Even", "seed": 3}
-    given["options"] = {"kind": kind, "sizes": [8] * 12}
-    problem, kills = Problem.named(["old", "new", "video", "quiz"]), 0
+    given["policy_options"] = {"kind": kind, "sizes": [8] * 12}
+    problem, kills = Problem(["old", "new", "video", "quiz"]), 0
     with Experiment.create(url, "killed", problem, **given) as experiment:
         while True:
             arguments = (url, "killed", done, 1 + step * kills)
@@ -466,7 +473,9 @@ def read_plan(data: dict[str, Any]) -> Plan:
 
 
 def make(made_with: dict[str, Any]) -> Policy:
-    options = {n: tuple(v) if isinstance(v, list) else v for n, v in made_with["options"].items()}
+    options = {
+        n: tuple(v) if isinstance(v, list) else v for n, v in made_with["policy_options"].items()
+    }
     method = policies()[made_with["policy"]].method
     return method(PROBLEM, seed=made_with["seed"], **options)
 

@@ -27,7 +27,7 @@ DRINKS = Problem(np.eye(4), source_labels=["tea", "coffee", "water", "juice"], d
 
 def begin(url: str, *, seed: int = 1, **options: Any) -> Experiment:
     options = {"bounds": [0, 1], "block": 2, **options}
-    return Experiment.create(url, "drinks", DRINKS, options=options, seed=seed)
+    return Experiment.create(url, "drinks", DRINKS, policy_options=options, seed=seed)
 
 
 def rate(batch: Batch, rng: np.random.Generator) -> dict[int, float]:
@@ -207,7 +207,7 @@ def test_losses_that_depend_on_the_option_are_noticed(sqlite_url: str) -> None:
     for name, fails in (("alike", 0.2), ("unlike", 0.6)):
         problem = Problem(np.eye(4))
         experiment = Experiment.create(
-            sqlite_url, name, problem, options={"bounds": [0, 1], "block": 2}, seed=3
+            sqlite_url, name, problem, policy_options={"bounds": [0, 1], "block": 2}, seed=3
         )
         rng = np.random.default_rng(6)
         for _ in range(24):
@@ -226,7 +226,7 @@ def test_losses_that_depend_on_the_option_are_noticed(sqlite_url: str) -> None:
 def test_a_large_baseline_alarms_nobody(sqlite_url: str) -> None:
     problem = Problem(np.eye(3), noise=0.5, baseline=1)
     options = {"mean_bound": 1.0, "block": 2}
-    experiment = Experiment.create(sqlite_url, "far", problem, options=options, seed=3)
+    experiment = Experiment.create(sqlite_url, "far", problem, policy_options=options, seed=3)
     rng = np.random.default_rng(7)
     while not experiment.finished:
         batch = experiment.ask(20)
@@ -314,7 +314,11 @@ def test_what_live_experiments_cannot_do_is_refused(sqlite_url: str) -> None:
         Experiment(PairedTests(COMPASS, bounds=(0, 1)))
     with pytest.raises(InvalidInputError, match="forecast"):
         Experiment.create(
-            sqlite_url, "x", DRINKS, options={"bounds": [0, 1], "block": 2}, forecaster="default"
+            sqlite_url,
+            "x",
+            DRINKS,
+            policy_options={"bounds": [0, 1], "block": 2},
+            forecaster="default",
         )
     with pytest.raises(InvalidInputError, match="block"):
         begin(sqlite_url, block=5)
@@ -323,7 +327,7 @@ def test_what_live_experiments_cannot_do_is_refused(sqlite_url: str) -> None:
 def test_halving_spends_its_rounds_whatever_is_lost(sqlite_url: str) -> None:
     options = {"budget": 600, "block": 2}
     experiment = Experiment.create(
-        sqlite_url, "halves", DRINKS, policy="sequential-halving", options=options, seed=2
+        sqlite_url, "halves", DRINKS, policy="sequential-halving", policy_options=options, seed=2
     )
     work(experiment, lost=0.1)
     answer = experiment.recommendation()

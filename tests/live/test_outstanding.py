@@ -62,7 +62,12 @@ def test_without_bounds_an_experiment_says_that_it_needs_a_lease_and_what_it_wai
 ) -> None:
     clock, options = iter(range(1_800_000_000, 1_900_000_000)), {"mean_bound": 1}
     experiment = Experiment.create(
-        sqlite_url, "drinks", PROBLEM, options=options, seed=1, clock=lambda: float(next(clock))
+        sqlite_url,
+        "drinks",
+        PROBLEM,
+        policy_options=options,
+        seed=1,
+        clock=lambda: float(next(clock)),
     )
     assert experiment.status().needs_lease
     batch = experiment.ask(200)

@@ -52,7 +52,7 @@ def problem() -> Problem:
 @pytest.fixture
 def experiment(sqlite_url: str, problem: Problem) -> Iterator[Experiment]:
     with Experiment.create(
-        sqlite_url, "café / 1".replace("/", "-"), problem, options=BOUNDED, seed=0
+        sqlite_url, "café / 1".replace("/", "-"), problem, policy_options=BOUNDED, seed=0
     ) as made:
         yield made
 
@@ -245,7 +245,9 @@ def test_options_that_are_no_arms(sqlite_url: str) -> None:
     problem = Problem(
         np.eye(3), [[1, 1, 0], [0, 1, 1]], source_labels=["x", "y", "z"], target_labels=["p", "q"]
     )
-    with Experiment.create(sqlite_url, "targets", problem, options=BOUNDED, seed=0) as experiment:
+    with Experiment.create(
+        sqlite_url, "targets", problem, policy_options=BOUNDED, seed=0
+    ) as experiment:
         drive(experiment, 400)
         seen = overview(experiment)
         assert [each.pulls for each in seen.leaderboard] == [None, None]
@@ -254,7 +256,9 @@ def test_options_that_are_no_arms(sqlite_url: str) -> None:
 
 def test_several_winners_and_a_tolerance(sqlite_url: str, problem: Problem) -> None:
     options = {**BOUNDED, "top": 2, "tolerance": 0.3}
-    with Experiment.create(sqlite_url, "several", problem, options=options, seed=0) as experiment:
+    with Experiment.create(
+        sqlite_url, "several", problem, policy_options=options, seed=0
+    ) as experiment:
         while not experiment.finished:
             drive(experiment, 400)
         seen, recommendation = overview(experiment), experiment.recommendation()
@@ -280,7 +284,7 @@ def test_states_in_words(experiment: Experiment, sqlite_url: str, problem: Probl
     assert seen.forecast is None
     assert seen.events[0].words == "Stopped by hand: <b>enough</b>"
     capped = {**BOUNDED, "max_pulls": 80}
-    with Experiment.create(sqlite_url, "capped", problem, options=capped, seed=0) as short:
+    with Experiment.create(sqlite_url, "capped", problem, policy_options=capped, seed=0) as short:
         assert overview(short).forecast is None
         drive(short, 40)
         forecast = overview(short).forecast
@@ -307,7 +311,9 @@ def test_data_that_contradict_what_was_declared(sqlite_url: str, problem: Proble
         levels = {check.name: check.level for check in seen.health}
         assert levels["range"] == "alarm"
         assert seen.health == experiment.health()
-    with Experiment.create(sqlite_url, "bounds", problem, options=BOUNDED, seed=0) as experiment:
+    with Experiment.create(
+        sqlite_url, "bounds", problem, policy_options=BOUNDED, seed=0
+    ) as experiment:
         experiment.ask(5)
         with pytest.raises(InvalidInputError):
             experiment.tell(0, 7.0)
@@ -352,7 +358,7 @@ def test_many_options_are_all_on_the_board(sqlite_url: str) -> None:
     rng = np.random.default_rng(0)
     problem = Problem(rng.standard_normal((300, 3)))
     with Experiment.create(
-        sqlite_url, "many", problem, options={"bounds": [-9, 9]}, seed=0
+        sqlite_url, "many", problem, policy_options={"bounds": [-9, 9]}, seed=0
     ) as experiment:
         given = experiment.ask(200)
         experiment.tell_many([(number, 0.5) for number in given.ids])

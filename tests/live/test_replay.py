@@ -40,7 +40,9 @@ def go_on(experiment: Experiment, phases: int) -> None:
 
 def begin(url: str, policy: str = "anytime", phases: int = 4) -> None:
     options = OPTIONS.get(policy, {})
-    with Experiment.create(url, "offer", PROBLEM, policy=policy, options=options, seed=3) as made:
+    with Experiment.create(
+        url, "offer", PROBLEM, policy=policy, policy_options=options, seed=3
+    ) as made:
         go_on(made, phases)
 
 
@@ -115,7 +117,7 @@ def test_the_open_plan_is_adopted_where_no_summary_is_new(
 ) -> None:
     """Two processes opened an experiment before its first phase; one of them plans otherwise."""
     with (
-        Experiment.create(sqlite_url, "offer", PROBLEM, options=OPTIONS["anytime"]) as one,
+        Experiment.create(sqlite_url, "offer", PROBLEM, policy_options=OPTIONS["anytime"]) as one,
         Experiment.open(sqlite_url, "offer") as other,
     ):
         one.ask(1)
@@ -167,7 +169,9 @@ def test_nobody_goes_on_under_another_plan_than_the_one_on_record(tmp_path: Path
     """
     path = tmp_path / "store.db"
     url, problem = f"sqlite:///{path}", Problem([[0.0], [0.4], [1.0]])
-    with Experiment.create(url, "offer", problem, options={"bounds": [0, 1]}, seed=1) as experiment:
+    with Experiment.create(
+        url, "offer", problem, policy_options={"bounds": [0, 1]}, seed=1
+    ) as experiment:
         batch = experiment.ask(100)
         experiment.tell_many({number: 0.5 * number % 1 for number in batch.ids})
         planned, recorded = experiment.inspect(both)

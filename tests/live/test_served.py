@@ -12,13 +12,15 @@ from chained_policies import Chained
 from bestarm import AnytimeBAI, Experiment, Problem
 from bestarm.errors import InvalidInputError, ReplayError
 
-BUTTONS = Problem.named(["old", "new", "none"])
+BUTTONS = Problem(["old", "new", "none"])
 QUICK: dict[str, Any] = {"bounds": (0, 1), "control": "old", "expected_gap": 0.5}
 
 
 def create(path: Path, **options: Any) -> Experiment:
     known = {"bounds": [0, 1], "control": "old", "expected_gap": 0.5} | options
-    return Experiment.create(f"sqlite:///{path / 'store.db'}", "b", BUTTONS, options=known, seed=1)
+    return Experiment.create(
+        f"sqlite:///{path / 'store.db'}", "b", BUTTONS, policy_options=known, seed=1
+    )
 
 
 def finish(experiment: Experiment, best: int) -> None:
@@ -93,7 +95,7 @@ def test_a_winner_whose_lead_is_measured_is_served_when_it_is_stopped() -> None:
 def test_outcomes_that_contradict_the_assumptions_show_no_winner() -> None:
     """The reward of 60 is beyond the declared scales: what is named then is not shown."""
     experiment = Experiment(
-        AnytimeBAI(Problem.named(["old", "new"], noise=0.1, baseline=0.1), control="old"), seed=1
+        AnytimeBAI(Problem(["old", "new"], noise=0.1, baseline=0.1), control="old"), seed=1
     )
     while not experiment.recommendation().contradicted:
         batch = experiment.ask(64)
@@ -196,7 +198,7 @@ def test_units_are_served_like_all_others(tmp_path: Path) -> None:
 def test_values_of_guardrails_are_not_recorded_either(tmp_path: Path) -> None:
     guardrails = {"refund": {"bounds": [0, 1], "worse_by": 0.01, "alpha": 0.05, "action": "alert"}}
     url, options = f"sqlite:///{tmp_path / 'store.db'}", {"bounds": [0, 1], "control": "old"}
-    known: dict[str, Any] = {"options": options, "guardrails": guardrails}
+    known: dict[str, Any] = {"policy_options": options, "guardrails": guardrails}
     with Experiment.create(url, "b", BUTTONS, **known) as experiment:
         experiment.ask()
         experiment.stop()

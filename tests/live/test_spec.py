@@ -6,19 +6,18 @@ import json
 import math
 import sqlite3
 from contextlib import closing
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 from chained_policies import Chained
 
-from bestarm import AnytimeBAI, Experiment, Problem
+from bestarm import AnytimeBAI, Experiment, Problem, __version__
 from bestarm.errors import InvalidInputError, ReplayError
 from bestarm.live.spec import Spec, make_spec
 from bestarm.policies import Policy, Traits
 
-PAGES = Problem.named(["old", "new"])
+PAGES = Problem(["old", "new"])
 
 
 class NeedsMore(Policy):
@@ -37,7 +36,7 @@ def refused(url: str, **settings: Any) -> InvalidInputError:
 
 def test_bounds_are_those_of_the_policy(sqlite_url: str) -> None:
     by_itself = Experiment.create(sqlite_url, "page", PAGES, bounds=(0, 1))
-    among_options = Experiment.create(sqlite_url, "same", PAGES, options={"bounds": [0, 1]})
+    among_options = Experiment.create(sqlite_url, "same", PAGES, policy_options={"bounds": [0, 1]})
     for experiment in (by_itself, among_options):
         spec = experiment.spec
         assert spec is not None
@@ -57,8 +56,8 @@ def test_bounds_that_are_not_two_numbers_in_order(sqlite_url: str, bounds: Any) 
 
 
 def test_bounds_given_twice(sqlite_url: str) -> None:
-    error = refused(sqlite_url, bounds=(0, 1), options={"bounds": [0, 2]})
-    assert error.message == "`bounds` is given twice: by itself and among the `options`."
+    error = refused(sqlite_url, bounds=(0, 1), policy_options={"bounds": [0, 2]})
+    assert error.message == "`bounds` is given twice: by itself and among the `policy_options`."
 
 
 def test_bounds_for_a_policy_without_them(sqlite_url: str) -> None:
@@ -72,9 +71,9 @@ def test_bounds_for_a_policy_without_them(sqlite_url: str) -> None:
     [("tolerence", "Did you mean tolerance?"), ("colour", "Its options are bounds, ")],
 )
 def test_an_unknown_option_of_the_policy(sqlite_url: str, option: str, remedy: str) -> None:
-    error = refused(sqlite_url, options={option: 1})
+    error = refused(sqlite_url, policy_options={option: 1})
     assert error.message == f"The policy 'anytime' has no option {option!r}."
-    assert (error.field, error.value) == ("options", option)
+    assert (error.field, error.value) == ("policy_options", option)
     assert error.remedy.startswith(remedy)
 
 
@@ -87,7 +86,7 @@ def test_a_missing_option_of_the_policy(sqlite_url: str) -> None:
 
 @pytest.mark.parametrize("value", [math.nan, [0, math.inf], object(), {1, 2}])
 def test_an_option_that_cannot_be_kept(sqlite_url: str, value: object) -> None:
-    error = refused(sqlite_url, options={"top": 1, "tolerance": value})
+    error = refused(sqlite_url, policy_options={"top": 1, "tolerance": value})
     assert error.message.startswith("The option 'tolerance' cannot be kept; got ")
     assert "JSON" not in str(error)
     remedy = "Give finite numbers, texts, truth values, or lists or mappings of them."
@@ -105,7 +104,7 @@ def begin(path: Path, policy: str = "anytime") -> str:
     """An experiment in the middle of its second phase, and where it is."""
     url, options = f"sqlite:///{path}", OPTIONS if policy == "anytime" else {}
     with Experiment.create(
-        url, "drinks", DRINKS, policy=policy, options=options, seed=0
+        url, "drinks", DRINKS, policy=policy, policy_options=options, seed=0
     ) as experiment:
         for size in (16, 5) if policy == "anytime" else (6, 5):
             batch = experiment.ask(size)
@@ -125,7 +124,7 @@ def test_an_experiment_notes_the_versions_that_began_it(tmp_path: Path) -> None:
     with Experiment.open(begin(path), "drinks") as experiment:
         assert experiment.verify().sound
     assert noted(path)["traits"]["version"] == AnytimeBAI.version
-    assert noted(path)["bestarm"] == version("bestarm")
+    assert noted(path)["bestarm"] == __version__
 
 
 def test_another_version_does_not_go_on_and_says_which_one_does(
@@ -146,7 +145,7 @@ def test_another_version_does_not_go_on_and_says_which_one_does(
             installed = AnytimeBAI.version
             assert f"version {installed - 1} of the policy 'anytime'" in text
             assert f"version {installed}, which is installed here" in text
-            assert f"Install bestarm {version('bestarm')} to continue" in text
+            assert f"Install bestarm {__version__} to continue" in text
         # What was told is on record, and nothing was decided by the wrong arithmetic.
         assert experiment.status().outstanding == 0
         assert len(experiment.events()) == events

@@ -38,7 +38,7 @@ from bestarm.errors import (
 )
 from bestarm.live import Batch, Experiment, Receipt
 from bestarm.live.core import Answer, Tell
-from bestarm.live.inputs import read_outcomes
+from bestarm.live.inputs import read_told
 from bestarm.live.store.contract import Ledger, SummaryRecord, as_data
 
 FORECASTABLE = {"provisional", "open", "randomised"}  # a fixed plan draws nothing
@@ -328,7 +328,7 @@ class Machine(RuleBasedStateMachine):
                 st.lists(pair, max_size=4, unique_by=lambda each: each[0]), min_size=1, max_size=4
             )
         )
-        calls = [Tell(read_outcomes(outcomes)[:2], None) for outcomes in several]
+        calls = [Tell(read_told(outcomes)[:2], None) for outcomes in several]
         found = self.do(who, "commit_tells", calls)
         expected = self.model.tell_each(several, self.clock.now)
         assert expected == [

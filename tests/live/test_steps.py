@@ -27,7 +27,7 @@ from bestarm.testing.policy_contract import altered_plan
 PROBLEM = Problem(np.eye(3), delta=0.01)
 Pair = tuple[Experiment, Experiment]
 HANG_TIMEOUT = 20.0  # seconds until a thread is thought to wait
-SETTINGS: dict[str, Any] = {"policy": "anytime", "options": {"bounds": (0, 1)}, "seed": 0}
+SETTINGS: dict[str, Any] = {"policy": "anytime", "policy_options": {"bounds": (0, 1)}, "seed": 0}
 
 
 class Meanwhile:

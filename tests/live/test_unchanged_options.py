@@ -12,7 +12,7 @@ from clocks import Clock
 from bestarm import Experiment, Problem
 from bestarm.live.store.contract import as_data, canonical
 
-PROBLEM = Problem.named(OPTIONS)
+PROBLEM = Problem(OPTIONS)
 _DECIDED = ("seed", "lease", "phase", "pulls", "first", "end", "drawn", "plan", "summary", "rows")
 
 
@@ -77,7 +77,7 @@ def test_an_experiment_that_never_changes_is_what_it_was(
             "offer",
             PROBLEM,
             policy="changing_policies:Even",
-            options={"kind": kind},
+            policy_options={"kind": kind},
             clock=clock,
             **settings,
         )

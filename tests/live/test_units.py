@@ -18,12 +18,13 @@ import workers_units
 from chained_policies import create_chained
 from databases import run_sql
 from people import Echo
-from tampering import change, findings
+from tampering import change, changed_copy, findings
 from workers_started import HANG_TIMEOUT, processes
 
 from bestarm import AnytimeBAI, Experiment, Problem
 from bestarm.errors import (
     ConflictingOutcomeError,
+    ConflictingRequestError,
     InvalidInputError,
     StoreUnavailableError,
     UnknownAssignmentError,
@@ -438,6 +439,97 @@ def test_covariates_of_a_named_request_are_given_again(create: Create) -> None:
         batch = experiment.ask(2, request_id="first", covariates=known)
         assert [each.covariates for each in batch] == known
     assert experiment.verify().sound
+
+
+# --- availability -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_an_unavailable_decision_point_is_on_record_without_a_draw(
+    create: Create, store_url: str, tmp_path: Path, suffix: str
+) -> None:
+    read = pd.read_csv if suffix == ".csv" else pd.read_parquet
+    for place, experiment in enumerate((create(store_url), in_memory())):
+        experiment.ask(unit=["ann", "zoe"], decision_point="9:00")
+        for _ in range(2):
+            known = [{"drives": True}, {}]
+            given: dict[str, Any] = {"decision_point": "13:00", "covariates": known}
+            assert not experiment.ask(unit=["ann", "bob"], **given, available=False)
+        experiment.ask(unit="zoe", decision_point="13:00")
+        experiment.ask(unit="zoe", decision_point="18:00", available=False)
+        assert experiment.status().pulls == 3
+        assert [event.kind for event in experiment.events()].count("unavailable") == 2
+        path = tmp_path / f"{place}{suffix}"
+        assert experiment.export(path, layout="mrt", probabilities=True) == 6
+        frame = read(path)
+        assert frame["person"].tolist() == ["ann", "zoe", "ann", "bob", "zoe", "zoe"]
+        assert frame["decision_point"].tolist() == ["9:00"] * 2 + ["13:00"] * 3 + ["18:00"]
+        assert frame["available"].tolist() == [1, 1, 0, 0, 1, 0]
+        drawn = frame["available"] == 1
+        assert frame["id"][drawn].tolist() == [0, 1, 2]
+        for name in ("id", "phase", "arm", "label", "probability", "probability_old"):
+            assert (frame[name].notna() == drawn).all()
+        assert (frame["state"] == "unavailable").tolist() == (~drawn).tolist()
+        assert json.loads(frame["covariates"][2]) == {"drives": True}
+        assert len(experiment.assignments()) == experiment.export(path) == 3
+        assert experiment.verify().sound
+
+
+def test_availability_stands(create: Create) -> None:
+    experiment = create()
+    experiment.ask(unit="ann", decision_point=1)
+    experiment.ask(unit="ann", decision_point=2, available=False)
+    with pytest.raises(ConflictingRequestError, match="'ann' was available, and has assignment 0"):
+        experiment.ask(unit=["bob", "ann"], decision_point=1, available=False)
+    with pytest.raises(ConflictingRequestError, match=r"'ann' was not available at .* '2'"):
+        experiment.ask(unit=["bob", "ann"], decision_point=2)
+    with pytest.raises(UnknownAssignmentError, match=r"'ann' has no assignment at .* '2'"):
+        experiment.tell(unit="ann", decision_point=2, reward=1)
+    for given in ({}, {"unit": "ann"}):
+        with pytest.raises(InvalidInputError, match="at a decision point, and these are not named"):
+            experiment.ask(**given, available=False)  # type: ignore[arg-type]
+    assert experiment.status().pulls == 1
+    experiment.stop()
+    last = len(experiment.events())
+    assert not experiment.ask(unit="bob", decision_point=2, available=False)
+    assert len(experiment.events()) == last
+    assert experiment.verify().sound
+
+
+def test_an_unavailable_decision_point_needs_no_forecast(create: Create) -> None:
+    """And it does not wait: neither for outcomes nor for the end of a pause."""
+    experiment = create(forecaster="own", policy="bernstein")
+    experiment.pause()
+    assert not experiment.ask(unit="ann", decision_point=1, available=False)
+    with experiment.read() as snapshot:
+        assert (snapshot.head.unavailable, snapshot.head.units) == (1, 0)
+
+
+def test_erasing_a_unit_covers_where_it_was_not_available(create: Create, store_url: str) -> None:
+    for experiment in (create(store_url), in_memory()):
+        experiment.ask(unit=["ann", "bob"], decision_point=1, available=False)
+        experiment.ask(unit="ann", decision_point=2)
+        assert experiment.erase("ann") == 2
+        with experiment.read() as snapshot:
+            assert [each.unit for each in snapshot.units(-9, 9)] == ["bob", None, None]
+        assert experiment.verify().sound
+        assert not experiment.ask(unit="ann", decision_point=1, available=False)
+        assert experiment.verify().sound
+
+
+def test_a_decision_point_that_nobody_recorded_is_found(create: Create, tmp_path: Path) -> None:
+    experiment = create()
+    experiment.ask(unit=["ann", "bob"], decision_point=1, available=False)
+    copied = "SELECT experiment, -3, first, size, digest, salt, 'zoe', decision_point, covariates "
+    for statement, finding in (
+        ("UPDATE bestarm_units SET unit = 'zoe' WHERE round = -1", "unavailable decision point 1"),
+        ("UPDATE bestarm_units SET first = 1 WHERE round = -2", "The units up to event"),
+        ("DELETE FROM bestarm_units WHERE round = -2", "The units up to event"),
+        (f"INSERT INTO bestarm_units {copied} FROM bestarm_units WHERE round = -1", "nobody sent"),
+    ):
+        experiment.close()
+        copy = changed_copy(file_of(experiment), tmp_path, statement)
+        assert finding in " ".join(findings(copy))
 
 
 # --- erasure ------------------------------------------------------------------------------------

@@ -68,7 +68,7 @@ def test_a_reworded_statement_changes_no_verdict(
 
     def begin(policy: str) -> Experiment:
         return Experiment.create(
-            sqlite_url, policy, problem, policy=policy, options=options, seed=1
+            sqlite_url, policy, problem, policy=policy, policy_options=options, seed=1
         )
 
     Reworded.words = words
@@ -102,7 +102,7 @@ def test_what_will_be_claimed_is_known_before_the_first_outcome(
 ) -> None:
     problem = Problem(np.eye(2), delta=0.07)
     with Experiment.create(
-        sqlite_url, "offer", problem, policy=policy, options=options
+        sqlite_url, "offer", problem, policy=policy, policy_options=options
     ) as experiment:
         recommendation = experiment.recommendation()
         assert (recommendation.claims, recommendation.error_bound, recommendation.contradicted) == (
@@ -119,7 +119,7 @@ def test_what_will_be_claimed_is_known_before_the_first_outcome(
 def test_a_sole_best_is_one_and_exact(sqlite_url: str, options: dict[str, Any], sole: bool) -> None:
     problem = Problem(np.eye(3), delta=0.05)
     made = options | {"bounds": [0, 1]}
-    with Experiment.create(sqlite_url, "offer", problem, options=made) as experiment:
+    with Experiment.create(sqlite_url, "offer", problem, policy_options=made) as experiment:
         while not experiment.finished:
             experiment.tell_many([(each.id, 1.0 - each.arm / 2) for each in experiment.ask(60)])
         seen = overview(experiment)
@@ -137,7 +137,9 @@ def test_the_evidence_is_shown_in_parts_of_what_decides(
     m(H − m) pairs for a set or with a tolerance."""
     rng, problem = np.random.default_rng(3), Problem(np.eye(5), delta=0.06)
     given = {"bounds": [0, 1], **options}
-    with Experiment.create(sqlite_url, "offer", problem, options=given, seed=2) as experiment:
+    with Experiment.create(
+        sqlite_url, "offer", problem, policy_options=given, seed=2
+    ) as experiment:
         batch = experiment.ask(300)
         chances = np.array([0.7, 0.6, 0.5, 0.4, 0.1])[batch.arms]
         experiment.tell_many(dict(zip(batch.ids, rng.binomial(1, chances).tolist(), strict=True)))
@@ -161,7 +163,7 @@ NAMES = ["new", "old", "other"]
 def finished(url: str, means: np.ndarray, **options: Any) -> Iterator[Experiment]:
     problem = Problem(np.eye(3), source_labels=NAMES)
     options = {"bounds": [0, 1], "control": "old"} | options
-    with Experiment.create(url, "effects", problem, options=options, seed=0) as made:
+    with Experiment.create(url, "effects", problem, policy_options=options, seed=0) as made:
         rng = np.random.default_rng(0)
         while not made.finished:
             given = made.ask(100)
@@ -246,7 +248,7 @@ def test_equivalent_is_an_end_like_others(sqlite_url: str) -> None:
 def test_nothing_is_said_of_an_effect_where_nothing_is_proven(sqlite_url: str) -> None:
     problem = Problem(np.eye(3), noise=0.1, baseline=0.1, source_labels=NAMES)
     options = {"control": "old"}
-    with Experiment.create(sqlite_url, "wild", problem, options=options, seed=0) as made:
+    with Experiment.create(sqlite_url, "wild", problem, policy_options=options, seed=0) as made:
         given = made.ask(60)
         made.tell_many([(number, 50.0) for number in given.ids])
         seen = overview(made)
@@ -259,7 +261,7 @@ def test_nothing_is_said_of_an_effect_where_nothing_is_proven(sqlite_url: str) -
 def test_an_effect_is_finite_from_the_first_outcome_on(sqlite_url: str, pulls: int) -> None:
     problem = Problem(np.eye(3), source_labels=NAMES)
     options = {"bounds": [0, 1], "control": "old"}
-    with Experiment.create(sqlite_url, "early", problem, options=options, seed=0) as made:
+    with Experiment.create(sqlite_url, "early", problem, policy_options=options, seed=0) as made:
         before: Recommendation = made.recommendation()
         assert before.effect is None
         given = made.ask(60)

@@ -63,7 +63,7 @@ def settings(turn: int) -> dict[str, Any]:
     policy, options = _POLICIES[turn % 3]
     return {
         "policy": policy,
-        "options": options,
+        "policy_options": options,
         "seed": turn,
         "lease": LEASE if turn % 2 else None,
     }

@@ -117,7 +117,7 @@ def test_with_features_the_base_rate_is_that_of_the_next_best() -> None:
 
 
 def test_a_plan_for_a_lift_in_percent_is_the_plan_for_its_lead() -> None:
-    document = {"source_labels": ["a", "b"], "delta": 0.05, "runs": 3, "policies": ["anytime"]}
+    document = {"options": ["a", "b"], "delta": 0.05, "runs": 3, "policies": ["anytime"]}
     relative = read_request(document | {"gap": "+50 %", "base": "20 %"})
     assert (relative.bounds, relative.problem.noise) == ((0, 1), 0.5)  # yes and no
     points = read_request(document | {"gap": "10 pp", "base": 0.2, "bounds": [0, 1]})

@@ -28,9 +28,9 @@ from bestarm.planning import (
 )
 from bestarm.planning.worlds import ScenarioWorld
 
-PROBLEM = Problem.named(["old", "new", "bold"], delta=0.05, noise=0.5)
+PROBLEM = Problem(["old", "new", "bold"], delta=0.05, noise=0.5)
 REQUEST = PlanRequest(PROBLEM, base="20 %", bounds=(0, 1), runs=200, seed=3)
-VISITORS = 800
+VISITORS = 400
 QUICK = replace(REQUEST, runs=8, drift="none")
 
 
@@ -145,7 +145,7 @@ def test_too_few_visitors_find_nothing_and_the_largest_lift_is_tried() -> None:
 
 
 def test_without_bounds_or_a_base_rate_leads_are_in_units_of_the_outcome() -> None:
-    scores = PlanRequest(Problem.named(["a", "b"], noise=2.0), runs=30, drift="none", seed=1)
+    scores = PlanRequest(Problem(["a", "b"], noise=2.0), runs=30, drift="none", seed=1)
     few, many = (detectable_lifts(scores, visitors=n).curves[0] for n in (500, 2000))
     ratio = few.at(0.8).lift / many.at(0.8).lift  # type: ignore[operator]
     assert ratio == pytest.approx(2, rel=0.25)  # outcomes grow with 1/gap²
@@ -213,7 +213,7 @@ def test_progress_estimate_and_interruption() -> None:
 def test_a_policy_that_errs_is_reported() -> None:
     """SP-BAI needs the bound on the baseline that it is told, and has another one here."""
     jumps = Drift("switches", size=30.0, period=400)
-    problem = Problem.named(["old", "new"])
+    problem = Problem(["old", "new"])
     request = PlanRequest(problem, drift=jumps, policies=["sp-bai"], runs=30)
     warnings = detectable_lifts(request, visitors=1000).warnings
     assert any("more often than δ = 0.05 allows" in each for each in warnings)

@@ -414,7 +414,8 @@ def test_options_may_come_and_go_as_in_experiments_unless_the_policy_excludes_it
         "fixed": partial(AnytimeBAI, changes=False),
         "two": partial(AnytimeBAI, top=2),
     }
-    usual, fixed, two = planned(PROBLEM, gap=0.6, policies=policies, runs=20).forecasts
+    untied = Scenario("untied", theta=(1.2, 0.6, 0))  # a best two exist
+    usual, fixed, two = planned(PROBLEM, scenarios=[untied], policies=policies, runs=20).forecasts
     assert usual.pulls.mean > fixed.pulls.mean
     assert two.runs == 20
 

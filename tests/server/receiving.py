@@ -14,7 +14,7 @@ from typing import Any
 __all__ = ["SECRET", "Receiver", "receiving", "verified"]
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # the example of Standard Webhooks
-_PAGE = Path(__file__).parents[2] / "docs" / "http.md"
+_PAGE = Path(__file__).parents[2] / "docs" / "self-host.md"
 
 
 def verified(headers: dict[str, str], body: bytes, secret: str = SECRET) -> dict[str, Any]:

@@ -46,7 +46,15 @@ __all__ = [
     "wrong",
 ]
 
-ARMS: dict[str, Any] = {"source": [[1, 0], [0, 1]], "options": {"bounds": [0, 1]}, "seed": 1}
+ARMS: dict[str, Any] = {"source": [[1, 0], [0, 1]], "policy_options": {"bounds": [0, 1]}, "seed": 1}
+
+
+def receipt(**counted: int) -> dict[str, int]:
+    """What telling outcomes is answered with; what is not named is 0."""
+    names = ("recorded", "repeated", "late", "held", "values", "served")
+    return dict.fromkeys(names, 0) | counted
+
+
 # Tests are one caller that asks a lot, and a plan may have to compile first.
 MANY = Limits(rate=1e6, burst=1_000_000, planning=480)
 HANG_TIMEOUT = 120  # seconds after which what was awaited is thought never to come

@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 
 import httpx
 import pytest
-from served import ARMS, JSON, Served, create, get, outcomes, wrong
+from served import ARMS, JSON, Served, create, get, outcomes, receipt, wrong
 
 from bestarm import Problem
 from bestarm.live import Experiment
@@ -22,10 +22,10 @@ from bestarm.server.tokens import Role
 pytest_plugins = ("api_fixtures",)
 
 BOUNDED = {"bounds": [0, 1]}
-DRINKS: dict[str, Any] = {"source_labels": ["tea", "coffee"], "options": BOUNDED}
+DRINKS: dict[str, Any] = {"options": ["tea", "coffee"], "policy_options": BOUNDED}
 BLOCKS: dict[str, Any] = {
-    "source_labels": ["tea", "coffee", "water"],
-    "options": {"bounds": [0, 1], "block": 3},
+    "options": ["tea", "coffee", "water"],
+    "policy_options": {"bounds": [0, 1], "block": 3},
     "seed": 3,
 }
 
@@ -47,15 +47,8 @@ def test_an_experiment_over_http_is_the_experiment_of_the_library(
         assert [each["arm"] for each in given] == expected.arms.tolist()
         assert [each["probability"] for each in given] == expected.probabilities.tolist()
         rewards = {each.id: float((each.arm + each.id) % 3 < 2 - each.arm) for each in expected}
-        receipt = api.post(f"{experiment}/tell", json=outcomes(rewards)).json()
-        assert receipt == {
-            "recorded": len(rewards),
-            "repeated": 0,
-            "late": 0,
-            "held": 0,
-            "values": 0,
-            "served": 0,
-        }
+        told = api.post(f"{experiment}/tell", json=outcomes(rewards)).json()
+        assert told == receipt(recorded=len(rewards))
         beside.tell_many(rewards)
     assert api.get(experiment).json()["state"] == "finished"
     found, recommendation = api.get(f"{experiment}/recommendation").json(), beside.recommendation()
@@ -72,7 +65,7 @@ def test_an_experiment_over_http_is_the_experiment_of_the_library(
 
 def test_the_lead_over_a_control_is_that_of_the_library(api: httpx.Client, served: Served) -> None:
     options = BOUNDED | {"control": "old", "expected_gap": 0.5, "tolerance": 0.01}
-    lead = create(api, "lead", source_labels=["old", "new"], options=options, seed=1)
+    lead = create(api, "lead", options=["old", "new"], policy_options=options, seed=1)
     assert api.get(f"{lead}/recommendation").json()["effect"] is None
     with library(served, lead) as beside:
         while not beside.finished:
@@ -87,7 +80,7 @@ def test_the_lead_over_a_control_is_that_of_the_library(api: httpx.Client, serve
 def test_health_and_export_are_those_of_the_library(
     api: httpx.Client, served: Served, tmp_path: Path
 ) -> None:
-    export = create(api, "export", source_labels=['a,"b"', "=1+1", "<b>"])
+    export = create(api, "export", options=['a,"b"', "=1+1", "<b>"])
     api.post(f"{export}/ask", json={"count": 9})
     api.post(f"{export}/tell", json=outcomes({number: 0.1 * number for number in range(7)}))
     with library(served, export) as beside:
@@ -125,14 +118,7 @@ def test_outcomes_with_a_window(api: httpx.Client, served: Served) -> None:
     api.post(f"{window}/ask", json={"count": 2})
     for reward in (1, 0):  # a conversion, and its cancellation
         told = api.post(f"{window}/tell", json=outcomes({0: reward}))
-        assert told.json() == {
-            "recorded": 1,
-            "repeated": 0,
-            "late": 0,
-            "held": 1,
-            "values": 0,
-            "served": 0,
-        }
+        assert told.json() == receipt(recorded=1, held=1)
     assert api.get(window).json()["early"] == 1
     with library(served, window) as beside:
         assert (beside.window, beside.otherwise) == (604_800.0, 0.0)
@@ -156,8 +142,8 @@ def test_a_lease_can_be_changed_until_the_end(
 
 
 def test_options_are_added_and_retired(api: httpx.Client, served: Served) -> None:
-    body: dict[str, Any] = {"bounds": [0, 1], "options": {"floors": {"old": 0.2}}}
-    path = create(api, "changing", source_labels=["old", "new/er", "x"], **body)
+    body: dict[str, Any] = {"bounds": [0, 1], "policy_options": {"floors": {"old": 0.2}}}
+    path = create(api, "changing", options=["old", "new/er", "x"], **body)
     before = api.post(f"{path}/ask", json={"count": 4}).json()["assignments"]
     for _ in range(2):  # repeated after an answer that got lost
         retired = api.post(f"{path}/retire", json={"option": "new/er", "reason": "refunds"})
@@ -183,7 +169,7 @@ def test_options_are_added_and_retired(api: httpx.Client, served: Served) -> Non
     with library(served, path) as beside:
         assert beside.problem.source_labels == ("old", "new/er", "x", "video")
         assert beside.verify().sound
-    blocks = create(api, "fixed", source_labels=["old", "new", "x"], policy="sp-bai")
+    blocks = create(api, "fixed", options=["old", "new", "x"], policy="sp-bai")
     answer = api.post(f"{blocks}/retire", json={"option": "new", "reason": "refunds"})
     error = wrong(answer, 422, "invalid_input")
     assert error["message"].endswith("goes on with the options that it began with.")
@@ -197,9 +183,9 @@ def test_true_and_false_are_rewards(api: httpx.Client, served: Served, experimen
 
 
 def test_names_alone_begin_an_experiment(api: httpx.Client, served: Served) -> None:
-    named = create(api, "named", source_labels=["old", "new"], lease="1d")
+    named = create(api, "named", options=["old", "new"], lease="1d")
     with library(served, named) as beside:
-        assert beside.problem == Problem.named(["old", "new"])
+        assert beside.problem == Problem(["old", "new"])
         assert beside.lease == 86400
 
 
@@ -272,47 +258,19 @@ def test_outcomes_are_told_once_all_or_none(api: httpx.Client, experiment: str) 
         return api.post(f"{experiment}/tell", json=outcomes(rewards))
 
     api.post(f"{experiment}/ask", json={"count": 4})
-    assert tell({0: 1, 1: 0}).json() == {
-        "recorded": 2,
-        "repeated": 0,
-        "late": 0,
-        "held": 0,
-        "values": 0,
-        "served": 0,
-    }
-    assert tell({0: 1, 2: 0}).json() == {
-        "recorded": 1,
-        "repeated": 1,
-        "late": 0,
-        "held": 0,
-        "values": 0,
-        "served": 0,
-    }
+    assert tell({0: 1, 1: 0}).json() == receipt(recorded=2)
+    assert tell({0: 1, 2: 0}).json() == receipt(recorded=1, repeated=1)
     wrong(tell({3: 1, 0: 0}), 409, "conflicting_outcome")
     for unknown in (4, 10**18):
         wrong(tell({3: 1, unknown: 0}), 404, "unknown_assignment")
     wrong(api.post(f"{experiment}/fail", json={"ids": [5]}), 404, "unknown_assignment")
     wrong(tell({3: 1.5}), 422, "invalid_input")
     assert api.get(experiment).json()["answered"] == 3
-    assert tell({}).json() == {
-        "recorded": 0,
-        "repeated": 0,
-        "late": 0,
-        "held": 0,
-        "values": 0,
-        "served": 0,
-    }
+    assert tell({}).json() == receipt()
     wrong(api.post(f"{experiment}/fail", json={"ids": [0]}), 409, "conflicting_outcome")
     for _ in range(2):
         assert api.post(f"{experiment}/fail", json={"ids": [3]}).json()["lost"] == 1
-    assert tell({3: 1}).json() == {
-        "recorded": 1,
-        "repeated": 0,
-        "late": 1,
-        "held": 0,
-        "values": 0,
-        "served": 0,
-    }
+    assert tell({3: 1}).json() == receipt(recorded=1, late=1)
 
 
 def test_polling_with_an_etag_costs_nothing_until_something_changes(
@@ -450,6 +408,20 @@ def test_units_get_the_same_assignment_again(api: httpx.Client, experiment: str)
     assert api.post(f"{experiment}/erase", json={"unit": 7}).json()["pulls"] == 4
     assert [row["unit"] for row in exported(api, experiment)] == ["visitor-81", "", "8", ""]
     wrong(api.post(f"{experiment}/erase", json={"unit": 7}), 404, "unknown_assignment")
+
+
+def test_unavailable_decision_points_are_recorded(api: httpx.Client, experiment: str) -> None:
+    at = {"unit": ["ann", "zoe"], "decision_point": 1, "available": False}
+    for _ in range(2):
+        assert api.post(f"{experiment}/ask", json=at).json()["assignments"] == []
+    refused = api.post(f"{experiment}/ask", json={"unit": "ann", "decision_point": 1})
+    assert wrong(refused, 409, "conflicting_request")["field"] == "available"
+    table = api.get(f"{experiment}/export", params={"layout": "mrt"}).text
+    rows = list(csv.DictReader(table.splitlines()))
+    assert [(row["person"], row["available"], row["probability"]) for row in rows] == [
+        ("ann", "0", ""),
+        ("zoe", "0", ""),
+    ]
 
 
 def test_units_that_cannot_be_are_refused(api: httpx.Client, experiment: str) -> None:

@@ -147,7 +147,7 @@ def test_the_examples_are_true(api: httpx.Client) -> None:
     [example] = described["components"]["schemas"]["CreateBody"]["examples"]
     assert api.post("/experiments", json=example).status_code == 201
     given = api.post("/experiments/checkout/ask", json={"count": 2}).json()["assignments"]
-    assert {each["label"] for each in given} <= set(example["source_labels"])
+    assert {each["label"] for each in given} <= set(example["options"])
 
 
 def test_an_experiment_of_another_version_keeps_what_is_told_and_says_why_it_does_not_go_on(

@@ -19,8 +19,8 @@ pytest_plugins = ("api_fixtures",)
 
 API = "GET /api/v1/openapi.json describes it."
 QUOTED = "Send it without quotes if it is one."
-CREATE: dict[str, Any] = {"name": "page", "source_labels": ["old", "new"]}
-PLAN: dict[str, Any] = {"source_labels": ["old", "new"]}
+CREATE: dict[str, Any] = {"name": "page", "options": ["old", "new"]}
+PLAN: dict[str, Any] = {"options": ["old", "new"]}
 NAMES = [
     "Größe ✓ 好",
     'x"; DROP TABLE bestarm_experiments; --',
@@ -191,10 +191,10 @@ def test_what_is_not_plain_json_is_a_bad_request(
             "/experiments",
             CREATE | {"colour": 1},
             "`colour` is not known.",
-            "Known are name, source,",
+            "Known are name, options,",
         ),
         ("/experiments", CREATE | {"polisy": 1}, "`polisy` is not known.", "Did you mean policy?"),
-        ("/experiments", {"source_labels": []}, "`name` is missing.", "Send it."),
+        ("/experiments", {"options": []}, "`name` is missing.", "Send it."),
         (
             "/experiments",
             CREATE | {"name": 3},
@@ -234,7 +234,7 @@ def test_what_is_not_plain_json_is_a_bad_request(
         ("/experiments", CREATE | {"bounds": [1, 0]}, "`bounds` must be two finite numbers", "For"),
         (
             "/experiments",
-            CREATE | {"options": {"colour": "red"}},
+            CREATE | {"policy_options": {"colour": "red"}},
             "The policy 'anytime' has no option 'colour'.",
             "Its options are bounds, ",
         ),
@@ -244,7 +244,7 @@ def test_what_is_not_plain_json_is_a_bad_request(
             "`delta` must lie in (0, 0.5]; got 0.95.",
             "It is the probability of an error. Did you mean 0.05?",
         ),
-        ("/experiments", {"name": "page"}, "`source` is missing.", "Give the names of the options"),
+        ("/experiments", {"name": "page"}, "There are no options.", "Give their names"),
         ("/plan", PLAN | {"per_day": "few"}, '`per_day` must be a number; got "few".', QUOTED),
         ("/plan", PLAN | {"gap": "small"}, "`gap` must be a lead like 0.002", "A lead is positive"),
         (
@@ -321,7 +321,7 @@ def test_json_of_another_form_is_invalid(api: httpx.Client, experiment: str, bod
 def test_half_a_character_is_refused(api: httpx.Client, experiment: str) -> None:
     for path, body in (
         ("/experiments", b'{"name": "lone \\ud800", "source": [[1, 0], [0, 1]]}'),
-        ("/experiments", b'{"name": "lone", "source_labels": ["\\udfff", "b"]}'),
+        ("/experiments", b'{"name": "lone", "options": ["\\udfff", "b"]}'),
         (f"{experiment}/stop", b'{"reason": "\\ud800"}'),
     ):
         wrong(api.post(path, content=body, headers=JSON), 422, "invalid_input")
@@ -333,12 +333,12 @@ BAD_EXPERIMENTS: dict[str, dict[str, Any]] = {
     "too many features": {"source": [[0.0] * 201] * 2},
     "too many arms": {"source": [[i] for i in range(10_001)]},
     "too many numbers": {"source": [[float(i)] * 101 for i in range(1000)]},
-    "too many names": {"source": None, "source_labels": [str(i) for i in range(400)]},
+    "too many names": {"source": None, "options": [str(i) for i in range(400)]},
     "a seed beyond 64 bits": {"seed": 2**64},
     "no time": {"lease": 0},
     "an own policy": {"policy": "bestarm.policies:AnytimeBAI"},
     "a long description": {"description": "x" * 10_001},
-    "options in a list": {"options": [1]},
+    "options in a list": {"policy_options": [1]},
 }
 
 
@@ -372,13 +372,13 @@ def test_options_that_make_no_sense_are_refused_and_never_a_failure(
     tried += [(name, 1) for name in ("nothing", "problem", "seed", "self")]
     for place, (name, value) in enumerate(tried):
         body = {"name": f"{policy} {place}", "source": [[1, 0], [0, 1]], "policy": policy}
-        made = api.post("/experiments", json={**body, "options": {name: value}})
+        made = api.post("/experiments", json={**body, "policy_options": {name: value}})
         if made.status_code != 201:
             wrong(made, 422, "invalid_input")
             continue
         given = api.post(f"/experiments/{policy} {place}/ask", json={"count": 2})
         assert given.status_code == 200, (name, value, given.text)
-    infinite = '{"name": "inf", "source": [[1, 0], [0, 1]], "options": {"max_pulls": 1e400}}'
+    infinite = '{"name": "inf", "source": [[1, 0], [0, 1]], "policy_options": {"max_pulls": 1e400}}'
     wrong(api.post("/experiments", content=infinite, headers=JSON), 422, "invalid_input")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from served import create, wrong
+from served import create, receipt, wrong
 
 from bestarm import Experiment, Problem
 from bestarm.live.watch.overview import overview
@@ -15,8 +15,8 @@ from bestarm.server.pages.panels import panels
 pytest_plugins = ("api_fixtures",)
 
 SHOP: dict[str, Any] = {
-    "source_labels": ["old", "new", "bold"],
-    "options": {"bounds": [0, 1], "control": "old"},
+    "options": ["old", "new", "bold"],
+    "policy_options": {"bounds": [0, 1], "control": "old"},
     "guardrails": {"refund": {"bounds": [0, 1], "worse_by": 0.05}},
     "seed": 3,
 }
@@ -49,7 +49,7 @@ def test_a_value_is_told_without_a_reward(api: httpx.Client) -> None:
     place = create(api, "alone", **SHOP)
     api.post(f"{place}/ask", json={"count": 2})
     alone = {"outcomes": [{"id": 0, "guardrails": {"refund": 1}}, {"id": 1, "reward": 1}]}
-    expected = {"recorded": 1, "repeated": 0, "late": 0, "held": 0, "values": 1, "served": 0}
+    expected = receipt(recorded=1, values=1)
     assert api.post(f"{place}/tell", json=alone).json() == expected
     neither = api.post(f"{place}/tell", json={"outcomes": [{"id": 0}]})
     assert wrong(neither, 422, "invalid_input")["message"] == "`outcomes.0.reward` is missing."
@@ -64,12 +64,12 @@ def test_a_value_is_told_without_a_reward(api: httpx.Client) -> None:
 
 def test_the_page_has_a_panel_where_there_are_guardrails(tmp_path: Path) -> None:
     options = {"bounds": [0, 1], "control": "old"}
-    problem = Problem.named(["old", "new", "bold"])
+    problem = Problem(["old", "new", "bold"])
     url = f"sqlite:///{tmp_path / 'store.db'}"
-    with Experiment.create(url, "plain", problem, options=options) as plain:
+    with Experiment.create(url, "plain", problem, policy_options=options) as plain:
         assert "guardrails" not in panels(overview(plain))
     rails = SHOP["guardrails"]
-    with Experiment.create(url, "shop", problem, options=options, guardrails=rails) as shop:
+    with Experiment.create(url, "shop", problem, policy_options=options, guardrails=rails) as shop:
         assert "not known yet" in panels(overview(shop))["guardrails"]
         for _ in range(10):
             for each in shop.ask(20):

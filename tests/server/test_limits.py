@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 from databases import wait_until
-from served import HANG_TIMEOUT, HEAD, JSON, Served, answer, create, get, in_thread
+from served import HANG_TIMEOUT, HEAD, JSON, Served, answer, create, get, in_thread, receipt
 
 from bestarm.server.guard import Limits, RateLimiter
 from bestarm.server.tokens import Role
@@ -41,14 +41,7 @@ def test_a_body_that_is_too_large_is_refused_with_or_without_its_length(served: 
             assert client.get("/experiments").status_code == 200
         pieces = iter([b'{"outco', b'mes": []}'])  # in pieces, but small
         told = client.post("/experiments/offer/tell", content=pieces, headers=JSON)
-        assert told.json() == {
-            "recorded": 0,
-            "repeated": 0,
-            "late": 0,
-            "held": 0,
-            "values": 0,
-            "served": 0,
-        }
+        assert told.json() == receipt()
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,9 @@ from bestarm.server.experiments import Maintenance, OpenExperiments
 
 def create(url: str, name: str, **settings: Any) -> Experiment:
     problem = Problem(np.eye(2), delta=0.05)
-    return Experiment.create(url, name, problem, options={"bounds": [0, 1]}, seed=0, **settings)
+    return Experiment.create(
+        url, name, problem, policy_options={"bounds": [0, 1]}, seed=0, **settings
+    )
 
 
 def create_overdue(url: str, *names: str) -> None:

@@ -107,7 +107,7 @@ def test_no_policy_is_asked(
 def test_prometheus_reads_it(served: Served, api: httpx.Client) -> None:
     need("promtool", package="prometheus")
     create(api, ODD)
-    path = create(api, "ruled", source_labels=["a", "b"], options={"bounds": [0, 1]})
+    path = create(api, "ruled", options=["a", "b"], policy_options={"bounds": [0, 1]})
     api.post(f"{path}/ask", json={"count": 2})
     api.post(f"{path}/tell", json=outcomes({0: 1}))
     text = scrape(served)

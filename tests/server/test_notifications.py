@@ -22,11 +22,18 @@ from served import HANG_TIMEOUT, create, forked, in_thread, outcomes
 from bestarm import Experiment, Problem
 from bestarm.errors import InvalidInputError
 from bestarm.live.store.sql import Store
-from bestarm.server import notifications
+from bestarm.server import experiments, notifications
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.notifications import Command, Notifier, Webhook, is_public, read_secret
 
 DAY = 86_400.0
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers in this process and its forks look often: nobody waits for seconds."""
+    for module in (experiments, notifications):
+        monkeypatch.setattr(module, "_EVERY", 0.05)
 
 
 @pytest.fixture
@@ -50,7 +57,7 @@ class Sender:
         monkeypatch.setattr(Store, "now", lambda _: time.time() + ahead)
 
     def make(self, name: str) -> Experiment:
-        problem = Problem.named(["old", "new", "odd"])
+        problem = Problem(["old", "new", "odd"])
         return Experiment.create(self.store, name, problem, bounds=(0, 1), seed=1)
 
 
@@ -342,7 +349,7 @@ def test_a_server_that_is_killed_loses_no_notification(
         return 200
 
     with forked(store_url, *options):
-        problem = Problem.named(["old", "new", "odd"])
+        problem = Problem(["old", "new", "odd"])
     made = [
         Experiment.create(store_url, f"{number}", problem, bounds=(0, 1), seed=number)
         for number in range(5)
@@ -382,7 +389,7 @@ def test_no_outcome_waits_for_a_receiver_that_hangs(sqlite_url: str, receiver: R
     receiver.answer = answer
     hook = Webhook(receiver.url, read_secret(SECRET), private=True)
     with in_thread(sqlite_url, notify=hook) as served, served.client() as api:
-        named = {"source_labels": ["old", "new"], "bounds": [0, 1]}
+        named = {"options": ["old", "new"], "bounds": [0, 1]}
         first, second = (create(api, name, **named) for name in ("first", "second"))
         with Experiment.open(sqlite_url, "first") as experiment:
             finish(experiment)
@@ -398,7 +405,7 @@ def test_no_outcome_waits_for_a_receiver_that_hangs(sqlite_url: str, receiver: R
 def test_an_alarm_is_sent_once(sqlite_url: str, receiver: Receiver) -> None:
     hook = Webhook(receiver.url, read_secret(SECRET), private=True)
     with in_thread(sqlite_url, notify=hook) as served, served.client() as api:
-        path = create(api, "losing", source_labels=["old", "new"], bounds=[0, 1])
+        path = create(api, "losing", options=["old", "new"], bounds=[0, 1])
         given = api.post(f"{path}/ask", json={"count": 200}).json()["assignments"]
         api.post(f"{path}/fail", json={"ids": [each["id"] for each in given]})
         wait_until(lambda: bool(receiver.arrived))

@@ -57,7 +57,7 @@ def fill(url: str, name: str = NAME, pulls: int = 400) -> None:
     problem = Problem(np.eye(4), delta=0.05, source_labels=LABELS)
     options = {"bounds": [0, 1]}
     with Experiment.create(
-        url, name, problem, options=options, description=NASTY, seed=0
+        url, name, problem, policy_options=options, description=NASTY, seed=0
     ) as experiment:
         given = experiment.ask(pulls)
         experiment.tell_many([(each.id, float((each.id + each.arm) % 3 == 0)) for each in given])

@@ -41,7 +41,7 @@ def panels(seen: Overview) -> dict[str, Markup]:
 def experiment(url: str, policy: str, pulls: int = 0, **options: Any) -> Iterator[Experiment]:
     problem = Problem(np.eye(4), delta=0.05, source_labels=["a", "b", "c", "d"])
     with Experiment.create(
-        url, f"t {policy}", problem, policy=policy, options=options, seed=0
+        url, f"t {policy}", problem, policy=policy, policy_options=options, seed=0
     ) as made:
         rng = np.random.default_rng(0)
         while made.status().pulls < pulls and not made.finished:
@@ -67,8 +67,8 @@ def test_a_policy_that_the_baseline_misleads_is_shown_as_one(sqlite_url: str, po
 
 
 def test_the_page_says_what_forecasts_save(sqlite_url: str) -> None:
-    problem = Problem.named(["a", "b"])
-    settings: dict[str, Any] = {"options": {"bounds": [0, 1]}, "seed": 0}
+    problem = Problem(["a", "b"])
+    settings: dict[str, Any] = {"policy_options": {"bounds": [0, 1]}, "seed": 0}
     with Experiment.create(sqlite_url, "t", problem, forecaster="own", **settings) as made:
         assert "variance" not in panels(overview(made))["progress"]
         rng = np.random.default_rng(0)
@@ -188,7 +188,9 @@ def test_an_experiment_that_has_come_to_a_halt_has_no_pace_of_its_past(sqlite_ur
     clock = Clock()
     problem = Problem(np.eye(2), delta=0.05)
     options = {"bounds": [0, 1]}
-    with Experiment.create(sqlite_url, "t", problem, options=options, clock=clock, seed=0) as made:
+    with Experiment.create(
+        sqlite_url, "t", problem, policy_options=options, clock=clock, seed=0
+    ) as made:
         for _ in range(20):
             clock.now += 60.0
             made.tell_many([(number, 1.0) for number in made.ask(10).ids])
@@ -272,9 +274,9 @@ def play(
     url: str, pulls: int, *, share: float = 1.0, late_zeros: bool = True, **options: object
 ) -> Overview:
     """An experiment whose zeros come a hundred assignments late, unless all come at once."""
-    problem = Problem.named(LABELS)
+    problem = Problem(LABELS)
     settings = {"bounds": [0, 1], "control": "old"} | options
-    with Experiment.create(url, "t", problem, options=settings, seed=0) as made:
+    with Experiment.create(url, "t", problem, policy_options=settings, seed=0) as made:
         rng = np.random.default_rng(0)
         late: list[tuple[int, float]] = []
         while not made.finished and made.status().pulls < pulls:
@@ -378,7 +380,7 @@ def test_stretches_with_outcomes_outstanding_are_not_drawn(early: Overview) -> N
 
 def test_the_printed_log_has_every_event_that_says_something(sqlite_url: str) -> None:
     with Experiment.create(
-        sqlite_url, "t", Problem.named(LABELS), options={"bounds": [0, 1]}
+        sqlite_url, "t", Problem(LABELS), policy_options={"bounds": [0, 1]}
     ) as made:
         for turn in range(90):
             made.note(f"remark {turn}")

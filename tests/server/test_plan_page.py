@@ -107,7 +107,7 @@ def planned(client: httpx.Client, body: dict[str, Any]) -> list[tuple[str, Any]]
 
 def test_the_plan_is_the_library_s(client: httpx.Client) -> None:
     body: dict[str, Any] = {
-        "source_labels": ["old", "<script>alert(1)</script>"],
+        "options": ["old", "<script>alert(1)</script>"],
         "gap": 0.4,
         "bounds": [0, 1],
         "drift": ["none", "sine"],
@@ -130,7 +130,7 @@ def test_the_plan_is_the_library_s(client: httpx.Client) -> None:
     assert "; 40 runs of about " in estimate["words"]
     assert found[-2] == ("progress", {"done": 40, "total": 40})
     problem = Problem(
-        np.eye(2), delta=0.05, noise=0.5, baseline=1.0, source_labels=body.pop("source_labels")
+        np.eye(2), delta=0.05, noise=0.5, baseline=1.0, source_labels=body.pop("options")
     )
     plan = plan_experiment(PlanRequest(problem, **body | {"bounds": (0, 1)}))
     assert found[-1][1] == json.loads(json.dumps(plan.to_dict()))
@@ -156,11 +156,11 @@ def test_a_window_in_seconds_or_in_words(client: httpx.Client) -> None:
 
 @pytest.mark.usefixtures("begun")
 def test_visitors_are_answered_with_the_lifts_they_find(client: httpx.Client) -> None:
-    body = {"source_labels": ["old", "new"], "base": "20 %", "drift": ["none"], "runs": 4}
+    body = {"options": ["old", "new"], "base": "20 %", "drift": ["none"], "runs": 4}
     *before, (name, lifts) = planned(client, body | {"visitors": 300, "policies": ["anytime"]})
     assert name == "lifts"
     assert {each for each, _ in before} == {"progress", "estimate"}
-    problem = Problem.named(["old", "new"], delta=0.05, noise=0.5)
+    problem = Problem(["old", "new"], delta=0.05, noise=0.5)
     request = PlanRequest(problem, base=0.2, bounds=(0, 1), drift=["none"], runs=4)
     found = detectable_lifts(request, visitors=300)
     assert lifts == json.loads(json.dumps(found.to_dict()))
@@ -168,7 +168,7 @@ def test_visitors_are_answered_with_the_lifts_they_find(client: httpx.Client) ->
 
 @pytest.mark.usefixtures("begun")
 def test_a_lift_in_percent(client: httpx.Client) -> None:
-    body = {"source_labels": ["old", "new"], "policies": ["anytime"], "runs": 2}
+    body = {"options": ["old", "new"], "policies": ["anytime"], "runs": 2}
     relative, points = (
         planned(client, body | {"gap": gap, "base": "20 %"})[-1][1] for gap in ("+50 %", 0.1)
     )

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from databases import wait_until
 from needed import need
-from served import HANG_TIMEOUT, JSON, MANY, Served, create, in_thread, outcomes
+from served import HANG_TIMEOUT, JSON, MANY, Served, create, in_thread, outcomes, receipt
 
 from bestarm.server.tokens import Role
 
@@ -33,7 +33,7 @@ http {{
 
 def documented(**changes: tuple[str, str]) -> str:
     """The lines of the documentation, with what a test needs put in place of what is there."""
-    text = (Path(__file__).parents[2] / "docs" / "http.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "self-host.md").read_text(encoding="utf-8")
     found = re.search(r"^```nginx\n(.*?)^```$", text, re.M | re.S)
     assert found is not None
     lines = found[1]
@@ -123,14 +123,7 @@ def test_one_asks_and_tells_with_a_token_alone(proxied: Proxied) -> None:
         given = client.post("/experiments/offer/ask", json={"count": 2}).json()["assignments"]
         rewards = {each["id"]: 1.0 for each in given}
         told = client.post("/experiments/offer/tell", json=outcomes(rewards))
-        assert told.json() == {
-            "recorded": 2,
-            "repeated": 0,
-            "late": 0,
-            "held": 0,
-            "values": 0,
-            "served": 0,
-        }
+        assert told.json() == receipt(recorded=2)
     with proxied.client(None) as client:
         assert client.get("/experiments").status_code == 401
 

@@ -15,7 +15,7 @@ pytest_plugins = ("api_fixtures",)
 def over(api: httpx.Client, request: pytest.FixtureRequest) -> str:
     """A stopped experiment with a control."""
     options = {"bounds": [0, 1], "control": "old"}
-    path = create(api, request.node.name, source_labels=["new", "old"], options=options)
+    path = create(api, request.node.name, options=["new", "old"], policy_options=options)
     api.post(f"{path}/ask", json={"count": 4})
     api.post(f"{path}/stop")
     return path

@@ -63,7 +63,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
 @pytest.fixture
 def experiments(sqlite_url: str) -> Iterator[OpenExperiments]:
     opened = OpenExperiments(Store(sqlite_url))
-    settings: dict[str, Any] = {"options": {"bounds": [0, 1]}, "seed": 0}
+    settings: dict[str, Any] = {"policy_options": {"bounds": [0, 1]}, "seed": 0}
     opened.create("offer", Problem([[1, 0], [0, 1]]), **settings).ask(40)
     yield opened
     opened.close()
@@ -304,7 +304,7 @@ def test_those_who_ask_together_get_one_each(served: Served) -> None:
 def test_those_who_ask_together_get_whole_rounds(served: Served) -> None:
     options = {"bounds": [0, 1], "block": 3}
     with served.client() as client:
-        create(client, "taste", source_labels=["tea", "coffee", "water"], options=options)
+        create(client, "taste", options=["tea", "coffee", "water"], policy_options=options)
         batches = ask_together(client, "taste", callers=50)
     rounds = [{each["round"] for each in batch["assignments"]} for batch in batches]
     assert sorted(number for of_one in rounds for number in of_one) == list(range(50))
@@ -314,7 +314,9 @@ def test_those_who_ask_together_get_whole_rounds(served: Served) -> None:
 
 def test_where_a_phase_has_fewer_left_the_others_wait(served: Served) -> None:
     with served.client() as client:
-        create(client, "short", source=[[1, 0], [0, 1]], policy="uniform", options={"budget": 4})
+        create(
+            client, "short", source=[[1, 0], [0, 1]], policy="uniform", policy_options={"budget": 4}
+        )
         batches = ask_together(client, "short", callers=7)
     given = [(len(batch["assignments"]), batch["waiting"]) for batch in batches]
     assert sorted(given) == [(0, 4)] * 3 + [(1, 0)] * 4

@@ -176,7 +176,9 @@ def test_no_log_and_no_answer_shows_a_token(
                 client.get("/experiments/x/events", params={"after": token}),
                 client.post("/experiments", json={"name": "y", **ARMS, "policy": token}),
                 client.post("/experiments", json={"name": "y", **ARMS, token: token}),
-                client.post("/experiments", json={"name": "y", **ARMS, "options": {token: 1}}),
+                client.post(
+                    "/experiments", json={"name": "y", **ARMS, "policy_options": {token: 1}}
+                ),
                 client.post("/experiments/x/ask", json={"count": token}),
                 client.post("/experiments/x/tell", json={"outcomes": token}),
                 client.post("/experiments/x/ask", content=b"x", headers={"Content-Type": token}),

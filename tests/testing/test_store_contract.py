@@ -121,14 +121,16 @@ def breaks(law: str, *, words: str) -> Callable[[type[MemoryLedger]], type[Memor
 
 @breaks("what is written is there", words="its summaries read")
 class ForgetsSummaries(MemoryLedger):
-    def add_summary(self, record: SummaryRecord) -> None:
-        pass
+    def add(self, record: Any) -> None:
+        if not isinstance(record, SummaryRecord):
+            super().add(record)
 
 
 @breaks("plans are kept", words="its plans read")
 class ForgetsThatPlansAreOpen(MemoryLedger):
-    def add_plan(self, record: PlanRecord) -> None:
-        super().add_plan(replace(record, plan=replace(record.plan, most=None)))
+    def add(self, record: Any) -> None:
+        plan = isinstance(record, PlanRecord)
+        super().add(replace(record, plan=replace(record.plan, most=None)) if plan else record)
 
 
 @breaks("an exception leaves no assignments", words="after asking and RuntimeError")
@@ -483,10 +485,12 @@ class TrimsNames(MemoryLedger):
 
 @breaks("texts are kept", words="an event of 'é' is read back as")
 class KnowsAsciiOnly(MemoryLedger):
-    def add_event(self, event: Event) -> None:
-        text = str(event.data.get("text", ""))
-        data = {**event.data, "text": text.encode("ascii", "replace").decode()}
-        super().add_event(replace(event, data=data) if text else event)
+    def add(self, record: Any) -> None:
+        data = record.data if isinstance(record, Event) else {}
+        if text := str(data.get("text", "")):
+            ascii_only = text.encode("ascii", "replace").decode()
+            record = replace(record, data={**data, "text": ascii_only})
+        super().add(record)
 
 
 SHARED: dict[str, Request] = {}

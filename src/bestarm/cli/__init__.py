@@ -22,7 +22,7 @@ def main() -> None:
             raise
         print(
             f"bestarm: the command line needs {error.name}, which is not installed. "
-            "Install it with pip install 'bestarm[cli]'.",
+            "Install it with pip install 'bestarmid[cli]'.",
             file=sys.stderr,
         )
         sys.exit(2)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from bestarm import __version__
 from bestarm.cli.check import check
 from bestarm.cli.compare import compare
 from bestarm.cli.demo import demo
@@ -28,9 +29,7 @@ app = typer.Typer(
 
 def _print_version(asked: bool) -> None:
     if asked:
-        from importlib.metadata import version
-
-        typer.echo(f"bestarm {version('bestarm')}")
+        typer.echo(f"bestarm {__version__}")
         raise typer.Exit
 
 

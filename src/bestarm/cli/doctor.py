@@ -70,7 +70,7 @@ def _experiment() -> None:
     from bestarm import SPBAI, AnytimeBAI, Experiment, Problem
     from bestarm.forecasting import Mixture
 
-    options = Problem.named(["a", "b", "c", "d"])
+    options = Problem(["a", "b", "c", "d"])
     features = np.vstack([np.eye(3), np.full((1, 3), 0.5)])
     made = (
         Experiment(AnytimeBAI(options, bounds=(0, 1))),

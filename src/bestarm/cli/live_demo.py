@@ -22,7 +22,6 @@ from bestarm.checks import positive, whole
 from bestarm.errors import InvalidInputError
 from bestarm.live import Experiment
 from bestarm.live.store.sql import Store
-from bestarm.problem import Problem
 from bestarm.server.serving import listen, uvicorn_config
 from bestarm.server.tokens import Role, create_token, revoke_token
 
@@ -67,8 +66,8 @@ class LiveDemo:
         self.experiment = Experiment.create(
             store,
             next(name for name in names if name not in known),
-            Problem(np.eye(len(OPTIONS)), noise=0.5, source_labels=OPTIONS),
-            options={"bounds": [0, 1]},
+            OPTIONS,
+            bounds=(0, 1),
             seed=seed,
             description="Which subject line do more people open? Simulated: their mood drifts all "
             "the time, by more than the lines differ.",

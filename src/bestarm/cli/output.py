@@ -50,7 +50,7 @@ def need_server() -> None:
             raise MissingDependencyError(
                 f"This needs {name}, which is not installed.",
                 field=name,
-                remedy="Install it with pip install 'bestarm[server]'.",
+                remedy="Install it with pip install 'bestarmid[server]'.",
             )
 
 

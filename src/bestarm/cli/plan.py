@@ -106,14 +106,15 @@ def plan(
         "max_pulls": max_pulls,
     }
     if source is None:
-        document["source_labels"] = _numbered(2 if options is None else options)
+        document["options"] = _numbered(2 if options is None else options)
     elif options is not None:
         what = "`options` does not go with a file of options, which says how many there are."
         raise InvalidInputError(what, field="options", value=options, remedy="Leave one out.")
-    for name, path in (("source", source), ("target", target)):
+    tables = (("source", "options", source), ("target", "target_labels", target))
+    for name, labels, path in tables:
         if path is not None:
             read = read_table(path)
-            document |= {name: read.features, f"{name}_labels": read.labels}
+            document |= {name: read.features, labels: read.labels}
     request = read_request(document)
     announce = partial(_announce, workers=workers or 1)
     made: ExperimentPlan | DetectableLifts
@@ -178,7 +179,7 @@ def _print_words(plan: ExperimentPlan, problem: Problem) -> None:
     unit = unit_of(plan.block)
     among = "" if problem.source is problem.target else f", {plan.targets} targets"
     typer.echo(
-        f"{plan.arms} arms{among}, δ = {plan.delta:g}, noise {problem.noise:g} and baseline "
+        f"{plan.arms} options{among}, δ = {plan.delta:g}, noise {problem.noise:g} and baseline "
         f"±{problem.baseline:g} declared; {count(plan.runs, 'simulated experiment')} of each "
         f"policy, seed {plan.seed}. Counted in {unit}:"
     )

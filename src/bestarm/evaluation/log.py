@@ -14,6 +14,7 @@ from bestarm.errors import InvalidInputError, UnknownExperimentError
 from bestarm.evaluation.inputs import Limits, Question, cost_of
 from bestarm.live import Experiment
 from bestarm.live.inputs import connected
+from bestarm.live.store.contract import Rows
 from bestarm.problem import Problem
 from bestarm.recommendation import Recommendation
 
@@ -142,6 +143,11 @@ class Pair(NamedTuple):
     item: int
 
 
+def _assignments(experiment: Experiment) -> Rows:
+    with experiment.read() as snapshot:
+        return snapshot.rows_of(np.arange(snapshot.head.assigned))
+
+
 class JudgementLog:
     """Asks the stored experiment of a question for pairs, and tells it their scores.
 
@@ -158,15 +164,14 @@ class JudgementLog:
     def __init__(self, experiment: Experiment, question: Question) -> None:
         self._experiment, self.question = experiment, question
         self._order = question.order(experiment.seed).tolist()
-        frame = experiment.assignments()
-        state = frame["state"].to_numpy()
-        self.judged = int((state == "told").sum())
-        self._rounds = int(frame["round"].max()) + 1 if len(frame) else 0
-        latest = frame["round"].to_numpy() == self._rounds - 1
-        self.remaining = int(latest.sum()) or len(question.options)
+        rows = _assignments(experiment)
+        told, lost = ~np.isnan(rows["reward"]), ~np.isnan(rows["lost"])
+        self.judged = int((told & ~lost).sum())
+        self._rounds = int(rows["round"].max(initial=-1)) + 1
+        self.remaining = int((rows["round"] == self._rounds - 1).sum()) or len(question.options)
         self.finished = experiment.finished
-        rows = frame.loc[state == "outstanding", ["id", "arm", "round"]].to_numpy()
-        self.pending = [Pair(number, arm, self._order[turn]) for number, arm, turn in rows.tolist()]
+        pending = rows[["id", "arm", "round"]][~told & ~lost].tolist()
+        self.pending = [Pair(number, arm, self._order[turn]) for number, arm, turn in pending]
         self._outstanding = len(self.pending)
         notes = [each.data for each in experiment.events() if each.kind == "noted"]
         last: dict[str, Any] = ([{}] + [data for data in notes if "in_flight" in data])[-1]
@@ -232,10 +237,10 @@ class JudgementLog:
         )
 
     def _scores(self, recommendation: Recommendation) -> tuple[Score, ...]:
-        frame = self._experiment.assignments().merge(self._experiment.outcomes(), on="id")
-        arms, count = frame["arm"].to_numpy(np.int64), len(self.question.options)
-        counts = np.bincount(arms, minlength=count).tolist()
-        sums = np.bincount(arms, frame["reward"].to_numpy(float), minlength=count).tolist()
+        rows, count = _assignments(self._experiment), len(self.question.options)
+        told = rows[~np.isnan(rows["reward"])]
+        counts = np.bincount(told["arm"], minlength=count).tolist()
+        sums = np.bincount(told["arm"], told["reward"], minlength=count).tolist()
         return tuple(
             Score(label, judged, total / judged if judged else None, place in recommendation.active)
             for place, (label, judged, total) in enumerate(
@@ -259,7 +264,7 @@ def open_log(
     Raises:
         InvalidInputError: another process has it open, or it is of something else.
     """
-    problem = Problem.named(question.labels, delta=delta)
+    problem = Problem(question.labels, delta=delta)
     options = {"bounds": list(bounds), "block": problem.arms, "items": len(question.items)}
     with connected(url) as (store, _):
         try:
@@ -269,7 +274,7 @@ def open_log(
                 store,
                 name,
                 problem,
-                options=options,
+                policy_options=options,
                 seed=seed,
                 description=f"Which of {problem.arms} options is best on {len(question.items)} "
                 "items? Each option that is left is judged on each item drawn.",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from threading import Condition, Lock, RLock
 from typing import Generic, NamedTuple, TypeVar
@@ -25,7 +25,7 @@ from bestarm.live.guarding import GuardrailReplayer, Value
 from bestarm.live.options import Options
 from bestarm.live.replay import PolicyReplayer
 from bestarm.live.spec import Spec
-from bestarm.live.store.contract import Ledger, Snapshot, Transaction
+from bestarm.live.store.contract import Ledger, Snapshot, Transaction, UnitRecord
 from bestarm.live.units import AskedRounds
 from bestarm.live.values import Batch, Receipt
 from bestarm.numerics.geometry import Array
@@ -119,10 +119,10 @@ class Ask(NamedTuple):
     """A call of `ask`."""
 
     rounds: int
-    name: str | None
-    make_forecasts: ForecastMaker | None
-    precondition: Precondition | None
-    asked: AskedRounds | None = None  # what is known of the rounds
+    name: str | None = None
+    make_forecasts: ForecastMaker | None = None
+    precondition: Precondition | None = None
+    asked: AskedRounds = AskedRounds()  # what is known of the rounds
     after_steps: bool = True  # whether all pending steps come first, or those that must
 
 
@@ -219,9 +219,13 @@ class ExperimentCore:
             self._guards = GuardrailReplayer(self._guardrails, *known)
         return self._guards
 
-    def read(self) -> AbstractContextManager[Snapshot]:
+    @contextmanager
+    def read(self, precondition: Precondition | None = None) -> Iterator[Snapshot]:
         """A transaction that reads one state of the ledger, for programs that watch it."""
-        return self._ledger.snapshot()
+        with self._ledger.snapshot() as snapshot:
+            if precondition is not None:
+                precondition(snapshot)
+            yield snapshot
 
     @property
     def problem(self) -> Problem:
@@ -253,16 +257,27 @@ class ExperimentCore:
             now = tx.head.last_time if tx.head.over else self._stamp(tx)
             return _answers(tx, calls, lambda call: self._assign(tx, call, now))
 
-    def _assign(self, tx: Transaction, call: Ask, now: float) -> Batch:
-        before = None if call.name is None else tx.request(call.name)
-        labels = self.options_at(tx).problem.source_labels
+    def _repeat(
+        self, snapshot: Snapshot, call: Ask, found: Sequence[UnitRecord | None] = ()
+    ) -> Batch | None:
+        """What a call was given before, by its name or to all of its units; else None."""
+        labels = self.options_at(snapshot).problem.source_labels
+        before = None if call.name is None else snapshot.request(call.name)
         if before is not None:
-            return self._assigner.repeat(tx, before, call.rounds, labels)
-        asked, places = call.asked, range(call.rounds)
-        found = [] if asked is None else asked.find(tx)
-        new = [place for place, each in enumerate(found) if each is None] if found else places
-        if not new:
-            return self._assigner.repeat_units(tx, found, labels)
+            return self._assigner.repeat(snapshot, before, call.rounds, labels)
+        if found and None not in found:
+            return self._assigner.repeat_units(snapshot, found, labels)
+        return None
+
+    def _assign(self, tx: Transaction, call: Ask, now: float) -> Batch:
+        asked, found = call.asked, call.asked.find(tx)
+        if (batch := self._repeat(tx, call, found)) is not None:
+            return batch
+        labels = self.options_at(tx).problem.source_labels
+        new = [place for place in range(call.rounds) if not found or found[place] is None]
+        if not asked.available:
+            transitions.record_unavailable(tx, asked, new, now)
+            return self._assigner.repeat_units(tx, [], labels)
         transitions.expire(tx, now)
         head = tx.head
         if head.has_pending_step and (
@@ -274,7 +289,7 @@ class ExperimentCore:
         batch = self._assigner.assign(tx, new, call.name, now, labels, *given)
         if self._forecasts is not None:
             self._forecasts.drawn(batch.ids, batch.arms)
-        if asked is None or len(new) == call.rounds:
+        if len(new) == call.rounds:
             return batch
         return self._assigner.repeat_units(tx, asked.find(tx), labels, waiting=batch.waiting)
 

@@ -172,8 +172,8 @@ class Assigner:
         name: str | None,
         now: float,
         labels: tuple[str, ...],
-        make_forecasts: ForecastMaker | None = None,
-        asked: AskedRounds | None = None,
+        make_forecasts: ForecastMaker | None,
+        asked: AskedRounds,
     ) -> Batch:
         """Make up to one round of the open phase per place, for a named request if there is one.
 
@@ -197,8 +197,7 @@ class Assigner:
             if request is not None:
                 head.requests_hash = chain_hash(head.requests_hash, *vars(request).values())
             tx.add_assignments(arms, probabilities, at=now, request=request, forecasts=forecasts)
-            if asked is not None:
-                known = asked.record(tx, places)
+            known = asked.record(tx, places) if asked else None
             head.assigned += size
             head.rounds += size // head.size
             head.oldest = min(head.oldest, now)
@@ -233,8 +232,10 @@ class Assigner:
         return replace(batch, known=_known(known)) if known else batch
 
     @staticmethod
-    def serve(head: Head, problem: Problem, target: int, count: int) -> Batch:
+    def serve(head: Head, problem: Problem, target: int, count: int, asked: AskedRounds) -> Batch:
         """Assignments of a target after the end: not of the experiment, and not recorded."""
+        count = count if asked.available else 0
+        known = [Known(key.unit, key.decision_point or None) for key in asked.keys or ()]
         label, features = problem.target_labels[target], problem.target[target]
         same = np.flatnonzero((problem.source == features).all(axis=1)).tolist()
         named = [arm for arm in same if problem.source_labels[arm] == label] or same
@@ -243,7 +244,8 @@ class Assigner:
         parts = np.full(count, arm), np.ones(count), head.rounds + np.arange(count)
         for part in parts:
             part.flags.writeable = False
-        return Batch((None,) * count, *parts, labels, head.phase, 0, head.state, experiment=False)
+        given = (None,) * count, *parts, labels, head.phase, 0, head.state
+        return Batch(*given, known=known or None, experiment=False)
 
     def repeat_units(
         self,

@@ -59,7 +59,7 @@ def next_event(head: Head, kind: str, at: float, **data: Any) -> Event:
 
 def log(tx: Transaction, kind: str, at: float, **data: Any) -> None:
     """Add an event to the log."""
-    tx.add_event(next_event(tx.head, kind, at, **data))
+    tx.add(next_event(tx.head, kind, at, **data))
 
 
 def plan_data(record: PlanRecord) -> dict[str, Any]:

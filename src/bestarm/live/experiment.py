@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from html import escape
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-
+from bestarm import figures
 from bestarm.checks import whole
-from bestarm.errors import ClockError, InvalidInputError, UnknownAssignmentError
+from bestarm.errors import (
+    BestArmError,
+    ClockError,
+    InvalidInputError,
+    StoreError,
+    UnknownAssignmentError,
+)
 from bestarm.forecasting import Forecaster
 from bestarm.live import inputs, transitions, units
 from bestarm.live.audit.verify import Audit, audit
@@ -20,18 +25,17 @@ from bestarm.live.events import log, recommendation_data, sha256
 from bestarm.live.export import Progress, assignments_frame, export, outcomes_frame, reports_frame
 from bestarm.live.forecasts import Covariates, forecast_maker, kind_of, read_covariates
 from bestarm.live.guarding import GuardrailReplayer, GuardrailRow, check_guardrails
+from bestarm.live.inputs import Label
 from bestarm.live.replay import ReplayResult, recommend, replay
-from bestarm.live.spec import Spec, check_first, make_spec
+from bestarm.live.spec import Spec, as_options, check_first, make_spec, policy_for
+from bestarm.live.standings import Standings
 from bestarm.live.store.contract import Event, Head, Snapshot, UnitKey, canonical
 from bestarm.live.store.memory import MemoryLedger
-from bestarm.live.units import Label
 from bestarm.live.values import (
     Assignment,
     Batch,
     Check,
     ExperimentListing,
-    Known,
-    MaybeId,
     Receipt,
     Status,
 )
@@ -43,11 +47,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pandas as pd
+    from matplotlib.axes import Axes
 
     from bestarm.live.store.sql import SqlLedger, Store
 
 T = TypeVar("T")
 Guardrails = Mapping[str, Mapping[str, object]]
+_PAGE = 1000  # events read at a time, from the last on
 _STEP_WAIT = 0.05  # seconds until an `ask` that waits for another thread's step looks again
 
 
@@ -64,7 +70,7 @@ class Experiment(ExperimentCore):
     follows without a gap; assignments beyond count once they are answered too. How many those are,
     and with them later plans, then depends on when outcomes arrive::
 
-        experiment = Experiment(policy, seed=7)
+        experiment = Experiment(["old", "new", "video"], bounds=(0, 1))
         while not experiment.finished:
             for assignment in experiment.ask(100):
                 experiment.tell(assignment.id, measure(assignment.label))
@@ -78,7 +84,11 @@ class Experiment(ExperimentCore):
     outcome told is kept: the next `ask`, or telling any outcome again, tries once more.
 
     Args:
-        policy: a policy that has not been told any outcome yet.
+        options: what to choose among: names; a `Problem`, where they have features; or another
+            policy than the default, `AnytimeBAI`: one that has not been told any outcome yet.
+        bounds: the lowest and the highest reward: (0, 1) for no and yes. A policy of your own has
+            its bounds and its control already.
+        control: the name of the option that effects are measured against.
         seed: fixes the draws, so that they can be repeated; random if left out. From it and an
             assignment's id `bestarm.live.draw` recomputes the draw.
         lease: how long after it is asked for an assignment without an outcome is lost, in seconds
@@ -93,7 +103,7 @@ class Experiment(ExperimentCore):
         forecaster: makes a forecast of every outcome before its arm is drawn, which is subtracted
             from it: `"default"`, a `Forecaster` of your own, or `"own"` where every `ask` brings
             `forecasts`. The policy must be made for it, as `AnytimeBAI(…, forecasts=True)` is.
-        guardrails: second outcomes in which no option may be worse than the policy's `control` by
+        guardrails: second outcomes in which no option may be worse than the `control` by
             more than a margin: names with what is promised of each, like `{"refund": {"bounds":
             [0, 1], "worse_by": 0.01, "alpha": 0.05, "action": "retire"}}`. Higher is worse, unless
             it has `"worse": "lower"`. The action is `"retire"` or `"alert"`.
@@ -115,8 +125,10 @@ class Experiment(ExperimentCore):
 
     def __init__(
         self,
-        policy: Policy,
+        options: Iterable[str] | Problem | Policy,
         *,
+        bounds: tuple[float, float] | None = None,
+        control: str | None = None,
         seed: int | None = None,
         lease: float | str | None = None,
         window: float | str | None = None,
@@ -125,28 +137,24 @@ class Experiment(ExperimentCore):
         forecaster: Forecaster | str | None = None,
         guardrails: Guardrails | None = None,
     ) -> None:
-        if isinstance(policy, type) or not isinstance(policy, Policy):
-            raise InvalidInputError(
-                f"`policy` must be a policy made for a problem; got {policy!r}.",
-                field="policy",
-                value=policy,
-                remedy="Make one first, for example `SPBAI(problem)`.",
-            )
+        drawn = read_seed(seed)
+        forecasts = kind_of(forecaster) is not None
+        policy = policy_for(options, drawn, bounds=bounds, control=control, forecasts=forecasts)
         limits = inputs.read_limits(lease, window, otherwise, policy.traits.bounds)
         rails = check_guardrails(guardrails, policy.problem, policy.traits, policy.plan())
-        super().__init__(MemoryLedger(), policy, read_seed(seed), clock, forecaster, rails)
+        super().__init__(MemoryLedger(), policy, drawn, clock, forecaster, rails)
         with self._ledger.transaction() as tx:
             tx.head, created = transitions.begin(self._now(tx), limits, seed=self.seed)
             tx.head.options = self.problem.targets
-            tx.add_event(created)
+            tx.add(created)
         self.advance()
         with self.read() as snapshot:
             plan = next(snapshot.plans(), None)
         check_first(None if plan is None else plan.plan, self._forecasts is not None, by_plan=True)
         if self.phase > 1:
             raise InvalidInputError(
-                f"`policy` is already in phase {self.phase}.",
-                field="policy",
+                f"The policy is already in phase {self.phase}.",
+                field="options",
                 value=policy,
                 remedy="Start from a new policy: numbers drawn before must not be used again.",
             )
@@ -169,11 +177,12 @@ class Experiment(ExperimentCore):
         cls,
         url: str | Store,
         name: str,
-        problem: Problem,
+        options: Iterable[str] | Problem,
         *,
-        policy: str = "anytime",
         bounds: tuple[float, float] | None = None,
-        options: Mapping[str, object] | None = None,
+        control: str | None = None,
+        policy: str = "anytime",
+        policy_options: Mapping[str, object] | None = None,
         seed: int | None = None,
         lease: float | str | None = None,
         window: float | str | None = None,
@@ -189,13 +198,14 @@ class Experiment(ExperimentCore):
             url: the database: `sqlite:///store.db` for a file, or `postgresql://user@host/name`; or
                 a `Store`, which experiments then share.
             name: the experiment's name there.
-            problem: what is to be found out.
-            policy: a policy's name, or your own as `module:attribute`.
+            options: what to choose among: names; or a `Problem`, where they have features.
             bounds: the lowest and the highest reward: (0, 1) for no and yes. For policies that have
-                the option `bounds`, as "anytime" has.
-            options: what the policy is made with: numbers, texts, and lists or mappings of them,
-                as `{"floors": {"old": 0.2}}`. Options can be added and retired later if the policy
-                allows for it, unless `{"changes": False}` is among them.
+                the option `bounds`, as "anytime" has. So it is with `control`.
+            control: the name of the option that effects are measured against.
+            policy: a policy's name, or your own as `module:attribute`.
+            policy_options: what else the policy is made with: numbers, texts, and lists or mappings
+                of them, as `{"floors": {"old": 0.2}}`. Options can be added and retired later if
+                the policy allows for it, unless `{"changes": False}` is among them.
             seed: fixes the draws, and the policy's own; random if left out. Whoever knows it can
                 predict the draws.
             lease: as of an experiment in memory: see `Experiment`. So are `window` and `otherwise`.
@@ -207,7 +217,7 @@ class Experiment(ExperimentCore):
             forecaster: makes forecasts that are subtracted from outcomes, for any policy:
                 `"default"`, or a `Forecaster` of your own, which `open` must be given again, or
                 `"own"` where every `ask` brings `forecasts`.
-            guardrails: as of an experiment in memory. The control is an option of the policy.
+            guardrails: as of an experiment in memory.
 
         Raises:
             ClockError: the clock shows a time that cannot be.
@@ -217,12 +227,14 @@ class Experiment(ExperimentCore):
         """
         inputs.check_clock(clock)
         kind = kind_of(forecaster)
+        problem = as_options(options)
         spec = make_spec(
             problem,
             policy,
-            options,
+            policy_options,
             read_seed(seed),
             bounds=bounds,
+            control=control,
             forecaster=kind,
             guardrails=guardrails,
         )
@@ -289,6 +301,7 @@ class Experiment(ExperimentCore):
         *,
         unit: Label | Iterable[Label] | None = None,
         decision_point: Label | Iterable[Label] | None = None,
+        available: bool = True,
         request_id: str | None = None,
         covariates: Covariates | pd.DataFrame | None = None,
         forecasts: Iterable[float] | float | None = None,
@@ -311,6 +324,8 @@ class Experiment(ExperimentCore):
                 where the policy draws blocks, is about one unit.
             decision_point: where a unit has several, a text or a number: the same unit and decision
                 point get the same assignment again. One for all units, or one for each.
+            available: False to record that these units are not available at these decision points:
+                nothing is drawn, and the batch is empty. Repeating it is harmless.
             request_id: a name for this request: asking again under it, after an answer that got
                 lost on its way, returns the same assignments and no others.
             covariates: what is known of each assignment, or round, before its draw, and is kept
@@ -320,24 +335,34 @@ class Experiment(ExperimentCore):
             forecasts: your own forecast of each outcome, where the experiment takes them.
             precondition: called with the transaction before anything is recorded; if it raises,
                 nothing is. So it is in all methods that take one. It may be called again.
+
+        Raises:
+            ConflictingRequestError: the request asked for another number before, or a unit was
+                available at this decision point and now is not, or the reverse.
         """
-        keys = units.read_asked(unit, decision_point, count, request_id)
+        if isinstance(count, str):
+            raise InvalidInputError(
+                f"`count` must be a whole number; got {count!r}.",
+                field="count",
+                value=count,
+                remedy=f"For a visitor, or another unit: ask(unit={count!r}).",
+            )
+        keys = inputs.read_asked(unit, decision_point, count, request_id, available=available)
         rounds = (1 if keys is None else len(keys)) if count is None else count
         rounds = whole(rounds, "count", least=1, below=MOST + 1)
         rows = read_covariates(covariates, rounds)
         texts = None if rows is None else list(map(canonical, rows))
-        asked = None if keys is None and texts is None else units.AskedRounds(keys, texts)
-        if keys is not None and asked is not None:  # first without waiting for those who write
-            with self.read() as snapshot:
-                if precondition is not None:
-                    precondition(snapshot)
-                found = asked.find(snapshot)
-                if found and None not in found:
-                    labels = self.options_at(snapshot).problem.source_labels
-                    return self._assigner.repeat_units(snapshot, found, labels)
-        maker = forecast_maker(self._forecasts, rows, forecasts, rounds, self.read)
+        asked = units.AskedRounds(keys, texts, available)
         name = None if request_id is None else inputs.read_label(request_id, "request_id")
-        call = Ask(rounds, name, maker, precondition, asked)
+        call = Ask(rounds, name, None, precondition, asked)
+        if keys is not None:  # first without waiting for those who write
+            with self.read(precondition) as snapshot:
+                batch = self._repeat(snapshot, call, asked.find(snapshot))
+            if batch is not None:
+                return batch
+        if available:
+            maker = forecast_maker(self._forecasts, rows, forecasts, rounds, self.read)
+            call = call._replace(make_forecasts=maker)
         while self._served is None:
             try:
                 batch = self._asks(call)
@@ -355,16 +380,16 @@ class Experiment(ExperimentCore):
         """What `ask` serves once the experiment is over; None before."""
         if self._served is None and self.finished:
             self._served = self._find_served()
-        nothing = Ask(1, None, None, None)
-        return None if self._served is None else self._serve(self._served, nothing)[0]
+        return None if self._served is None else self._serve(self._served, Ask(1))[0]
 
     def _find_served(self) -> int:
-        """The target that is served after the end."""
+        """The target that is served after the end: by the log, whatever the policy says now."""
         end: dict[str, Any] | None = None
         with self.read() as snapshot:
-            if snapshot.head.state == "finished":  # the log has it, whatever the policy says now
-                kinds = {event.kind: event.data for event in snapshot.events()}
-                end = kinds.get("finished")
+            if snapshot.head.state == "finished":
+                pages = reversed(range(0, snapshot.head.events, _PAGE))
+                last = (event for start in pages for event in snapshot.events(start, limit=_PAGE))
+                end = next(event.data for event in last if event.kind == "finished")
         if end is None:
             end = recommendation_data(self.recommendation())
         control, shown = self.traits.control, end["final"] and end["error_bound"] is not None
@@ -372,17 +397,11 @@ class Experiment(ExperimentCore):
 
     def _serve(self, target: int, call: Ask) -> Batch:
         """Assignments of a target after the end, or those that a named request was given before."""
-        with self.read() as snapshot:
-            if call.precondition is not None:
-                call.precondition(snapshot)
-            problem = self.options_at(snapshot).problem
-            before = None if call.name is None else snapshot.request(call.name)
-            if before is not None:
-                return self._assigner.repeat(snapshot, before, call.rounds, problem.source_labels)
-            keys = None if call.asked is None else call.asked.keys
-            known = [Known(key.unit, key.decision_point or None) for key in keys or ()] or None
-            batch = self._assigner.serve(snapshot.head, problem, target, call.rounds)
-            return replace(batch, known=known)
+        with self.read(call.precondition) as snapshot:
+            if (before := self._repeat(snapshot, call)) is not None:
+                return before
+            given = snapshot.head, self.options_at(snapshot).problem, target
+            return self._assigner.serve(*given, call.rounds, call.asked)
 
     def tell(
         self,
@@ -414,10 +433,9 @@ class Experiment(ExperimentCore):
             InvalidInputError: the reward is not a finite number, or outside the policy's bounds;
                 or so is the value of a guardrail.
         """
-        keys = units.read_told(id, unit, decision_point)
-        [number] = [id] if keys is None else self.ids_of_units(keys)
+        named = inputs.name_told(id, unit, decision_point)
         told = {} if reward is None and guardrails else {"reward": reward}
-        return self.tell_many([(number, told | guardrails)])
+        return self.tell_many([(named, told | guardrails)])
 
     def tell_many(
         self,
@@ -437,15 +455,11 @@ class Experiment(ExperimentCore):
                 guardrail. What is not told is left out, or NaN.
             precondition: see `ask`.
         """
-        if (keys := units.read_table(outcomes)) is not None:
-            numbers = self.ids_of_units(keys, precondition=precondition)
-            ids_of_rows = np.array(list(numbers), dtype=object)  # some may be None
-            outcomes = outcomes.assign(id=ids_of_rows)  # type: ignore[union-attr]  # a data frame
-        (ids, rewards, served), values = inputs.read_told(outcomes, self._guardrail_names)
+        pairs = inputs.read_pairs(outcomes, self._guardrail_names)
+        told = inputs.read_told(self.with_ids(pairs, precondition=precondition))
+        ids, rewards, values, served = told
         if served and not ids and not values:
-            with self.read() as snapshot:
-                if precondition is not None:
-                    precondition(snapshot)
+            with self.read(precondition) as snapshot:
                 transitions.check_served(snapshot.head, served)
             return Receipt(0, 0, 0, served=served)
         answer = self._tells(Tell((ids, rewards), precondition, values, served))
@@ -453,10 +467,10 @@ class Experiment(ExperimentCore):
             self.advance()
         return answer.receipt
 
-    def ids_of_units(
-        self, keys: Sequence[UnitKey], *, precondition: Precondition | None = None
-    ) -> Sequence[MaybeId]:
-        """The ids of the assignments of units, each at its decision point.
+    def with_ids(
+        self, pairs: Sequence[tuple[Any, T]], *, precondition: Precondition | None = None
+    ) -> Sequence[tuple[Any, T]]:
+        """Pairs with the ids of assignments in place of units.
 
         After the end it is None for a unit that has none to be told of any more.
 
@@ -464,13 +478,15 @@ class Experiment(ExperimentCore):
             UnknownAssignmentError: a unit has none.
             InvalidInputError: the round of a unit has several assignments.
         """
-        with self.read() as snapshot:
-            if precondition is not None:
-                precondition(snapshot)
-            return units.find_ids(snapshot, keys)
+        keys = [named for named, _ in pairs if isinstance(named, UnitKey)]
+        if not keys:
+            return pairs
+        with self.read(precondition) as snapshot:
+            ids = iter(units.find_ids(snapshot, keys))
+        return [(next(ids) if isinstance(each, UnitKey) else each, told) for each, told in pairs]
 
     def erase(self, unit: Label, *, precondition: Precondition | None = None) -> int:
-        """Erase a unit's name, decision points and covariates; return how many rounds it had.
+        """Erase a unit's name, decision points and covariates; return how many of these it had.
 
         Its assignments and outcomes stay, as every decision rests on them: without the name. The
         log says that it was done, and `verify` still covers everything else. Asked for again, it
@@ -483,7 +499,7 @@ class Experiment(ExperimentCore):
             UnknownAssignmentError: the unit has no assignment.
             StoreUnavailableError: it is erased, but other programs keep it in the file's log.
         """
-        [key] = units.read_keys([unit], [None])
+        [key] = inputs.read_keys([unit], [None])
         try:
             with self._changing(precondition, leaps=True) as (tx, now):
                 rounds = units.erase(tx, key.unit, now)
@@ -715,6 +731,40 @@ class Experiment(ExperimentCore):
         with self.read() as snapshot:
             return reports_frame(snapshot)
 
+    def _standings(self) -> Standings:
+        return self.inspect(
+            lambda policy, snapshot: Standings.of(
+                policy, snapshot.head.state, self.options_at(snapshot)
+            )
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """How the options stand, one row per option, the leader first.
+
+        Its `status` is `"leads"`, `"possible"`, `"ruled out"` or `"retired"`, and once it is final
+        `"best"`, or `"named"` if that is not proven. `mean` is what the option would have paid on
+        average so far, `behind` how far that is below the leader's. Both have the ends of an
+        interval that holds at every moment; NaN stands for what the policy does not know.
+
+        Raises:
+            MissingDependencyError: pandas is not installed.
+        """
+        return self._standings().to_frame()
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw how far each option is behind the leader, with intervals.
+
+        Args:
+            ax: where to draw; a new picture if left out.
+
+        Raises:
+            MissingDependencyError: Matplotlib is not installed.
+        """
+        standings = self._standings()
+        axes = figures.as_axes(ax, height=1.2 + 0.36 * len(standings.rows))
+        title = str(standings.recommendation)
+        return figures.draw_distances(axes, standings.distances(), title)
+
     def guardrails(self) -> Sequence[GuardrailRow]:
         """How much worse than the control each option is, by each guardrail, valid at all looks.
 
@@ -851,5 +901,18 @@ class Experiment(ExperimentCore):
         self.close()
 
     def __repr__(self) -> str:
+        try:
+            status = str(self.status())
+        except StoreError as error:  # to be shown, not raised: a notebook would show a traceback
+            status = str(error)
         name = f" {self.name!r}" if self.name else ""
-        return f"<Experiment{name}: {self.status()}>"  # without the seed: it may end up in a log
+        return f"<Experiment{name}: {status}>"  # without the seed: it may end up in a log
+
+    def _repr_html_(self) -> str:
+        head = f"Experiment {self.name}".rstrip()
+        try:
+            standings, status = self._standings(), self.status()
+        except BestArmError as error:
+            return f"<p>{escape(f'{head}: {error}')}</p>"
+        title = f"{head}: {status}.\n{standings.recommendation}."
+        return standings.to_table(title).to_html()

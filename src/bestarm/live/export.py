@@ -20,15 +20,24 @@ from numpy.typing import NDArray
 from bestarm.checks import choice
 from bestarm.errors import InvalidInputError, MissingDependencyError
 from bestarm.files import replacing
+from bestarm.live import units
 from bestarm.live.options import Options
-from bestarm.live.store.contract import ROW, Rows, Snapshot, check_arms, check_size, damaged
+from bestarm.live.store.contract import (
+    ROW,
+    Rows,
+    Snapshot,
+    UnitRecord,
+    check_arms,
+    check_size,
+    damaged,
+)
 from bestarm.problem import Problem
 
 if TYPE_CHECKING:
     import pandas as pd
 
 LAYOUTS = ("assignments", "mrt")
-STATES = ("outstanding", "told", "lost", "late")
+STATES = ("outstanding", "told", "lost", "late", "unavailable")
 _LAST = 9e9  # seconds: dates after the year 2255, or as long before 1970, are not written
 Columns = dict[str, NDArray[Any]]  # labels and states as numbers of their texts
 Progress = Callable[[int, int], object]
@@ -39,16 +48,39 @@ def _batches(
     problem: Problem,
     wanted: Callable[[Rows], Columns],
     progress: Progress | None = None,
+    *,
+    unavailable: bool = False,
 ) -> Iterator[Any]:
-    """The wanted columns of all assignments, for Arrow."""
+    """The wanted columns of all assignments, for Arrow; of unavailable decision points too."""
     texts: dict[str, Sequence[str]] = {"label": problem.source_labels, "state": STATES}
-    written = 0
+    pieces, written, head = snapshot.rows(0, snapshot.head.assigned), 0, snapshot.head
+    if unavailable:
+        pieces = _with_unavailable(pieces, units.unavailable(snapshot))
     # The first piece has no rows: there are columns, whatever follows.
-    for rows in chain([np.empty(0, dtype=ROW)], snapshot.rows(0, snapshot.head.assigned)):
+    for rows in chain([np.empty(0, dtype=ROW)], pieces):
         yield _batch(wanted(rows), texts)
         written += len(rows)
         if progress is not None:
-            progress(written, snapshot.head.assigned)
+            progress(written, head.assigned + unavailable * head.unavailable)
+
+
+def _with_unavailable(pieces: Iterator[Rows], records: Iterator[UnitRecord]) -> Iterator[Rows]:
+    """Assignments, and in order of time rows for decision points at which nothing was drawn.
+
+    Such a row has a negative round, and the id of the next assignment.
+    """
+    following = next(records, None)
+    for rows in chain(pieces, [np.empty(0, dtype=ROW)]):
+        last, here = rows["id"][-1] if len(rows) else np.inf, list[UnitRecord]()
+        while following is not None and following.first <= last:
+            here.append(following)
+            following = next(records, None)
+        skipped = np.zeros(len(here), dtype=ROW)
+        skipped["id"] = [record.first for record in here]
+        skipped["round"] = [record.round for record in here]
+        for name in ("probability", "asked", "forecast", "reward", "told", "lost"):
+            skipped[name] = np.nan
+        yield np.insert(rows, np.searchsorted(rows["id"], skipped["id"]), skipped)
 
 
 def _columns(rows: Rows, problem: Problem) -> Columns:
@@ -88,7 +120,8 @@ def _values(snapshot: Snapshot, rows: Rows, guardrails: Sequence[str]) -> Column
         values = snapshot.values_of(rows["id"].tolist())
         for place, name in enumerate(guardrails):
             mine = values[values["guardrail"] == place]
-            columns[name][np.searchsorted(rows["id"], mine["id"])] = mine["value"]
+            places = np.searchsorted(rows["id"], mine["id"], side="right") - 1
+            columns[name][places] = mine["value"]
     return columns
 
 
@@ -97,14 +130,16 @@ def _known(snapshot: Snapshot, rows: Rows, *, forecasts: bool) -> Columns:
 
     There are columns for forecasts and units where the experiment has any.
     """
-    first, end = (rows["round"][0], rows["round"][-1] + 1) if len(rows) else (0, 0)
-    records = {each.round: each for each in snapshot.units(int(first), int(end))}
-    rounds, head, columns = rows["round"].tolist(), snapshot.head, Columns()
+    rounds, head, columns, records = rows["round"], snapshot.head, Columns(), dict[int, Any]()
+    for part in (rounds[rounds >= 0], rounds[rounds < 0]):
+        if part.size:
+            found = snapshot.units(int(part.min()), int(part.max()) + 1)
+            records |= {each.round: each for each in found}
     if forecasts:
         columns["forecast"] = rows["forecast"]
-    names = ["unit", "decision_point"] if head.units else []
+    names = ["unit", "decision_point"] if head.units or head.unavailable else []
     for name in [*names, "covariates"] if forecasts or head.units_hash else []:
-        texts = [getattr(records.get(each), name, None) or None for each in rounds]
+        texts = [getattr(records.get(each), name, None) or None for each in rounds.tolist()]
         columns[name] = np.array(texts, dtype=object)
     return columns
 
@@ -164,7 +199,7 @@ def _to_pandas(batches: Iterator[Any]) -> pd.DataFrame:
         import pandas as pd  # noqa: F401, PLC0415
         import pyarrow as arrow  # noqa: PLC0415
     except ImportError as error:
-        raise MissingDependencyError.of("A table", str(error.name), extra="live") from None
+        raise MissingDependencyError.of("A table", str(error.name), extra="frames") from None
     frame: pd.DataFrame = arrow.Table.from_batches(batches).to_pandas()
     return frame
 
@@ -197,14 +232,14 @@ def export(
     try:
         import pyarrow  # noqa: F401, PLC0415
     except ImportError:
-        raise MissingDependencyError.of("A file", "pyarrow", extra="live") from None
-    count = 0
+        raise MissingDependencyError.of("A file", "pyarrow", extra="frames") from None
+    count, mrt = 0, layout == "mrt"
 
     def wanted(rows: Rows) -> Columns:
         nonlocal count
         columns = _columns(rows, problem)
         known = _known(snapshot, rows, forecasts=forecasts)
-        columns = _mrt(columns, known) if layout == "mrt" else columns | known
+        columns = _mrt(columns, known) if mrt else columns | known
         columns |= _values(snapshot, rows, guardrails)
         if probabilities:
             columns |= _probabilities(snapshot, options, rows)
@@ -212,36 +247,40 @@ def export(
         return columns
 
     with replacing(goal) as part:
-        writers[goal.suffix.lower()](part, _batches(snapshot, problem, wanted, progress))
+        batches = _batches(snapshot, problem, wanted, progress, unavailable=mrt)
+        writers[goal.suffix.lower()](part, batches)
     return count
 
 
 def _mrt(columns: Columns, known: Columns) -> Columns:
     """One row per decision point, as analysts of micro-randomised trials have it.
 
-    These are of persons where there are units, else they are numbered. All were available: nothing
-    is drawn, and recorded, where a person is not.
+    These are of persons where there are units, else they are numbered. Where a person was not
+    available nothing was drawn.
     """
-    late, units = columns["late"], known.pop("unit", None)
+    late, persons, available = columns["late"], known.pop("unit", None), columns["round"] >= 0
+    states = np.where(late, STATES.index("late"), columns["state"])
     changed = {
         "decision_point": columns["round"] + 1,
-        "available": np.ones(len(late), dtype=np.int64),
+        "available": available.astype(np.int64),
         "outcome": np.where(late, np.nan, columns["outcome"]),
-        "state": np.where(late, STATES.index("late"), columns["state"]).astype(np.int8),
+        "state": np.where(available, states, STATES.index("unavailable")).astype(np.int8),
     }
-    if units is not None:
-        changed |= {"person": units, "decision_point": known.pop("decision_point")}
-    names = ["id", *(["person"] if units is not None else []), "decision_point", "phase"]
+    for name in ("id", "phase", "arm", "label"):
+        changed[name] = np.ma.array(columns[name], mask=~available)
+    if persons is not None:
+        changed |= {"person": persons, "decision_point": known.pop("decision_point")}
+    names = ["id", *(["person"] if persons is not None else []), "decision_point", "phase"]
     names += ["available", "probability", "arm", "label", "outcome", "state"]
     return {name: (columns | changed)[name] for name in names} | known
 
 
 def _probabilities(snapshot: Snapshot, options: Options, rows: Rows) -> Columns:
     """The probability of each arm to be in the round: 0 before it was added."""
-    problem = options.problem
-    table = np.empty((problem.arms, len(rows)))
-    for phase in np.unique(rows["phase"]).tolist():
-        here = rows["phase"] == phase
+    problem, drawn = options.problem, rows["round"] >= 0
+    table = np.full((problem.arms, len(rows)), np.nan)
+    for phase in np.unique(rows["phase"][drawn]).tolist():
+        here = drawn & (rows["phase"] == phase)
         plan = snapshot.plan(phase).plan
         check_size(f"The plan of phase {phase}", plan.arms, options.arms(phase))
         if plan.weights is None:  # in order: the arm is certain
@@ -253,15 +292,16 @@ def _probabilities(snapshot: Snapshot, options: Options, rows: Rows) -> Columns:
 
 
 def _batch(columns: Columns, texts: dict[str, Sequence[str]]) -> Any:
-    """Columns for Arrow; a number that is NaN is missing."""
+    """Columns for Arrow; a number that is NaN or masked is missing."""
     import pyarrow as arrow  # noqa: PLC0415
 
     def converted(name: str, column: NDArray[Any]) -> Any:
-        if name in texts:
-            return arrow.DictionaryArray.from_arrays(column, arrow.array(texts[name]))
         kinds = {"M": arrow.timestamp("us", tz="UTC"), "O": arrow.string()}
         kind = column.dtype.kind
-        holes = np.isnan(column) if kind == "f" else None
+        holes = np.isnan(column) if kind == "f" else getattr(column, "mask", None)
+        if name in texts:
+            places = arrow.array(np.asarray(column), mask=holes)
+            return arrow.DictionaryArray.from_arrays(places, arrow.array(texts[name]))
         return arrow.array(np.ascontiguousarray(column), type=kinds.get(kind), mask=holes)
 
     return arrow.record_batch({name: converted(name, each) for name, each in columns.items()})

@@ -1,4 +1,4 @@
-"""Guardrails of a live experiment: the values told, and what they show before each plan.
+"""Guardrails of a live experiment: the values told, and what they show before each step.
 
 Nothing of the evidence is stored. Plans and values are, and every plan has on record how many
 values were told when it was made. So whoever opens the experiment computes the same bets again.
@@ -22,7 +22,7 @@ from bestarm.problem import Problem
 from bestarm.records import Plan
 
 if TYPE_CHECKING:
-    from bestarm.policies.anytime.guardrails import GuardrailEvidence, GuardrailLook
+    from bestarm.policies.anytime.guardrails import GuardrailEvidence
 
 Value = tuple[int, str, float]  # an assignment's id, the name of a guardrail, what was told of it
 
@@ -109,7 +109,7 @@ def check_guardrails(
         return found
     if traits.control is None:
         message = "Guardrails compare options with the control, and none is named."
-        remedy = 'Name it among the options of the policy, for example {"control": "old"}.'
+        remedy = 'Name it, for example control="old".'
         raise InvalidInputError(message, field="guardrails", value=found[0].name, remedy=remedy)
     drawn = plan is None or (plan.weights is not None and plan.open and plan.size == 1)
     if not (problem.compares_arms and drawn):
@@ -284,11 +284,23 @@ class GuardrailReplayer:
         self, snapshot: Snapshot, labels: Sequence[str], gone: Collection[int]
     ) -> list[GuardrailRow]:
         """What the values so far show, guardrail by guardrail, of all options but the control."""
-        return [
-            row
-            for each in self._now(snapshot)
-            for row in _rows(each.guardrail, each.look(), labels, self._control, gone)
-        ]
+        rows = []
+        for evidence in self._now(snapshot):
+            look = evidence.look()
+            others = [target for target in range(len(look.low)) if target != self._control]
+            for target in others:
+                states = {
+                    "retired": target in gone,
+                    "worse": look.worse[target],
+                    "fine": look.fine[target],
+                    "unclear": True,
+                }
+                state = next(state for state, holds in states.items() if holds)
+                ends = (float(each[target]) for each in (look.low, look.high))
+                low, high = (end if math.isfinite(end) else None for end in ends)
+                known = evidence.guardrail, target, labels[target], state, low, high
+                rows.append(GuardrailRow(*known, look.values, look.outstanding))
+        return rows
 
     def check(self, snapshot: Snapshot, gone: Mapping[int, int]) -> None:
         """Compare the findings on record with what the values show.
@@ -321,29 +333,6 @@ class GuardrailReplayer:
                         for name, target, excess in _excess(evidence)
                     ):
                         raise _disagreement(*key, "was found worse, without evidence")
-
-
-def _rows(
-    guardrail: Guardrail,
-    look: GuardrailLook,
-    labels: Sequence[str],
-    control: int,
-    gone: Collection[int],
-) -> Iterator[GuardrailRow]:
-    for target, low in enumerate(look.low.tolist()):
-        state = "fine" if look.fine[target] else "unclear"
-        if look.worse[target]:
-            state = "worse"
-        if target in gone:
-            state = "retired"
-        if target != control:
-            ends = _finite(low), _finite(float(look.high[target]))
-            counted = look.values, look.outstanding
-            yield GuardrailRow(guardrail, target, labels[target], state, *ends, *counted)
-
-
-def _finite(end: float) -> float | None:
-    return end if math.isfinite(end) else None
 
 
 def _excess(evidence: Sequence[GuardrailEvidence]) -> Iterator[tuple[str, int, float]]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import reprlib
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from bestarm.errors import (
     InvalidInputError,
     MissingDependencyError,
 )
-from bestarm.live.store.contract import Ids, TimeLimits
+from bestarm.live.store.contract import Ids, TimeLimits, UnitKey
 from bestarm.live.values import Assignment
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ _Named = Mapping[str, float | None]  # a reward and values of guardrails
 _Pairs = Iterable[tuple[int, float]] | Iterable[tuple[int | Assignment | None, float | _Named]]
 _Mappings = Mapping[int, float | _Named] | Mapping[Assignment, float | _Named]
 Outcomes = _Mappings | Mapping[int | None, float] | _Pairs
+
+#: A unit, or a decision point: a text, or a whole number, which is the same as its digits.
+Label = str | int
 
 EARLIEST = 946_684_800.0  # the beginning of the year 2000, in seconds since 1970
 LATEST = 7_258_118_400.0  # the beginning of the year 2200
@@ -40,90 +44,89 @@ _UNITS = {"milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
 _LARGEST_REWARD = 1e100
 
 
-Told = tuple[tuple[list[int], list[float], int], list[tuple[int, str, float]]]
+class Told(NamedTuple):
+    """Outcomes and values of guardrails, as they are recorded."""
+
+    ids: list[int]  # each once
+    rewards: list[float]  # of each
+    values: list[tuple[int, str, float]]  # ids, guardrails and values
+    served: int  # outcomes of assignments that were made after the end, which have no id
 
 
-def read_told(outcomes: Any, guardrails: Collection[str]) -> Told:
-    """Ids and rewards, each id once; and the id, the guardrail and the value of what is told of
-    guardrails, whose names are given.
+def read_pairs(outcomes: Any, guardrails: Collection[str] = ()) -> list[tuple[Any, Any]]:
+    """Ids, assignments or units, each with its reward or with names and values.
 
-    A table has a column per guardrail. Elsewhere names with values take the place of a reward.
+    They come from a mapping, from pairs or from a data frame, in which there may be a column per
+    guardrail.
     """
-    values: list[tuple[int, str, float]] = []
     if hasattr(outcomes, "columns"):
-        names = [name for name in guardrails if name in outcomes.columns]
-        if not names or "id" not in outcomes.columns:
-            return read_outcomes(outcomes), values
-        columns = [outcomes[name].tolist() for name in ("id", *names)]
-        rows = zip(*columns, strict=True)
-        told = [dict(zip(names, row[1:], strict=True)) for row in rows]
-        if "reward" in outcomes.columns:
-            rewards = outcomes["reward"].tolist()
-            told = [{"reward": reward, **each} for reward, each in zip(rewards, told, strict=True)]
-        pairs: list[Any] = [
-            (number, {name: value for name, value in each.items() if not _is_missing(value)})
-            for number, each in zip(columns[0], told, strict=True)
-        ]
+        return _read_table(outcomes, guardrails)
+    listed = outcomes.items() if isinstance(outcomes, Mapping) else outcomes
+    pairs = list(listed) if isinstance(listed, Iterable) else [listed]
+    try:
+        if pairs and isinstance(pairs[0], (Mapping, str)):
+            raise TypeError  # noqa: TRY301 - their names or letters are not ids and rewards
+        return [(named, told) for named, told in pairs]
+    except (TypeError, ValueError):
+        wanted = "`outcomes` must be a mapping from id to reward, or pairs of them"
+        message = f"{wanted}; got {reprlib.repr(pairs)}."
+        remedy = "For example {0: 1.5, 1: 0.2} or zip(ids, rewards)."
+        raise InvalidInputError(message, field="outcomes", value=pairs, remedy=remedy) from None
+
+
+def _read_table(table: Any, guardrails: Collection[str]) -> list[tuple[Any, Any]]:
+    columns = set(table.columns)
+    names = [name for name in guardrails if name in columns]
+    if not {"id", "unit"} & columns or not ({"reward"} & columns or names):
+        message = "A table of outcomes needs the columns 'id' and 'reward'."
+        found, remedy = list(table.columns), "Rename its columns."
+        raise InvalidInputError(message, field="outcomes", value=found, remedy=remedy)
+    if "id" in columns:
+        named = table["id"].tolist()
     else:
-        listed = outcomes.items() if isinstance(outcomes, Mapping) else outcomes
-        pairs = list(listed) if isinstance(listed, Iterable) else [listed]
-    rewarded: list[Any] = []
-    for each in pairs:
-        named = each[1] if isinstance(each, tuple) and len(each) == 2 else None
-        if not isinstance(named, Mapping):
-            rewarded.append(each)
-            continue
-        number = _outcome_id(each[0])
-        if number is None:
-            rewarded.append((None, 0.0))  # nothing is recorded of it
-            continue
-        if "reward" in named:
-            rewarded.append((number, named["reward"]))
-        further = [(name, value) for name, value in named.items() if name != "reward"]
-        values += [(number, str(name), _reward(value, str(name))) for name, value in further]
-    return read_outcomes(rewarded), values
+        points = table["decision_point"] if "decision_point" in columns else [None] * len(table)
+        named = read_keys(*map(_cells, (table["unit"], points))) if len(table) else []
+    if not names:
+        return list(zip(named, table["reward"].tolist(), strict=True))
+    names += {"reward"} & columns
+    rows = zip(*(table[name].tolist() for name in names), strict=True)
+    told = (dict(zip(names, row, strict=True)) for row in rows)
+    return [
+        (each, {name: value for name, value in known.items() if not _is_missing(value)})
+        for each, known in zip(named, told, strict=True)
+    ]
+
+
+def _cells(column: Iterable[Any]) -> list[Any]:
+    """The cells of a column; where some are empty, whole numbers are kept as others there."""
+    known = (None if _is_missing(each) else each for each in column)
+    return [int(x) if isinstance(x, float) and x.is_integer() else x for x in known]
 
 
 def _is_missing(value: object) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def read_outcomes(outcomes: Any) -> tuple[list[int], list[float], int]:
-    """Ids and rewards, each id once, from a mapping, from pairs or from a data frame.
-
-    And how many more there are of assignments that were made after the end, which have no id.
-    """
-    if hasattr(outcomes, "columns"):
-        if not {"id", "reward"} <= set(outcomes.columns):
-            message = "A table of outcomes needs the columns 'id' and 'reward'."
-            remedy = "Rename its columns."
-            found = list(outcomes.columns)
-            raise InvalidInputError(message, field="outcomes", value=found, remedy=remedy)
-        numbers, values = outcomes["id"].tolist(), outcomes["reward"].tolist()
-    elif isinstance(outcomes, Mapping):
-        numbers, values = list(outcomes.keys()), list(outcomes.values())
-    else:
-        pairs = list(outcomes) if isinstance(outcomes, Iterable) else [outcomes]
-        try:
-            if pairs and isinstance(pairs[0], (Mapping, str)):
-                raise TypeError  # noqa: TRY301 - their names or letters are not ids and rewards
-            numbers, values = [number for number, _ in pairs], [reward for _, reward in pairs]
-        except (TypeError, ValueError):
-            wanted = "`outcomes` must be a mapping from id to reward, or pairs of them"
-            message = f"{wanted}; got {reprlib.repr(pairs)}."
-            remedy = "For example {0: 1.5, 1: 0.2} or zip(ids, rewards)."
-            raise InvalidInputError(message, field="outcomes", value=pairs, remedy=remedy) from None
-    every, values = list(map(_outcome_id, numbers)), list(map(_reward, values))
-    if served := every.count(None):
-        values = [each for number, each in zip(every, values, strict=True) if number is not None]
-    numbers = [number for number in every if number is not None]
-    if len(set(numbers)) < len(numbers):
-        first: dict[int, float] = {}
-        for number, value in zip(numbers, values, strict=True):
-            if first.setdefault(number, value) != value:
-                raise conflict(number, first[number], value)
-        return list(first), list(first.values()), served
-    return numbers, values, served
+def read_told(pairs: Iterable[tuple[Any, Any]]) -> Told:
+    """What pairs of ids, or assignments, and rewards tell, or names with values."""
+    first: dict[int, float] = {}
+    values, served = list[tuple[int, str, float]](), 0
+    for named, told in pairs:
+        number = _outcome_id(named)
+        if isinstance(told, float) or not isinstance(told, Mapping):
+            told = {"reward": told}  # noqa: PLW2901
+        elif number is None:
+            served += 1  # nothing is recorded of it
+            continue
+        for name, value in told.items():
+            read = _reward(value, str(name))
+            if number is None:
+                served += 1
+            elif name != "reward":
+                values.append((number, str(name), read))
+            elif first.setdefault(number, read) != read:
+                raise conflict(number, first[number], read)
+    return Told(list(first), list(first.values()), values, served)
 
 
 def _outcome_id(number: object) -> int | None:
@@ -286,3 +289,80 @@ def connected(url: str | Store) -> Iterator[tuple[Store, type[SqlLedger]]]:
     except BaseException:
         store.close()
         raise
+
+
+# --- units -------------------------------------------------------------------------------------
+
+
+def read_asked(
+    unit: Any, decision_point: Any, count: int | None, request_id: str | None, *, available: bool
+) -> Sequence[UnitKey] | None:
+    """The units of an `ask`, each once; None where it names none."""
+    if not available and (unit is None or decision_point is None):
+        message = "`available` is about a unit at a decision point, and these are not named."
+        remedy = 'Name both, for example unit="person-7", decision_point="2026-11-18 09:00".'
+        raise InvalidInputError(message, field="available", value=available, remedy=remedy)
+    if unit is None:
+        _check_no_decision_point(decision_point)
+        return None
+    if request_id is not None:
+        message = "A request for a unit needs no name: the unit gets the same assignment again."
+        remedy = "Leave the `request_id` out."
+        raise InvalidInputError(message, field="request_id", value=request_id, remedy=remedy)
+    several = _several(unit)
+    points = _several(decision_point)
+    keys = read_keys(several, points * len(several) if points == [decision_point] else points)
+    if count is not None and count != len(keys):
+        message = f"`count` is {count}, and there are {len(keys)} units: each has one assignment."
+        remedy = "Leave `count` out; a unit with several decision points names one at a time."
+        raise InvalidInputError(message, field="count", value=count, remedy=remedy)
+    if len(set(keys)) < len(keys):
+        (twice, _), *_ = Counter(keys).most_common(1)
+        message = f"Unit {twice.unit!r} is there twice."
+        remedy = "Name every unit once, or once per decision point."
+        raise InvalidInputError(message, field="unit", value=twice.unit, remedy=remedy)
+    return keys
+
+
+def name_told(number: object, unit: Any, decision_point: Any) -> Any:
+    """What an outcome is told of: the id of an assignment, or a unit instead."""
+    if number is not None and unit is not None:
+        message = "An outcome needs the id of an assignment or its unit, and not both."
+        remedy = 'For example tell(17, 1) or tell(unit="visitor-81", reward=1).'
+        raise InvalidInputError(message, field="id", value=number, remedy=remedy)
+    if unit is None:
+        _check_no_decision_point(decision_point)
+        return number
+    return read_keys([unit], [decision_point])[0]
+
+
+def _check_no_decision_point(decision_point: object) -> None:
+    if decision_point is not None:
+        message = "`decision_point` is that of a unit, and there is none."
+        remedy = 'Give the `unit` too, for example unit="person-7".'
+        raise InvalidInputError(message, field="unit", value=None, remedy=remedy)
+
+
+def _several(value: Any) -> list[Any]:
+    """The items of a list; what has no order cannot be one, as covariates follow it."""
+    unordered = isinstance(value, (str, bytes, Set, Mapping))
+    return [value] if unordered or not isinstance(value, Iterable) else [*value]
+
+
+def read_keys(units: Sequence[Any], points: Sequence[Any]) -> list[UnitKey]:
+    """Units, and the decision point of each or None."""
+    if not units or len(points) != len(units):
+        message = f"There must be a decision point per unit; got {len(points)} for {len(units)}."
+        remedy = "Give one for all units, or as many as there are units."
+        if not units:
+            message, remedy = "There are no units.", "Name at least one."
+        raise InvalidInputError(message, field="unit", value=len(units), remedy=remedy)
+    names = [_label(each, "unit") for each in units]
+    at = ["" if each is None else _label(each, "decision_point") for each in points]
+    return list(map(UnitKey, names, at))
+
+
+def _label(value: object, field: str) -> str:
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        value = str(value)
+    return read_label(value, field)

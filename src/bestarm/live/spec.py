@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import reprlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
-from importlib.metadata import version as installed
 from typing import Any
 
+from bestarm import __version__
 from bestarm.checks import interval
 from bestarm.errors import BestArmError, DamagedStoreError, InvalidInputError, ReplayError
 from bestarm.forecasting.forecaster import less_forecasts
@@ -20,7 +20,7 @@ from bestarm.policies.catalog import BUILT_IN
 from bestarm.policies.guardrail import Guardrail, read_guardrails
 from bestarm.policies.policy import Policy, Traits
 from bestarm.policies.registry import free_options, load, policies, unknown_option
-from bestarm.problem import Problem, as_problem
+from bestarm.problem import Problem
 from bestarm.records import BlockPlan, Plan
 
 Options = Mapping[str, object] | None
@@ -132,11 +132,11 @@ def make_spec(
     seed: int,
     *,
     bounds: object = None,
+    control: object = None,
     forecaster: str | None = None,
     guardrails: object = None,
 ) -> Spec:
     """Check what an experiment is to be made of by making its policy and its first plan once."""
-    as_problem(problem)
     if not isinstance(policy, str):
         raise InvalidInputError(
             f"`policy` must be a name, so that any process can make it again; got {policy!r}.",
@@ -144,17 +144,15 @@ def make_spec(
             value=policy,
             remedy="Name it, for example 'anytime', or give your own as 'module:attribute'.",
         )
-    plain = _plain(options)
-    if bounds is not None:
-        if "bounds" in plain:
-            raise InvalidInputError(
-                "`bounds` is given twice: by itself and among the `options`.",
-                field="bounds",
-                value=bounds,
-                remedy="Leave it out of the `options`.",
-            )
-        plain["bounds"] = list(interval(bounds, "bounds"))
-    made, plain = _make_changing(problem, policy, plain, seed, forecasts=forecaster is not None)
+    made, plain = make_policy(
+        problem,
+        policy,
+        options,
+        seed,
+        bounds=bounds,
+        control=control,
+        forecasts=forecaster is not None,
+    )
     with _as_input_errors(policy, plain):
         plan = made.plan()
         if plan is not None and max(plan.pulls, plan.most or 0) >= _MOST_PULLS:
@@ -170,7 +168,7 @@ def make_spec(
         # Those of rewards as they are told, not of rewards less forecasts.
         traits = replace(traits, bounds=interval(plain["bounds"], "bounds"))
     rails = check_guardrails(guardrails, problem, traits, plan)
-    return Spec(problem, policy, plain, seed, traits, installed("bestarm"), forecaster, rails)
+    return Spec(problem, policy, plain, seed, traits, __version__, forecaster, rails)
 
 
 def check_first(plan: Plan | None, forecasts: bool, *, by_plan: bool = False) -> None:
@@ -205,15 +203,17 @@ def check_first(plan: Plan | None, forecasts: bool, *, by_plan: bool = False) ->
 def _plain(options: Options) -> dict[str, Any]:
     if options is not None and not isinstance(options, Mapping):
         raise InvalidInputError(
-            f"`options` must be names with values; got {options!r}.",
-            field="options",
+            f"`policy_options` must be names with values; got {options!r}.",
+            field="policy_options",
             value=options,
             remedy='For example {"max_pulls": 5000}.',
         )
     if options and not {"problem", "seed"}.isdisjoint(options):
-        message = "The problem and the seed are not among the policy's `options`."
+        message = "The problem and the seed are not among the `policy_options`."
         remedy = "Give them to `create` itself."
-        raise InvalidInputError(message, field="options", value=sorted(options), remedy=remedy)
+        raise InvalidInputError(
+            message, field="policy_options", value=sorted(options), remedy=remedy
+        )
     read: dict[str, Any] = {}
     for name, value in (options or {}).items():
         try:
@@ -221,25 +221,83 @@ def _plain(options: Options) -> dict[str, Any]:
         except (TypeError, ValueError):
             message = f"The option {name!r} cannot be kept; got {reprlib.repr(value)}."
             remedy = "Give finite numbers, texts, truth values, or lists or mappings of them."
-            raise InvalidInputError(message, field="options", value=name, remedy=remedy) from None
+            raise InvalidInputError(
+                message, field="policy_options", value=name, remedy=remedy
+            ) from None
     return read
 
 
-def _make_changing(
-    problem: Problem, name: str, options: dict[str, Any], seed: int, *, forecasts: bool
+def as_options(options: Iterable[str] | Problem) -> Problem:
+    """The problem of choosing among options: names, or a problem itself."""
+    if isinstance(options, (Policy, type)):
+        message = f"`options` must be names or a Problem; got {options!r}."
+        remedy = (
+            "Make a policy first, like SPBAI(problem); `create` takes its name, policy='sp-bai'."
+        )
+        raise InvalidInputError(message, field="options", value=options, remedy=remedy)
+    return options if isinstance(options, Problem) else Problem(options)
+
+
+def policy_for(
+    options: Iterable[str] | Problem | Policy,
+    seed: int,
+    *,
+    bounds: object = None,
+    control: object = None,
+    forecasts: bool = False,
+) -> Policy:
+    """The anytime rule for options; or another policy, which is made for its own."""
+    if not isinstance(options, Policy):
+        return make_policy(
+            as_options(options),
+            "anytime",
+            None,
+            seed,
+            bounds=bounds,
+            control=control,
+            forecasts=forecasts,
+        )[0]
+    for field, value in (("bounds", bounds), ("control", control)):
+        if value is not None:
+            message = f"`{field}` is given beside a policy, which is made already."
+            remedy = f"Make the policy with it: {type(options).__name__}(problem, {field}=…)."
+            raise InvalidInputError(message, field=field, value=value, remedy=remedy)
+    return options
+
+
+def make_policy(
+    problem: Problem,
+    name: str,
+    options: Options,
+    seed: int,
+    *,
+    bounds: object = None,
+    control: object = None,
+    forecasts: bool = False,
 ) -> tuple[Policy, dict[str, Any]]:
-    """The policy and its options, such that options come and go if the policy can do that.
+    """A policy and its options, such that options come and go if the policy can do that.
 
     What is asked of it may exclude that; or the options say whether they do.
     """
-    if "changes" not in options and "changes" in (free_options(load(name)) or {}):
-        changing = options | {"changes": True}
+    plain = _plain(options)
+    own = {"bounds": None if bounds is None else interval(bounds, "bounds"), "control": control}
+    for key, value in own.items():
+        if value is not None and key in plain:
+            raise InvalidInputError(
+                f"`{key}` is given twice: by itself and among the `policy_options`.",
+                field=key,
+                value=value,
+                remedy="Leave it out of the `policy_options`.",
+            )
+    plain |= _plain({key: value for key, value in own.items() if value is not None})
+    if "changes" not in plain and "changes" in (free_options(load(name)) or {}):
+        changing = plain | {"changes": True}
         try:
             return _make(problem, name, changing, seed, forecasts=forecasts), changing
         except InvalidInputError as error:
             if error.field != "changes":
                 raise
-    return _make(problem, name, options, seed, forecasts=forecasts), options
+    return _make(problem, name, plain, seed, forecasts=forecasts), plain
 
 
 def _make(
@@ -270,14 +328,14 @@ def _check_options(name: str, method: Callable[..., Any], options: dict[str, Any
         if option not in known:
             message = f"The policy {name!r} has no option {option!r}."
             remedy = unknown_option(option, known)
-            raise InvalidInputError(message, field="options", value=option, remedy=remedy)
+            raise InvalidInputError(message, field="policy_options", value=option, remedy=remedy)
     for option, parameter in known.items():
         if parameter.default is parameter.empty and option not in options:
             info = policies().get(name)
             example = None if info is None else info.example.get(option)
             message = f"The policy {name!r} needs the option `{option}`."
             remedy = f"Give it{'' if example is None else f', for example {option}={example!r}'}."
-            raise InvalidInputError(message, field="options", value=option, remedy=remedy)
+            raise InvalidInputError(message, field="policy_options", value=option, remedy=remedy)
 
 
 @contextmanager
@@ -291,4 +349,6 @@ def _as_input_errors(name: str, options: dict[str, Any]) -> Iterator[None]:
         why = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": .")
         message = f"The policy {name!r} cannot work with these options on this problem ({why})."
         remedy = "Change the options, or choose another policy."
-        raise InvalidInputError(message, field="options", value=options, remedy=remedy) from error
+        raise InvalidInputError(
+            message, field="policy_options", value=options, remedy=remedy
+        ) from error

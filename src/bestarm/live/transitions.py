@@ -11,11 +11,11 @@ import math
 import secrets
 from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 
+from bestarm import __version__
 from bestarm.checks import vector
 from bestarm.errors import (
     ClockError,
@@ -44,6 +44,7 @@ from bestarm.live.store.contract import (
     answers_of,
     damaged,
 )
+from bestarm.live.units import AskedRounds
 from bestarm.live.values import Receipt
 from bestarm.policies.guardrail import Guardrail
 from bestarm.policies.policy import Policy
@@ -63,7 +64,7 @@ def begin(at: float, limits: TimeLimits, **data: object) -> tuple[Head, Event]:
     """
     known = limits._asdict()
     head = Head(**known, last_time=at)
-    maker = {"version": version("bestarm"), "salt": secrets.token_hex(16)}
+    maker = {"version": __version__, "salt": secrets.token_hex(16)}
     return head, events.next_event(head, "created", at, **known, **maker, **data)
 
 
@@ -257,13 +258,26 @@ def _change_options(
     known = {"reason": "", "features": None, "made_by": "hand"} | data
     change = Change(head.changes, head.phase, kind, label, **known, at=at)
     after = options.after(change)
-    tx.add_change(change)
+    tx.add(change)
     head.changes, head.changes_hash = head.changes + 1, after.changes_hash
     head.options += 1 if kind == "added" else -1  # until the policy says how many are left
     if head.waits:
         _find_settled(tx)
     log(tx, kind, at, **events.change_data(change, head))
     return after
+
+
+# --- units ---------------------------------------------------------------------------------------
+
+
+def record_unavailable(
+    tx: Transaction, asked: AskedRounds, places: Sequence[int], at: float
+) -> None:
+    """Record that units are not available at decision points, unless the experiment is over."""
+    if not tx.head.over:
+        asked.record(tx, places)
+        data = {"count": len(places), "assigned": tx.head.assigned}
+        log(tx, "unavailable", at, **data, **events.request_data(tx.head))
 
 
 # --- outcomes -----------------------------------------------------------------------------------
@@ -510,8 +524,8 @@ class Step:
     told: Sequence[_SummaryStep] = ()  # summaries that the policy was told, where it was told any
     plan: Plan | None = None  # else the next plan
     final: Recommendation | None = None  # else that of a policy that makes no plan
-    found: Sequence[Finding] = ()  # what guardrails found before the next plan
-    values: int = 0  # of guardrails that were told by then
+    found: Sequence[Finding] = ()  # what guardrails found before it
+    values: int = 0  # of guardrails that were told before the next plan
 
     @property
     def changes(self) -> int:
@@ -547,20 +561,20 @@ def prepare(
     The rest follows as a late summary of that phase. Before the next plan the policy is told of the
     changes: see `PolicyReplayer.follow`.
 
-    Guardrails are looked at before each plan, and before the end; those `gone` are retired already.
+    Guardrails are looked at first, as any step may be the last; those `gone` are retired already.
     """
-    head, policy = snapshot.head, replayer.policy(snapshot)
-    made_for = pending_step(head)
+    head, made_for = snapshot.head, pending_step(snapshot.head)
+    found = [] if guards is None else guards.find(snapshot, gone)
+    if any(each.guardrail.action == "retire" for each in found):
+        return Step(made_for, found=found)  # the next step is taken without them
+    policy = replayer.policy(snapshot)
     if not head.planned:
-        found = [] if guards is None else guards.find(snapshot, gone)
-        if any(each.guardrail.action == "retire" for each in found):
-            return Step(made_for, found=found)  # the next plan is made without them
         plan = policy.plan()
         final = policy.recommend() if plan is None else None
         return Step(made_for, plan=plan, final=final, found=found, values=head.values)
     closes_early = head.is_changed and head.open
     if head.arrivals and not closes_early:
-        return Step(made_for, _tell_arrivals(snapshot, replayer, policy))
+        return Step(made_for, _tell_arrivals(snapshot, replayer, policy), found=found)
     phase, first, end, pending = head.phase, head.summary_end, head.assigned, None
     if first < head.first and not head.provisional:
         # Drawn under a plan before, beyond what it asked for, and all settled by now.
@@ -575,7 +589,7 @@ def prepare(
         pending = snapshot.outstanding(first, end)
     totals = summaries.total(snapshot.answers(first, end), plan, first=first, pending=pending)
     record = SummaryRecord(head.summaries, phase, first, end, phase < head.phase, *totals)
-    return Step(made_for, [_tell(replayer, policy, record, pending=pending)])
+    return Step(made_for, [_tell(replayer, policy, record, pending=pending)], found=found)
 
 
 def _phase_of(snapshot: Snapshot, number: int) -> int:
@@ -637,7 +651,7 @@ def apply(tx: Transaction, step: Step, options: Options, at: float) -> None:
     """Record a step that fits; these are the options before it."""
     labels = options.problem.target_labels
     for finding in step.found:
-        data = finding.data(labels, tx.head.phase)
+        data = finding.data(labels, tx.head.phase - tx.head.planned)
         log(tx, "guardrail", at, **data, **events.request_data(tx.head))
         if finding.guardrail.action == "retire" and finding.target not in options.retired:
             by = f"guardrail {finding.guardrail.name}"
@@ -664,7 +678,7 @@ def _open_phase(tx: Transaction, plan: Plan, at: float, *, values: int) -> None:
     head.phase_outcomes = head.phase_losses = head.amendments = 0
     head.planned_changes = head.changes
     record = PlanRecord(plan, head.first, head.rounds, values)
-    tx.add_plan(record)
+    tx.add(record)
     log(tx, "planned", at, **events.plan_data(record))
 
 
@@ -684,7 +698,7 @@ def _record_summary(tx: Transaction, told: _SummaryStep, labels: Sequence[str], 
             # Those that arrived since the summary was made are reported by the next one.
             still = tx.outstanding(record.first, record.end)
             head.arrivals += int((~np.isin(told.pending, still)).sum())
-    tx.add_summary(record)
+    tx.add(record)
     head.summaries += 1
     head.options = told.left
     if record.plain is not None:

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from bestarm.errors import InvalidInputError, UnknownAssignmentError
+from bestarm.errors import ConflictingRequestError, InvalidInputError, UnknownAssignmentError
 from bestarm.live import events
-from bestarm.live.inputs import read_label
 from bestarm.live.store.contract import (
     UNREADABLE,
     Snapshot,
@@ -28,8 +25,7 @@ from bestarm.live.store.contract import (
 )
 from bestarm.live.values import Known, MaybeId
 
-#: A unit, or a decision point: a text, or a whole number, which is the same as its digits.
-Label = str | int
+_PAGE = 5000  # decision points read at a time
 
 
 @dataclass(frozen=True)
@@ -38,15 +34,26 @@ class AskedRounds:
 
     keys: Sequence[UnitKey] | None = None
     covariates: Sequence[str] | None = None  # as JSON
+    available: bool = True  # whether anything may be drawn
+
+    def __bool__(self) -> bool:
+        """Whether it says anything."""
+        return self.keys is not None or self.covariates is not None
 
     def find(self, snapshot: Snapshot) -> Sequence[UnitRecord | None]:
         """The round that each of its units has, or None; empty where it names no units.
 
         After the end no unit is given its round again: all are treated alike then.
+
+        Raises:
+            ConflictingRequestError: a unit was available, and now it is not, or the reverse.
         """
         if self.keys is None or snapshot.head.over:
             return []
         found = snapshot.units_named(self.keys)
+        for key, record in found.items():
+            if (record.size > 0) != self.available:
+                raise _conflict(key, record)
         return [found.get(key) for key in self.keys]
 
     def record(self, tx: Transaction, places: Sequence[int]) -> Sequence[UnitRecord]:
@@ -57,10 +64,13 @@ class AskedRounds:
             known = unit, point, None if self.covariates is None else self.covariates[place]
             salt, turn = secrets.token_hex(16), head.rounds + number
             first = head.assigned + number * size
+            if not self.available:
+                head.unavailable += 1
+                turn, first, size = -head.unavailable, head.assigned, 0
             record = UnitRecord(turn, first, size, digest_of(salt, *known), salt, *known)
             records.append(record)
             head.units_hash = events.chain_hash(head.units_hash, *hashed(record))
-            if unit is not None:
+            if unit is not None and self.available:
                 self._count(tx, unit, turn, again=bool(point))
         tx.add_units(records)
         return records
@@ -68,11 +78,23 @@ class AskedRounds:
     def _count(self, tx: Transaction, unit: str, turn: int, *, again: bool) -> None:
         """Count a round of a unit, which may have had others if it has decision points."""
         head = tx.head
-        count = 1 + (len(tx.rounds_of(unit)) if again else 0)
+        count = 1 + (int((tx.rounds_of(unit) >= 0).sum()) if again else 0)
         head.units += count == 1
         head.unit_rounds += 1
         if count > head.most_unit_rounds:
             head.most_unit_rounds, head.busiest_round = count, turn
+
+
+def _conflict(key: UnitKey, record: UnitRecord) -> ConflictingRequestError:
+    """The error for a unit that was available and now is not, or the reverse."""
+    was = f"available, and has assignment {record.first}" if record.size else "not available"
+    return ConflictingRequestError(
+        f"Unit {key.unit!r} was {was} at decision point {key.decision_point!r}.",
+        field="available",
+        value=key.unit,
+        remedy="Whether a unit is available is known before the draw, and stands. Name its next "
+        "decision point.",
+    )
 
 
 def digest_of(
@@ -87,6 +109,11 @@ def hashed(record: UnitRecord) -> tuple[object, ...]:
     return record.round, record.first, record.size, record.digest
 
 
+def members(record: UnitRecord) -> Sequence[int]:
+    """The ids of a round's assignments; its own number if nothing was drawn."""
+    return range(record.first, record.first + record.size) or [record.round]
+
+
 def known_of(record: UnitRecord) -> Known:
     """What an assignment says of its round."""
     try:
@@ -97,92 +124,10 @@ def known_of(record: UnitRecord) -> Known:
     return Known(record.unit, record.decision_point or None, covariates)
 
 
-# --- what users give ----------------------------------------------------------------------------
-
-
-def read_asked(
-    unit: Any, decision_point: Any, count: int | None, request_id: str | None
-) -> Sequence[UnitKey] | None:
-    """The units of an `ask`, each once; None where it names none."""
-    if unit is None:
-        _check_no_decision_point(decision_point)
-        return None
-    if request_id is not None:
-        message = "A request for a unit needs no name: the unit gets the same assignment again."
-        remedy = "Leave the `request_id` out."
-        raise InvalidInputError(message, field="request_id", value=request_id, remedy=remedy)
-    several = _several(unit)
-    points = _several(decision_point)
-    keys = read_keys(several, points * len(several) if points == [decision_point] else points)
-    if count is not None and count != len(keys):
-        message = f"`count` is {count}, and there are {len(keys)} units: each has one assignment."
-        remedy = "Leave `count` out; a unit with several decision points names one at a time."
-        raise InvalidInputError(message, field="count", value=count, remedy=remedy)
-    if len(set(keys)) < len(keys):
-        (twice, _), *_ = Counter(keys).most_common(1)
-        message = f"Unit {twice.unit!r} is there twice."
-        remedy = "Name every unit once, or once per decision point."
-        raise InvalidInputError(message, field="unit", value=twice.unit, remedy=remedy)
-    return keys
-
-
-def read_told(number: object, unit: Any, decision_point: Any) -> Sequence[UnitKey] | None:
-    """The unit of a `tell`; None where it has the id of an assignment instead."""
-    if number is not None and unit is not None:
-        message = "An outcome needs the id of an assignment or its unit, and not both."
-        remedy = 'For example tell(17, 1) or tell(unit="visitor-81", reward=1).'
-        raise InvalidInputError(message, field="id", value=number, remedy=remedy)
-    if unit is None:
-        _check_no_decision_point(decision_point)
-        return None
-    return read_keys([unit], [decision_point])
-
-
-def read_table(outcomes: Any) -> list[UnitKey] | None:
-    """The units of a data frame of outcomes; None where it has ids, or is none."""
-    names = getattr(outcomes, "columns", ())
-    if "unit" not in names or "id" in names:
-        return None
-    points = outcomes["decision_point"] if "decision_point" in names else [None] * len(outcomes)
-    return read_keys(*map(_cells, (outcomes["unit"], points))) if len(outcomes) else []
-
-
-def _cells(column: Iterable[Any]) -> list[Any]:
-    """The cells of a column; where some are empty, whole numbers are kept as others there."""
-    known = (None if each != each else each for each in column)  # noqa: PLR0124  (NaN)
-    return [int(x) if isinstance(x, float) and x.is_integer() else x for x in known]
-
-
-def _check_no_decision_point(decision_point: object) -> None:
-    if decision_point is not None:
-        message = "`decision_point` is that of a unit, and there is none."
-        remedy = 'Give the `unit` too, for example unit="person-7".'
-        raise InvalidInputError(message, field="unit", value=None, remedy=remedy)
-
-
-def _several(value: Any) -> list[Any]:
-    """The items of a list; what has no order cannot be one, as covariates follow it."""
-    unordered = isinstance(value, (str, bytes, Set, Mapping))
-    return [value] if unordered or not isinstance(value, Iterable) else [*value]
-
-
-def read_keys(units: Sequence[Any], points: Sequence[Any]) -> list[UnitKey]:
-    """Units, and the decision point of each or None."""
-    if not units or len(points) != len(units):
-        message = f"There must be a decision point per unit; got {len(points)} for {len(units)}."
-        remedy = "Give one for all units, or as many as there are units."
-        if not units:
-            message, remedy = "There are no units.", "Name at least one."
-        raise InvalidInputError(message, field="unit", value=len(units), remedy=remedy)
-    names = [_label(each, "unit") for each in units]
-    at = ["" if each is None else _label(each, "decision_point") for each in points]
-    return list(map(UnitKey, names, at))
-
-
-def _label(value: object, field: str) -> str:
-    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
-        value = str(value)
-    return read_label(value, field)
+def unavailable(snapshot: Snapshot) -> Iterator[UnitRecord]:
+    """The decision points at which a unit was not available, oldest first."""
+    for number in range(0, snapshot.head.unavailable, _PAGE):
+        yield from reversed([*snapshot.units(-number - _PAGE, -number)])
 
 
 def find_ids(snapshot: Snapshot, keys: Sequence[UnitKey]) -> list[MaybeId]:
@@ -201,7 +146,7 @@ def find_ids(snapshot: Snapshot, keys: Sequence[UnitKey]) -> list[MaybeId]:
         return [None if (id_ := single.get(key)) in told else id_ for key in keys]
     for key in keys:
         record = found.get(key)
-        if record is None:
+        if record is None or not record.size:
             raise unknown_unit(key)
         if record.size > 1:
             last = record.first + record.size - 1
@@ -227,7 +172,7 @@ def unknown_unit(key: UnitKey) -> UnknownAssignmentError:
 
 
 def erase(tx: Transaction, unit: str, at: float) -> int:
-    """Erase a unit with its decision points and covariates; return how many rounds it had.
+    """Erase a unit with its decision points and covariates; return how many of these it had.
 
     Raises:
         UnknownAssignmentError: it had none.
@@ -236,7 +181,7 @@ def erase(tx: Transaction, unit: str, at: float) -> int:
     if not rounds.size:
         raise unknown_unit(UnitKey(unit))
     records = [record for each in rounds.tolist() for record in tx.units(each, each + 1)]
-    ids = events.joined_ids(np.arange(each.first, each.first + each.size) for each in records)
+    ids = [number for record in records for number in members(record)]
     tx.erase_units(rounds)
-    events.log(tx, "erased", at, ids=events.ranges(ids))
+    events.log(tx, "erased", at, ids=events.ranges(np.array(ids)))
     return len(rounds)

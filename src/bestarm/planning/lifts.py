@@ -190,7 +190,7 @@ def detectable_lifts(
     Example:
         >>> from bestarm import Problem
         >>> from bestarm.planning import PlanRequest, detectable_lifts
-        >>> problem = Problem.named(["old", "new"], noise=0.5)
+        >>> problem = Problem(["old", "new"], noise=0.5)
         >>> request = PlanRequest(problem, base="20 %", bounds=(0, 1), runs=20)
         >>> found = detectable_lifts(request, visitors=2000).curves[0].at(0.8)
         >>> 0.05 < found.lift < 0.2

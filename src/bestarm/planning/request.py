@@ -31,7 +31,7 @@ from bestarm.planning.amounts import read_lead, read_rate
 from bestarm.policies import Method
 from bestarm.policies.registry import accepted
 from bestarm.policies.registry import policies as registered
-from bestarm.problem import Problem, as_problem, features_of
+from bestarm.problem import Problem, as_problem, problem_of
 from bestarm.simulation.results import run_count
 
 #: The policies that are planned for if none is named; in blocks, those of them that can.
@@ -365,14 +365,14 @@ def read_request(document: Mapping[str, Any]) -> PlanRequest:
         stated.setdefault("bounds", (0.0, 1.0))
     bounds = None if "bounds" not in stated else interval(tuple(stated.pop("bounds")), "bounds")
     noise, baseline = scales(bounds, stated.get("noise"), stated.get("baseline"))
-    problem = Problem(
-        features_of(stated.get("source"), stated.get("source_labels")),
-        stated.get("target"),
+    problem = problem_of(
+        stated.get("options"),
+        stated.get("source"),
+        target=stated.get("target"),
+        target_labels=stated.get("target_labels"),
         delta=stated["delta"],
         noise=noise,
         baseline=baseline,
-        source_labels=stated.get("source_labels"),
-        target_labels=stated.get("target_labels"),
     )
     scenarios = [
         as_scenario({key: value for key, value in each.items() if value is not None}, name=str(i))

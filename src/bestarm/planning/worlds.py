@@ -214,7 +214,7 @@ class ScenarioWorld:
             remedy = "Declare a baseline, or assume a `theta` in numbers whose means fit."
         what = (
             f"In scenario {scenario.name!r} means would leave the bounds {bounds[0]:g} to "
-            f"{bounds[1]:g}: arms lie {spread:.3g} apart about {level:.4g}{why}."
+            f"{bounds[1]:g}: options lie {spread:.3g} apart about {level:.4g}{why}."
         )
         return InvalidInputError(what, field=field, value=value, remedy=remedy)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from importlib.metadata import version
 from typing import Any
 
 from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import Receive, Scope, Send
 
+from bestarm import __version__
 from bestarm.live.store.sql import Store
 from bestarm.server import metrics
 from bestarm.server.api import plan, routes
@@ -62,7 +62,7 @@ def create_app(
     limits = limits or Limits()
     app = _Application(
         title="bestarm",
-        version=version("bestarm"),
+        version=__version__,
         description=_DESCRIPTION,
         docs_url=None,
         redoc_url=None,

@@ -208,6 +208,18 @@ class OpenExperiments:
             return kept
 
 
+async def repeat(do: Callable[[], object], *, every: float, failure: str) -> None:
+    """Do something in a thread again and again until cancelled; failures are logged."""
+    while True:
+        try:
+            await run_in_threadpool(do)
+        except BestArmError as error:
+            _log.warning("%s: %s", failure, error)
+        except Exception as error:
+            _log.error(failure, exc_info=error)
+        await asyncio.sleep(every)
+
+
 _EVERY = 5.0  # seconds between two rounds
 _HEALTH = 0.1  # seconds of a processor's time per round, for health checks
 
@@ -229,14 +241,7 @@ class Maintenance:
 
     async def run(self) -> None:
         """Make rounds until cancelled."""
-        while True:
-            try:
-                await run_in_threadpool(self.run_once)
-            except BestArmError as error:
-                _log.warning("Maintenance is postponed: %s", error)
-            except Exception as error:
-                _log.error("Maintenance is postponed", exc_info=error)
-            await asyncio.sleep(_EVERY)
+        await repeat(self.run_once, every=_EVERY, failure="Maintenance is postponed")
 
     def run_once(self) -> None:
         """Make one round."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib.metadata import version
 
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Scope
 
+from bestarm import __version__
 from bestarm.live.store.contract import Head
 from bestarm.live.store.sql import SqlLedger
 from bestarm.server.api.requests import VIEW, StrictRoute
@@ -58,9 +58,7 @@ async def metrics(request: Request) -> Response:
 def _lines(
     requests: RequestCounts, maintenance: Maintenance, heads: Sequence[tuple[str, Head]]
 ) -> Iterator[str]:
-    yield from _metric(
-        "build_info", "gauge", "The version.", [({"version": version("bestarm")}, 1)]
-    )
+    yield from _metric("build_info", "gauge", "The version.", [({"version": __version__}, 1)])
     help_text = "Requests answered by this process."
     yield from _metric("http_requests_total", "counter", help_text, requests.samples())
     experiments = [({"experiment": name}, head) for name, head in heads]

@@ -8,7 +8,6 @@ sends at a time, in a thread of its own: no outcome waits for it.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 import hashlib
@@ -21,21 +20,19 @@ import socket
 import ssl
 import subprocess
 import time
-from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from typing import Any, Protocol
 from urllib.parse import SplitResult, urlsplit
 
 import sqlalchemy as sa
-from starlette.concurrency import run_in_threadpool
 
+from bestarm import __version__
 from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.live.store.contract import Event
 from bestarm.live.store.sql import Session, schema
 from bestarm.live.watch.wording import describe
-from bestarm.server.experiments import OpenExperiments
+from bestarm.server.experiments import OpenExperiments, repeat
 
 # The events that are sent: an option is out, a guardrail, an alarm or a stall, and the end.
 KINDS = ("eliminated", "retired", "guardrail", "alarm", "stalled", "finished")
@@ -77,10 +74,7 @@ _EVENT = (
 )
 _BEGUN = sa.select(_cursors.c.experiment).where(_cursors.c.experiment == sa.literal_column("0"))
 _ALL = sa.select(_experiments.id, _experiments.events)
-_new: dict[str, Any] = {
-    name: sa.bindparam(f"new_{name}") for name in ("next", "attempts", "failing", "due")
-}
-_SET = sa.update(_cursors).where(_cursors.c.experiment == sa.bindparam("number")).values(_new)
+_FORGET = sa.delete(_cursors).where(_cursors.c.experiment == sa.bindparam("experiment"))
 
 
 # --- where to -------------------------------------------------------------------------------------
@@ -198,7 +192,7 @@ class Webhook:
         at = str(int(time.time()))
         headers = {
             "Content-Type": "application/json",
-            "User-Agent": f"bestarm/{version('bestarm')}",
+            "User-Agent": f"bestarm/{__version__}",
             "Webhook-Id": id,
             "Webhook-Timestamp": at,
             "Webhook-Signature": sign(self.secret, id, at, body),
@@ -226,16 +220,13 @@ class _PrivateAddressError(DeliveryError):
 
 def _connect(parts: SplitResult, address: str) -> http.client.HTTPConnection:
     """A connection to an address that was checked, whatever the name says by now."""
-    host, timeout = parts.hostname or "", _TIMEOUT
-    connection: http.client.HTTPConnection
-    if parts.scheme == "http":
-        connection = http.client.HTTPConnection(host, parts.port, timeout=timeout)
-        connection.sock = socket.create_connection((address, connection.port), timeout)
-        return connection
-    context = ssl.create_default_context()
-    connection = http.client.HTTPSConnection(host, parts.port, timeout=timeout, context=context)
-    plain = socket.create_connection((address, connection.port), timeout)
-    connection.sock = context.wrap_socket(plain, server_hostname=host)
+    host, secure = parts.hostname or "", parts.scheme == "https"
+    kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+    connection = kind(host, parts.port, timeout=_TIMEOUT)
+    connection.sock = socket.create_connection((address, connection.port), _TIMEOUT)
+    if secure:
+        context = ssl.create_default_context()
+        connection.sock = context.wrap_socket(connection.sock, server_hostname=host)
     return connection
 
 
@@ -307,14 +298,7 @@ class Notifier:
 
     async def run(self) -> None:
         """Send what there is to send until cancelled."""
-        while True:
-            try:
-                await run_in_threadpool(self.run_once)
-            except BestArmError as error:
-                _log.warning("Notifications are postponed: %s", error)
-            except Exception as error:
-                _log.error("Notifications are postponed", exc_info=error)
-            await asyncio.sleep(_EVERY)
+        await repeat(self.run_once, every=_EVERY, failure="Notifications are postponed")
 
     def run_once(self) -> None:
         """Send pending notifications, unless another process does."""
@@ -335,9 +319,8 @@ class Notifier:
         self._store.create_tables(_metadata)
         with self._store.transaction() as session:
             if not session.fetch(_BEGUN):
-                known = [(0, 0), *session.fetch(_ALL)]
-                numbers, events = (list(column) for column in zip(*known, strict=True))
-                _add_cursors(session, numbers, events)
+                known = zip((0, 0), *session.fetch(_ALL), strict=True)
+                _add_cursors(session, *map(list, known))
         self._begun = generation
 
     def _due(self) -> list[_Due]:
@@ -406,14 +389,13 @@ class Notifier:
 
     def _set(self, experiment: int, number: int, *counts: float) -> None:
         """Record which event is the next of an experiment, and its attempts so far."""
-        names = ("next", "attempts", "failing", "due")
-        values = dict(zip(names, (number, *counts), strict=True))
-        new = {f"new_{name}": value for name, value in values.items()}
         with self._store.transaction() as session:
-            if not session.execute(_SET, number=experiment, **new).rowcount:
-                session.insert(_cursors, {"experiment": experiment, **values})
+            session.execute(_FORGET, experiment=experiment)
+            _add_cursors(session, experiment, number, *counts)
 
 
-def _add_cursors(session: Session, experiments: Sequence[int], events: Sequence[int]) -> None:
-    zeros = {"attempts": 0, "failing": 0.0, "due": 0.0}
-    session.insert(_cursors, {"experiment": experiments, "next": events, **zeros}, or_ignore=True)
+def _add_cursors(session: Session, *columns: Any) -> None:
+    """Add rows: a list per column, or one value; those that are not given are 0."""
+    names = [column.name for column in _cursors.c]
+    given = dict(zip(names, columns, strict=False))
+    session.insert(_cursors, dict.fromkeys(names, 0) | given, or_ignore=True)

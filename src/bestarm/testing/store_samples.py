@@ -111,7 +111,7 @@ def open_phase(tx: Transaction, plan: Plan) -> None:
     """Open a phase at the next id."""
     tx.head.phase, tx.head.first, tx.head.planned = plan.phase, tx.head.assigned, True
     tx.head.size = plan.size
-    tx.add_plan(PlanRecord(plan, tx.head.assigned, tx.head.rounds))
+    tx.add(PlanRecord(plan, tx.head.assigned, tx.head.rounds))
 
 
 def assign(
@@ -210,7 +210,7 @@ def summarize(tx: Transaction) -> SummaryRecord:
     )
     plain = replace(summary, sums=np.array([0.2, 0.0, 1 / 3]), center=0.5)
     record = SummaryRecord(tx.head.summaries, tx.head.phase, 0, 4, False, summary, "d" * 64, plain)
-    tx.add_summary(record)
+    tx.add(record)
     tx.head.summaries += 1
     return record
 
@@ -219,7 +219,7 @@ def change(tx: Transaction, kind: str, label: str, **known: Any) -> Change:
     """Add a change of the options."""
     data = {"reason": "", "features": None, "made_by": "hand", "at": 6.0} | known
     record = Change(tx.head.changes, tx.head.phase, kind, label, **data)
-    tx.add_change(record)
+    tx.add(record)
     tx.head.changes += 1
     return record
 

@@ -431,7 +431,7 @@ def test_declared_scales_that_do_not_fit_are_seen(tmp_path: Path) -> None:
         url = f"sqlite:///{tmp_path}/{name}.db"
         options = {"r1": 0.05, "r2": 0.05}
         with Experiment.create(
-            url, name, ARMS, policy="sp-bai", options=options, seed=0
+            url, name, ARMS, policy="sp-bai", policy_options=options, seed=0
         ) as experiment:
             for turn in range(3):
                 given = experiment.ask(10**6)
@@ -559,7 +559,9 @@ def test_only_the_last_part_is_read_row_by_row(
     monkeypatch.setattr(health, "_WINDOW", 500)
     monkeypatch.setattr(health, "_FIRST", 200)
     url = f"sqlite:///{tmp_path}/store.db"
-    with Experiment.create(url, "big", ARMS, options={"bounds": [0, 1]}, seed=0) as experiment:
+    with Experiment.create(
+        url, "big", ARMS, policy_options={"bounds": [0, 1]}, seed=0
+    ) as experiment:
         for size in (3000, 3000, 50):
             batch = experiment.ask(size)
             experiment.tell_many((n, 0.5) for n in batch.ids)

@@ -61,7 +61,7 @@ COVERED_WITH_GUARDRAILS = places(
 COVERED = places(
     {
         "experiments": "id name description state lease assigned rounds events last_hash "
-        "requests_hash units_hash changes planned_changes changes_hash",
+        "requests_hash units_hash unavailable changes planned_changes changes_hash",
         "documents": "experiment document",
         "assignments": "experiment number round phase arm probability asked forecast",
         "units": "experiment round first size digest salt unit decision_point covariates",
@@ -108,6 +108,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert experiment.phase == 2
         names, known = ["ann", "zoe"], [{"age": 9}, {"age": 8}]
         experiment.ask(unit=names, decision_point=1, forecasts=[0.0, 0.5], covariates=known)
+        experiment.ask(unit=names, decision_point=2, available=False)
         experiment.erase("ann")
         experiment.tell(0, 1.75)
         experiment.tell_many({6: 0.25, 7: 1.5})
@@ -263,9 +264,9 @@ def guarded_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with Experiment.create(
         f"sqlite:///{path}",
         "offer",
-        Problem.named(["old", "new"]),
+        Problem(["old", "new"]),
         bounds=(0, 1),
-        options={"control": "old"},
+        policy_options={"control": "old"},
         guardrails=rails,
     ) as experiment:
         while experiment.phase < 3:

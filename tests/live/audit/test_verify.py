@@ -29,9 +29,9 @@ from bestarm.live.store.sql import ledger as sql_ledger
 DRINKS = Problem(np.eye(3), source_labels=["tea", "coffee", "water"], delta=0.1)
 BOUNDS = {"bounds": [0, 1]}
 KINDS: dict[str, dict[str, Any]] = {
-    "open": {"policy": "anytime", "options": BOUNDS},
-    "closed": {"policy": "sp-bai", "options": {"r1": 0.01, "r2": 0.01}},
-    "fixed": {"policy": "ae", "options": {"sigma": 0.5}},
+    "open": {"policy": "anytime", "policy_options": BOUNDS},
+    "closed": {"policy": "sp-bai", "policy_options": {"r1": 0.01, "r2": 0.01}},
+    "fixed": {"policy": "ae", "policy_options": {"sigma": 0.5}},
 }
 
 
@@ -414,7 +414,9 @@ def test_an_outcome_changed_with_all_that_rests_on_it_leaves_only_the_last_hash(
 
 @pytest.mark.parametrize("stop", [True, False])
 def test_an_experiment_that_ended_is_replayed_to_its_end(sqlite_url: str, stop: bool) -> None:
-    with Experiment.create(sqlite_url, "offer", DRINKS, options=BOUNDS, seed=2) as experiment:
+    with Experiment.create(
+        sqlite_url, "offer", DRINKS, policy_options=BOUNDS, seed=2
+    ) as experiment:
         run(experiment, seed=3, rounds=1 if stop else 500, means=(1.0, 0.0, 0.0))
         if stop:
             experiment.ask(7)
@@ -431,7 +433,7 @@ def test_an_experiment_that_ended_is_replayed_to_its_end(sqlite_url: str, stop: 
 @pytest.fixture(scope="module")
 def decided(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("decided") / "store.db"
-    with Experiment.create(url(path), "offer", DRINKS, options=BOUNDS, seed=0) as experiment:
+    with Experiment.create(url(path), "offer", DRINKS, policy_options=BOUNDS, seed=0) as experiment:
         run(experiment, seed=3, rounds=500, means=(1.0, 0.0, 0.0))
     return path
 
@@ -582,7 +584,9 @@ def test_memory_stays_flat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     def peak(rows: int) -> int:
         options = {"max_pulls": 10**6, **BOUNDS}
         place = url(tmp_path / f"{rows}.db")
-        with Experiment.create(place, "offer", DRINKS, options=options, seed=0) as experiment:
+        with Experiment.create(
+            place, "offer", DRINKS, policy_options=options, seed=0
+        ) as experiment:
             experiment.tell_many((n, 0.5) for n in experiment.ask(rows).ids)
             tracemalloc.start()
             assert experiment.verify().sound

@@ -246,7 +246,7 @@ def test_a_fork_learns_though_its_parent_did(sqlite_url: str) -> None:
     problem = Problem(np.eye(3), delta=0.01)
     settings: dict[str, Any] = {
         "policy": "anytime",
-        "options": {"bounds": (0, 1)},
+        "policy_options": {"bounds": (0, 1)},
         "forecaster": "default",
     }
     with Experiment.create(sqlite_url, "offer", problem, seed=0, **settings) as experiment:

@@ -31,7 +31,7 @@ COMPOSED, DECOMPOSED = (unicodedata.normalize(form, "café 한") for form in ("N
 
 
 def create(url: str, name: str = "drinks", **settings: Any) -> Experiment:
-    settings = {"options": {"bounds": [0, 1]}, "seed": 0, **settings}
+    settings = {"policy_options": {"bounds": [0, 1]}, "seed": 0, **settings}
     return Experiment.create(url, name, PROBLEM, **settings)
 
 
@@ -65,7 +65,7 @@ def test_pages_hold_all_there_is(drinks: str, monkeypatch: pytest.MonkeyPatch) -
 
 def test_rows_come_with_their_own_outcomes(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In whatever pieces, where outcomes and losses are of some assignments alone."""
-    with create(store_url, options={"bounds": [0, 100]}) as experiment:
+    with create(store_url, policy_options={"bounds": [0, 100]}) as experiment:
         experiment.ask(30)
         experiment.tell_many({number: float(number) for number in range(0, 30, 3)})
         experiment.fail_many([29, 1, 3 + 4])

@@ -36,7 +36,9 @@ __all__ = [
 def begin(url: str | Store, name: str = "offer") -> Experiment:
     """An experiment that never ends by itself: one plan of very many pulls."""
     problem = Problem(np.eye(3), delta=0.01)
-    return Experiment.create(url, name, problem, policy="sp-bai", options={"r1": 1e6}, seed=0)
+    return Experiment.create(
+        url, name, problem, policy="sp-bai", policy_options={"r1": 1e6}, seed=0
+    )
 
 
 @contextmanager

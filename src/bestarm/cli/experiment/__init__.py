@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
+from typer.core import TyperCommand
 
 from bestarm.cli.experiment.changes import (
     add,
@@ -34,6 +37,21 @@ from bestarm.cli.experiment.watch import watch
 
 __all__ = ["experiment"]
 
+
+class _Create(TyperCommand):
+    """The command `create`, whose `--options` is followed by any number of names."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read `--options old new` as `--options old --options new`."""
+        words, flag, naming = list[str](), "--options", False
+        for word in args:
+            if word.startswith("-"):
+                naming = word == flag
+            if word != flag:
+                words += [flag, word] if naming else [word]
+        return super().parse_args(ctx, words)
+
+
 experiment = typer.Typer(
     name="experiment",
     no_args_is_help=True,
@@ -41,8 +59,9 @@ experiment = typer.Typer(
 )
 
 _NEGATIVE = (ask, tell, fail, lease)  # a negative number is not an option there
+experiment.command(cls=_Create)(create)
 for _command in (
-    create, ask, tell, fail, status, recommend, guardrails, health, watch, log, export, report,
+    ask, tell, fail, status, recommend, guardrails, health, watch, log, export, report,
     verify, replay, pause, resume, expire, lease, add, retire, erase, stop,
 ):  # fmt: skip
     _settings = {"ignore_unknown_options": _command in _NEGATIVE}

@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 _TRUTH = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
 _NO_ID = {"none", "null"}  # of an assignment made after the end, as printed in words and in JSON
 _TABLE = "Give a table with the columns id and reward."
-# An assignment by its id, which may be none, or by unit and decision point.
-_Named = int | tuple[str, str | None] | None
 _NAMES = ("id", "unit", "decision_point")  # of its columns
-_Told = list[tuple[_Named, dict[str, float]]]  # with rewards and values of guardrails by name
+_Told = list[tuple[Any, dict[str, float]]]  # ids or units, with values by name
 
 
 @on_experiment
@@ -33,6 +31,7 @@ def ask(
     *,
     unit: str | None = None,
     decision_point: str | None = None,
+    unavailable: bool = False,
     request_id: str | None = None,
     covariates: Path | None = None,
 ) -> Result:
@@ -43,6 +42,7 @@ def ask(
             Where options come in blocks, so many rounds of several.
         unit (TEXT): Whom or what it is for: the same unit gets the same assignment again.
         decision_point (TEXT): That of the unit, where it has several.
+        unavailable: Record that the unit is not available at this decision point; nothing is drawn.
         request_id (TEXT): A name for this request: repeated under it, it gives the same
             assignments.
         covariates (PEOPLE.csv): What is known of each, one row per assignment; a forecaster uses
@@ -62,7 +62,7 @@ def ask(
         known["unit"] = unit
     if decision_point is not None:
         known["decision_point"] = decision_point
-    batch = experiment.ask(count, request_id=request_id, **known)
+    batch = experiment.ask(count, request_id=request_id, available=not unavailable, **known)
     rounds = len(set(batch.rounds.tolist()))
     return Result(
         {
@@ -72,14 +72,17 @@ def ask(
             "assignments": [asdict(assignment) for assignment in batch],
         },
         _lines(batch, rounds),
-        note=_note(batch, rounds, count),
+        note=_note(batch, rounds, 0 if unavailable else count),
         unprinted=_unprinted(experiment.name, batch, count, request_id) if batch else "",
     )
 
 
 def _note(batch: Batch, rounds: int, count: int) -> str:
     if not batch.experiment:
-        return f"The experiment is {batch.state}: this is the option to use. Nothing is recorded."
+        use = "this is the option to use. " if count else ""
+        return f"The experiment is {batch.state}: {use}Nothing is recorded."
+    if not count:
+        return "Recorded as not available: nothing was drawn."
     return _why_fewer(batch, rounds, count) if rounds < count else ""
 
 
@@ -159,7 +162,7 @@ def tell(
         from_ (OUTCOMES.csv): Read ids, or units, and rewards from this file, CSV or JSON, or from
             standard input if it is -. It may have a column per guardrail.
     """
-    from bestarm.live.units import read_keys, read_told
+    from bestarm.live.inputs import name_told
 
     pair, size = outcome or [], 2 if unit is None else 1
     values = dict(map(_read_value, guardrail or []))
@@ -168,8 +171,7 @@ def tell(
         rails = [each.name for each in experiment.stored_spec("told").guardrails]
         told, skipped = read_outcomes(from_, rails)
     elif from_ is None and size - bool(values) <= len(pair) <= size:
-        read_told(pair[0] if unit is None else None, unit, decision_point)
-        named = _read_id(pair[0]) if unit is None else (unit, decision_point)
+        named = name_told(_read_id(pair[0]) if unit is None else None, unit, decision_point)
         rewards = {"reward": _read_reward(pair[-1])} if len(pair) == size else {}
         told = [(named, rewards | values)]
     else:
@@ -182,11 +184,7 @@ def tell(
             value=pair,
             remedy="For example: bestarm experiment tell NAME 17 0.5, or --from outcomes.csv.",
         )
-    keys = [each for each, _ in told if isinstance(each, tuple)]
-    found = experiment.ids_of_units(read_keys(*zip(*keys, strict=True))) if keys else ()
-    ids = iter(found)
-    outcomes = [(next(ids) if isinstance(each, tuple) else each, known) for each, known in told]
-    receipt = experiment.tell_many(outcomes)
+    receipt = experiment.tell_many(told)
     state = experiment.state
     if receipt.late:
         when = f"the experiment is {state}" if state in {"stopped", "finished"} else "they are lost"
@@ -260,6 +258,8 @@ def read_outcomes(path: Path, guardrails: Sequence[str] = ()) -> tuple[_Told, in
     others; without one there are the first two. Instead of ids there may be columns `unit` and, if
     need be, `decision_point`.
     """
+    from bestarm.live.inputs import read_keys
+
     file = UserFile(path, "from", _TABLE)
     outcomes: _Told = []
     skipped, columns = 0, None
@@ -278,8 +278,8 @@ def read_outcomes(path: Path, guardrails: Sequence[str] = ()) -> tuple[_Told, in
         number, unit, point = (texts.pop(name, None) for name in _NAMES)
         told = {name: _read_reward(text, where, name) for name, text in texts.items() if text}
         if told:
-            named = (unit or "", point or None) if number is None else _read_id(number, where)
-            outcomes.append((named, told))
+            key = read_keys([unit or ""], [point or None]) if number is None else []
+            outcomes.append((key[0] if key else _read_id(str(number), where), told))
         else:
             skipped += 1
     return outcomes, skipped

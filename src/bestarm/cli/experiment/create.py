@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bestarm.cli.features import FeatureTable
     from bestarm.live import Experiment
 
-_TABLES, _SCALES = ("source", "target"), ("delta", "noise", "baseline")
+_TABLES, _SCALES = ("options", "target"), ("delta", "noise", "baseline")
 
 
 @command
@@ -27,14 +27,16 @@ def create(
     name: str,
     source: Path | None = None,
     *,
+    options: list[str] | None = None,
+    bounds: tuple[float, float] | None = None,
+    control: str | None = None,
+    delta: float | None = None,
     problem: Path | None = None,
     target: Path | None = None,
-    delta: float | None = None,
     noise: float | None = None,
     baseline: float | None = None,
-    bounds: tuple[float, float] | None = None,
     policy: str | None = None,
-    option: list[str] | None = None,
+    policy_option: list[str] | None = None,
     guardrail: list[str] | None = None,
     floor: list[str] | None = None,
     seed: int | None = None,
@@ -46,15 +48,17 @@ def create(
     store: str = STORE,
     json: bool = False,
 ) -> None:
-    """Create an experiment, from a small TOML file or from CSV files of features with labels.
+    """Create an experiment: from names, from CSV files of features, or from a small TOML file.
 
     Args:
         source ([SOURCE.csv]): Features of the options one can try, one row per option, labels in
-            the first column; or names alone.
+            the first column; or a file of names alone.
+        options (NAME...): The names of the options, instead of a file.
+        control (NAME): The option that effects are measured against.
         problem (EXPERIMENT.toml): Read all of it from this file instead.
         delta: The error probability allowed; 0.05 if left out.
         policy (NAME): anytime if left out; your own as module:attribute.
-        option (KEY=VALUE): An option of the policy. Repeat it for more.
+        policy_option (KEY=VALUE): An option of the policy. Repeat it for more.
         floor (OPTION=SHARE): The least share of assignments that an option gets, like old=0.2.
             Repeat it for more.
         guardrail (NAME=JSON): A second outcome in which no option may be worse than the control by
@@ -70,15 +74,30 @@ def create(
         forecaster (NAME): default to subtract a forecast from every outcome, made before the option
             is drawn; own if every ask brings its own forecasts; none if left out.
     """
-    options: dict[str, Any] = {
-        "source": source,
+    if source is not None and options:
+        raise InvalidInputError(
+            "There are options by name and in a file.",
+            field="options",
+            value=options,
+            remedy="Leave one of them out.",
+        )
+    if options and len(options) == 1 and "," in options[0]:
+        raise InvalidInputError(
+            f"There is only one option, {options[0]!r}.",
+            field="options",
+            value=options,
+            remedy="Separate names by spaces: --options old new.",
+        )
+    given: dict[str, Any] = {
+        "options": options or source,
         "target": target,
         "delta": delta,
         "noise": noise,
         "baseline": baseline,
         "bounds": bounds,
+        "control": control,
         "policy": policy,
-        "options": _read_options(option or []) | _read_floors(floor or []) or None,
+        "policy_options": _read_options(policy_option or []) | _read_floors(floor or []) or None,
         "guardrails": dict(map(_read_guardrail, guardrail or [])) or None,
         "seed": seed,
         "lease": lease,
@@ -87,7 +106,7 @@ def create(
         "description": description,
         "forecaster": forecaster,
     }
-    settings = {key: value for key, value in options.items() if value is not None}
+    settings = {key: value for key, value in given.items() if value is not None}
     if problem is not None:
         if settings:
             raise InvalidInputError(
@@ -96,7 +115,7 @@ def create(
                 value=sorted(settings),
                 remedy="Write it into the file.",
             )
-        settings = _from_toml(problem, list(options))
+        settings = _from_toml(problem, list(given))
     folder = Path() if problem is None else problem.parent
     with modules_of_folder(), _create(store, name, settings, folder) as created:
         made, now = created.problem, status_data(created)
@@ -107,8 +126,9 @@ def create(
     ]
     if now["needs_lease"]:
         words.append(
-            "Without bounds and without a lease, one outcome that never comes holds up the "
-            "decision for ever: set one with `bestarm experiment lease`."
+            "For yes and no, create it with --bounds 0 1. Without bounds and without a lease, one "
+            "outcome that never comes holds up the decision for ever: set one with `bestarm "
+            "experiment lease`."
         )
     print_result({"experiment": name, "policy": policy, **now}, *words, as_json=json)
 
@@ -117,11 +137,12 @@ def _create(store: str, name: str, settings: Mapping[str, Any], folder: Path) ->
     from bestarm.cli.features import make_problem
     from bestarm.live import Experiment
 
-    if "source" not in settings:
+    if "options" not in settings:
         raise InvalidInputError(
             "There are no options to try.",
-            field="source",
-            remedy="Name a file of names or of features, or a TOML file with --problem.",
+            field="options",
+            remedy="Name them, like --options old new, or give a file of names or of features, or "
+            "a TOML file with --problem.",
         )
     further = dict(settings)
     tables = [_features(further.pop(key), folder, key) for key in _TABLES if key in settings]
@@ -147,8 +168,8 @@ def _features(value: object, folder: Path, field: str) -> FeatureTable:
         f"`{field}` must be a file, a list of names, or labels with features; got {value!r}.",
         field=field,
         value=value,
-        remedy='For example source = "arms.csv", source = ["old", "new"], or a table of rows like '
-        "tea = [1, 0].",
+        remedy='For example options = ["old", "new"], options = "options.csv", or a table of rows '
+        "like tea = [1, 0].",
     )
 
 
@@ -165,7 +186,7 @@ def _from_toml(path: Path, known: Sequence[str]) -> dict[str, Any]:
                 remedy=suggestion(key, known) or f"Known are {', '.join(known)}.",
             )
     for key, kind, word, example in (
-        ("options", dict, "a table", "[options]"),
+        ("policy_options", dict, "a table", "[policy_options]"),
         ("guardrails", dict, "a table", "[guardrails.refund]"),
         ("description", str, "a text", 'description = "Which page?"'),
     ):
@@ -217,10 +238,10 @@ def _read_options(pairs: list[str]) -> dict[str, Any]:
         key, equals, value = pair.partition("=")
         if not equals or not key.strip().isidentifier() or key.strip() in options:
             raise InvalidInputError(
-                f"`option` must be key=value, each key once; got {pair!r}.",
-                field="option",
+                f"`policy_option` must be key=value, each key once; got {pair!r}.",
+                field="policy_option",
                 value=pair,
-                remedy="For example --option max_pulls=5000.",
+                remedy="For example --policy-option max_pulls=5000.",
             )
         try:
             options[key.strip()] = ast.literal_eval(value.strip())

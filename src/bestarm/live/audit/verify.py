@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from heapq import merge
 from itertools import accumulate, chain
 from typing import Any, TypeVar
 
@@ -178,7 +179,7 @@ class _Log:
         self._last_hash = ""
         self._state = "running"
         self._limits: dict[str, float | None] = {}
-        self._counts = {"changes": 0, "planned_changes": 0}
+        self._counts = {"changes": 0, "planned_changes": 0, "unavailable": 0}
         self._changed_at: int | None = None  # what was assigned when options changed
         self._end = 0  # of the last summary
         self._provisional = False
@@ -220,21 +221,28 @@ class _Log:
             yield tuple(vars(report).values())
 
     def _units(self) -> _Records:
-        for record in self._snapshot.units(0, _ALL):
+        snapshot = self._snapshot
+        drawn, others = snapshot.units(0, _ALL), snapshot.units(-_ALL, -snapshot.head.unavailable)
+        # As they were recorded: before an assignment is made, its unit may not be available.
+        in_order = merge(
+            units.unavailable(snapshot), drawn, key=lambda each: (each.first, each.size > 0)
+        )
+        for record in chain(in_order, others):
             known = record.salt, record.unit, record.decision_point, record.covariates
             if known == (None,) * 4:
-                self._unknown_ids.update(range(record.first, record.first + record.size))
+                self._unknown_ids.update(units.members(record))
             elif units.digest_of(*known) != record.digest:
-                what = f"What is known of assignment {record.first} is not what was recorded"
+                known_of = _noun(units.members(record)[0])
+                what = f"What is known of {known_of} is not what was recorded"
                 self._findings.add("units", f"{what}: its unit or covariates were changed.")
             yield units.hashed(record)
 
     def _check_erased(self) -> None:
         for number in sorted(self._unknown_ids - self._erased_ids)[: 2 * SHOWN]:
-            what = f"What was known of assignment {number} is gone"
+            what = f"What was known of {_noun(number)} is gone"
             self._findings.add("erased", f"{what}, and the log does not say that it was erased.")
         for number in sorted(self._erased_ids - self._unknown_ids)[: 2 * SHOWN]:
-            what = f"What was known of assignment {number} is on record"
+            what = f"What was known of {_noun(number)} is on record"
             self._findings.add("erased", f"{what}, and the log says that it was erased.")
 
     def _chain(self) -> Iterator[Event]:
@@ -287,6 +295,8 @@ class _Log:
             self._counts["changes"] += 1
             if self._changed_at is None:
                 self._changed_at = event.data["assigned"]
+        elif event.kind == "unavailable":
+            self._counts["unavailable"] += event.data["count"]
         elif event.kind == "changed":
             self._limits["lease"] = event.data.get("lease")
         elif event.kind in {"stopped", "finished"}:
@@ -577,6 +587,11 @@ class _Redraw:
         if digest([self._snapshot.rows_of(waiting)]) != end["waiting"]:
             what = "Assignments that were outstanding when their phase closed"
             self._findings.add("rest", f"{what} {changed}")
+
+
+def _noun(number: int) -> str:
+    """An assignment, or a decision point at which there is none."""
+    return f"assignment {number}" if number >= 0 else f"unavailable decision point {-number}"
 
 
 def _data(*parts: Summary | None) -> list[dict[str, Any] | None]:

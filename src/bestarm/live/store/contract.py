@@ -35,7 +35,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,6 +90,7 @@ VALUE = np.dtype(
         *((name, float) for name in ("value", "told")),
     ]
 )
+R = TypeVar("R")  # a kind of records
 Rows = NDArray[Any]
 Ids = NDArray[np.int64]
 
@@ -109,6 +110,11 @@ class PlanRecord:
     first: int
     round: int
     values: int = 0
+
+    @property
+    def number(self) -> int:
+        """The phase: 1, 2, 3, …"""
+        return self.plan.phase
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,8 +189,8 @@ class UnitRecord:
     all but the digest, which without its salt says nothing.
     """
 
-    round: int
-    first: int  # the id of the round's first assignment
+    round: int  # −1, −2, … where the unit was not available, and nothing was drawn
+    first: int  # the id of the round's first assignment, or of the next one made
     size: int  # how many assignments it has
     digest: str
     salt: str | None  # None once it is erased
@@ -253,6 +259,7 @@ class Head:
     unit_rounds: int = 0  # that were about a unit
     most_unit_rounds: int = 0  # that were about one unit
     busiest_round: int = 0  # the last round of that unit
+    unavailable: int = 0  # decision points at which a unit was not available
     # Pulls that the plan may be extended to, or None; less the outstanding assignments of earlier
     # plans when it was made.
     limit: int | None = None
@@ -506,20 +513,31 @@ class Snapshot(ABC):
         """
 
     @abstractmethod
+    def records(self, kind: type[R], start: int = 0, *, limit: int | None = None) -> Iterator[R]:
+        """The records of a kind from a number on, in order of number, at most `limit` of them.
+
+        There are plans, summaries, events, changes of options and reports.
+        """
+
     def plans(self, start: int = 1, *, limit: int | None = None) -> Iterator[PlanRecord]:
-        """The plans from a phase on, in order of phase, at most `limit` of them."""
+        """The plans from a phase on."""
+        return self.records(PlanRecord, start, limit=limit)
 
-    @abstractmethod
     def summaries(self, start: int = 0) -> Iterator[SummaryRecord]:
-        """The summaries from a number on, in order of number."""
+        """The summaries from a number on."""
+        return self.records(SummaryRecord, start)
 
-    @abstractmethod
     def events(self, start: int = 0, *, limit: int | None = None) -> Iterator[Event]:
-        """The events from a number on, in order of number, at most `limit` of them."""
+        """The events from a number on."""
+        return self.records(Event, start, limit=limit)
 
-    @abstractmethod
     def changes(self, start: int = 0) -> Iterator[Change]:
-        """The changes of options from a number on, in order of number."""
+        """The changes of options from a number on."""
+        return self.records(Change, start)
+
+    def reports(self, start: int = 0) -> Iterator[Report]:
+        """The reports from a number on."""
+        return self.records(Report, start)
 
     @abstractmethod
     def request(self, name: str) -> Request | None:
@@ -528,10 +546,6 @@ class Snapshot(ABC):
     @abstractmethod
     def requests(self) -> Iterator[Request]:
         """All named requests, in the order made."""
-
-    @abstractmethod
-    def reports(self, start: int = 0) -> Iterator[Report]:
-        """The reports from a number on, in order of number."""
 
     @abstractmethod
     def reports_of(self, ids: Sequence[int]) -> Iterator[Report]:
@@ -752,24 +766,12 @@ class Transaction(Snapshot):
         """Record the number of the summary that covers these assignments."""
 
     @abstractmethod
-    def add_summary(self, record: SummaryRecord) -> None:
-        """Add a summary; its number is the head's `summaries`."""
-
-    @abstractmethod
-    def add_plan(self, record: PlanRecord) -> None:
-        """Add a plan; its phase follows that of the plan before."""
-
-    @abstractmethod
-    def add_change(self, change: Change) -> None:
-        """Add a change of options; its number is the head's `changes`.
+    def add(self, record: PlanRecord | SummaryRecord | Change | Event) -> None:
+        """Add a record; its number follows that of the last one of its kind.
 
         Raises:
-            StoreError: a change of this number is on record.
+            StoreError: one of its kind and number is on record.
         """
-
-    @abstractmethod
-    def add_event(self, event: Event) -> None:
-        """Add an event; its number follows that of the event before."""
 
 
 class Ledger(Protocol):

@@ -56,14 +56,11 @@ class MemoryLedger(Transaction):
         self._rounds_of: dict[str, dict[str, int]] = {}  # by unit and decision point
         self._losses: dict[int, list[int]] = {}  # ids by phase
         self._requests: dict[str, Request] = {}
-        self._reports: list[Report] = []
         self._reports_of: dict[int, list[Report]] = {}
         self._values = np.empty(0, dtype=VALUE)
         self._values_of: dict[int, list[int]] = {}  # numbers by assignment
-        self._summaries: list[SummaryRecord] = []
-        self._plans: list[PlanRecord] = []
-        self._changes: list[Change] = []
-        self._events: list[Event] = []
+        kinds = (PlanRecord, SummaryRecord, Event, Change, Report)
+        self._records: dict[type, list[Any]] = {kind: [] for kind in kinds}
         self._undo: list[Callable[[], object]] = []  # the steps of the transaction
 
     @contextmanager
@@ -92,27 +89,16 @@ class MemoryLedger(Transaction):
     def now(self) -> float:
         return time.time()
 
-    def plans(self, start: int = 1, *, limit: int | None = None) -> Iterator[PlanRecord]:
-        first = max(0, start - self._plans[0].plan.phase) if self._plans else 0
-        yield from self._plans[first : None if limit is None else first + limit]
-
-    def summaries(self, start: int = 0) -> Iterator[SummaryRecord]:
-        yield from self._summaries[start:]
-
-    def events(self, start: int = 0, *, limit: int | None = None) -> Iterator[Event]:
-        yield from self._events[start : None if limit is None else start + limit]
-
-    def changes(self, start: int = 0) -> Iterator[Change]:
-        yield from self._changes[start:]
+    def records(self, kind: type[T], start: int = 0, *, limit: int | None = None) -> Iterator[T]:
+        known = self._records[kind]
+        first = max(0, start - known[0].number) if known else 0
+        yield from known[first : None if limit is None else first + limit]
 
     def request(self, name: str) -> Request | None:
         return self._requests.get(name)
 
     def requests(self) -> Iterator[Request]:
         yield from self._requests.values()
-
-    def reports(self, start: int = 0) -> Iterator[Report]:
-        yield from self._reports[start:]
 
     def reports_of(self, ids: Sequence[int]) -> Iterator[Report]:
         for number in ids:
@@ -130,8 +116,8 @@ class MemoryLedger(Transaction):
 
     def units(self, first: int, end: int) -> Iterator[UnitRecord]:
         known = self._units
-        end = min(end, next(reversed(known), -1) + 1)  # rounds come in order
-        yield from (known[number] for number in range(first, end) if number in known)
+        near = range(first, end) if end - first < len(known) else sorted(known)
+        yield from (known[each] for each in near if first <= each < end and each in known)
 
     def units_named(self, keys: Sequence[UnitKey]) -> dict[UnitKey, UnitRecord]:
         found = {key: self._rounds_of.get(key.unit, {}).get(key.decision_point) for key in keys}
@@ -240,9 +226,9 @@ class MemoryLedger(Transaction):
     def add_reports(
         self, ids: Sequence[int], rewards: Sequence[float], *, at: float, late: Sequence[bool]
     ) -> None:
-        for number, each in enumerate(zip(ids, rewards, late, strict=True), len(self._reports)):
+        for number, each in enumerate(zip(ids, rewards, late, strict=True), self.head.reports):
             report = Report(number, each[0], each[1], at, each[2])
-            self._append(self._reports, report)
+            self._append(self._records[Report], report)
             self._append(self._reports_of.setdefault(report.assignment, []), report)
 
     def add_values(self, values: Rows) -> None:
@@ -275,19 +261,11 @@ class MemoryLedger(Transaction):
     def settle_deferrals(self, ids: Ids, *, summary: int) -> None:
         self._set(ids, summary=summary)
 
-    def add_summary(self, record: SummaryRecord) -> None:
-        self._append(self._summaries, record)
-
-    def add_plan(self, record: PlanRecord) -> None:
-        self._append(self._plans, record)
-
-    def add_change(self, change: Change) -> None:
-        if change.number != len(self._changes):
-            raise damaged("A change of options that should be new is on record.")
-        self._append(self._changes, change)
-
-    def add_event(self, event: Event) -> None:
-        self._append(self._events, event)
+    def add(self, record: PlanRecord | SummaryRecord | Change | Event) -> None:
+        known = self._records[type(record)]
+        if known and record.number != known[-1].number + 1:
+            raise damaged("A record that should be new is on record.")
+        self._append(known, record)
 
 
 def _settled(rows: Rows) -> NDArray[np.bool_]:

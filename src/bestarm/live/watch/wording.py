@@ -230,6 +230,7 @@ _COUNTED = {
     "late": "{outcome} came too late to be used.",
     "failed": "{outcome} given up.",
     "erased": "A unit with {assignment} was erased.",
+    "unavailable": "{unit} not available.",
 }
 
 
@@ -263,9 +264,10 @@ def describe(event: Event, problem: Problem, *, open_plans: bool) -> str:
             text = named if data["final"] else led
         case "added" | "retired" | "changed":
             text = _changed(kind, data)
-        case "late" | "failed" | "erased":
-            count = sum(end - first for first, end in data["ids"])
-            given = {noun: plural(count, noun) for noun in ("assignment", "outcome")}
+        case "late" | "failed" | "erased" | "unavailable":
+            ids = data.get("ids", ())  # below 0 where nothing was drawn
+            count = data.get("count", sum(max(end, 0) - max(first, 0) for first, end in ids))
+            given = {noun: plural(count, noun) for noun in ("assignment", "outcome", "unit")}
             text = _COUNTED[kind].format(**given)
         case "noted" | "alarm" | "cleared" | "stalled":
             text = _remark(kind, data)

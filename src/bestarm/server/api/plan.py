@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Request
 from fastapi.responses import Response
-from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic import Field, WithJsonSchema
 
 from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError
@@ -42,14 +42,9 @@ PolicyName = Annotated[
 ]
 
 
-def _amount(value: object) -> object:
-    if isinstance(value, (int, float, str)) and not isinstance(value, bool):
-        return value  # whether it is a rate or a lead is refused further down
-    raise ValueError("a number, or a text like '2 %' or '+10 %'")
-
-
+_amount = schemas.is_a("a number, or a text like '2 %' or '+10 %'", int, float, str)
 _AMOUNTS = [{"type": "number"}, {"type": "string", "maxLength": 50}]
-Amount = Annotated[Any, AfterValidator(_amount), WithJsonSchema({"anyOf": _AMOUNTS})]
+Amount = Annotated[Any, _amount, WithJsonSchema({"anyOf": _AMOUNTS})]
 
 
 class DriftIn(schemas.Body):
@@ -77,7 +72,7 @@ class ScenarioIn(schemas.Body):
 class PlanBody(
     schemas.Body,
     json_schema_extra=schemas.example(
-        source_labels=["old", "new"],
+        options=["old", "new"],
         gap=0.1,
         bounds=[0, 1],
         drift=["none", "sine"],
@@ -89,8 +84,8 @@ class PlanBody(
     """An experiment to plan, with a gap or scenarios; or with visitors, for what they can find.
 
     Attributes:
-        source: features, one row per option; left out, there are names alone.
-        source_labels: a name for each.
+        options: their names.
+        source: their features, one row per option; left out, there are names alone.
         bounds: the lowest and the highest outcome, if there are such.
         level: the mean outcome.
         base: instead of the level, the base rate, such as "2 %": the mean outcome of the option
@@ -106,8 +101,8 @@ class PlanBody(
             `per_day`. Days then include the delay.
     """
 
+    options: Labels | None = None
     source: Arms | None = None
-    source_labels: Labels | None = None
     target: Arms | None = None
     target_labels: Labels | None = None
     delta: schemas.Delta = DELTA

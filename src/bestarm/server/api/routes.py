@@ -17,9 +17,10 @@ from bestarm.errors import ConflictingRequestError, InvalidInputError
 from bestarm.live import Batch, Experiment, Receipt
 from bestarm.live.core import Tell
 from bestarm.live.events import sha256
-from bestarm.live.values import MaybeId
+from bestarm.live.inputs import read_told
+from bestarm.live.store.contract import UnitKey
 from bestarm.live.watch.overview import Watch
-from bestarm.problem import Problem, features_of
+from bestarm.problem import problem_of
 from bestarm.server.api import schemas
 from bestarm.server.api.requests import (
     ANONYMOUS,
@@ -48,7 +49,7 @@ _KEY = {
     "With another count it is refused. Every token has its own keys.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 200},
 }
-_PROBLEM = {"target", "delta", "noise", "baseline", "source_labels", "target_labels"}
+_PROBLEM = {"options", "source", "target", "target_labels", "delta", "noise", "baseline"}
 
 IfNoneMatch = Annotated[
     str | None, Header(max_length=500, description="The ETag of what is known already.")
@@ -103,13 +104,12 @@ async def create_experiment(
 def _create(experiments: OpenExperiments, body: schemas.CreateBody) -> schemas.StatusOut:
     sizes = {field: sum(map(len, getattr(body, field) or ())) for field in ("source", "target")}
     if body.source is None:
-        sizes["source_labels"] = len(body.source_labels or ()) ** 2
+        sizes["options"] = len(body.options or ()) ** 2
     for field, size in sizes.items():
         _check_size(field, size, _MOST_NUMBERS, "Create it with `Experiment.create`.")
-    features = features_of(body.source, body.source_labels)
-    problem = Problem(features, **body.model_dump(include=_PROBLEM))
-    settings = body.model_dump(exclude=_PROBLEM | {"source"})
-    return experiments.create(**settings, problem=problem).status()
+    problem = problem_of(**body.model_dump(include=_PROBLEM))
+    settings = body.model_dump(exclude=_PROBLEM)
+    return experiments.create(problem=problem, **settings).status()
 
 
 @viewing.get(
@@ -176,6 +176,7 @@ async def ask(name: Name, body: schemas.AskBody, request: Request) -> Response:
             body.count if body.unit is None or "count" in body.model_fields_set else None,
             unit=body.unit,
             decision_point=body.decision_point,
+            available=body.available,
             request_id=own,
             covariates=body.covariates,
             forecasts=body.forecasts,
@@ -185,6 +186,8 @@ async def ask(name: Name, body: schemas.AskBody, request: Request) -> Response:
     try:
         batch = await experiments.writing.run(name, assign)
     except ConflictingRequestError as error:
+        if error.field != "request_id":
+            raise
         raise ConflictingRequestError(
             error.message,
             field="Idempotency-Key",
@@ -201,12 +204,12 @@ async def tell(name: Name, body: schemas.TellBody, request: Request) -> Response
     _check_size("outcomes", len(body.outcomes), request.app.state.limits.batch)
     few = len(body.outcomes) <= _FEW
     allowed = partial(check_token, text=read_bearer(request), role=Role.TELL)
-    keys, found = body.keys(), list[MaybeId]()
-    if keys:
-        find = partial(Experiment.ids_of_units, keys=keys, precondition=allowed)
-        found += await experiments.read(name, find)
-    told, values = body.read(found) if few else await run_in_threadpool(body.read, found)
-    ids, rewards, served = told
+    pairs: Any = body.pairs()
+    if any(isinstance(named, UnitKey) for named, _ in pairs):
+        find = partial(Experiment.with_ids, pairs=pairs, precondition=allowed)
+        pairs = await experiments.read(name, find)
+    told = read_told(pairs) if few else await run_in_threadpool(read_told, pairs)
+    ids, rewards, values, served = told
     if served and not ids and not values:  # nothing to record
         told_none = partial(Experiment.tell_many, precondition=allowed)
         receipt = await experiments.read(name, lambda each: told_none(each, [(None, 0.0)] * served))

@@ -20,11 +20,9 @@ from pydantic_core import PydanticKnownError
 
 from bestarm.defaults import DELTA
 from bestarm.live import Assignment, Batch, Check, Experiment, ExperimentListing, Receipt, Status
-from bestarm.live.guarding import GuardrailRow, Value
-from bestarm.live.inputs import read_outcomes
-from bestarm.live.store.contract import Event, UnitKey
-from bestarm.live.units import read_told
-from bestarm.live.values import MaybeId
+from bestarm.live.guarding import GuardrailRow
+from bestarm.live.inputs import name_told
+from bestarm.live.store.contract import Event
 from bestarm.policies.registry import policies
 from bestarm.recommendation import Effect
 
@@ -56,41 +54,34 @@ Delta = Annotated[
 ]
 
 
-def _covariate(value: object) -> object:
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value  # what else is wrong with it is refused further down
-    raise ValueError("a number, a text, true, false or null")
+def is_a(words: str, *kinds: type, lists: bool = False) -> AfterValidator:
+    """A check that a value is of one of these types; what else is wrong is refused further down.
+
+    One check, and not one per kind: of a union, only the error of the first would be shown.
+    """
+
+    def check(value: object) -> object:
+        several = value if lists and isinstance(value, list) else [value]
+        if all(type(each) in kinds for each in several):
+            return value
+        raise ValueError(words)
+
+    return AfterValidator(check)
 
 
-# One check, and not one per kind: of a union, only the error of the first kind would be shown.
+_any = is_a("a number, a text, true, false or null", bool, int, float, str, type(None))
 _KINDS = [{"type": kind} for kind in ("number", "string", "boolean", "null")]
-Covariate = Annotated[Any, AfterValidator(_covariate), WithJsonSchema({"anyOf": _KINDS})]
+Covariate = Annotated[Any, _any, WithJsonSchema({"anyOf": _KINDS})]
 
-
-def _name(value: object) -> object:
-    if isinstance(value, (str, int)) and not isinstance(value, bool):
-        return value  # its length is refused further down
-    raise ValueError("a text or a whole number")
-
-
-def _names(value: object) -> object:
-    return [_name(each) for each in value] if isinstance(value, list) else _name(value)
-
-
+_name, _names = (is_a("a text or a whole number", str, int, lists=each) for each in (False, True))
 _NAMES: list[Any] = [{"type": "string", "minLength": 1, "maxLength": 200}, {"type": "integer"}]
 _SEVERAL = {"type": "array", "minItems": 1, "items": {"anyOf": _NAMES}}
-UnitName = Annotated[Any, AfterValidator(_name), WithJsonSchema({"anyOf": _NAMES})]
-UnitNames = Annotated[Any, AfterValidator(_names), WithJsonSchema({"anyOf": [*_NAMES, _SEVERAL]})]
+UnitName = Annotated[Any, _name, WithJsonSchema({"anyOf": _NAMES})]
+UnitNames = Annotated[Any, _names, WithJsonSchema({"anyOf": [*_NAMES, _SEVERAL]})]
 
-
-def _duration(value: object) -> object:
-    if isinstance(value, (int, float, str)) and not isinstance(value, bool):
-        return value  # whether it is a time is refused further down
-    raise ValueError("a number of seconds, or a time like 90s, 30m, 12h or 2d")
-
-
+_time = is_a("a number of seconds, or a time like 90s, 30m, 12h or 2d", int, float, str)
 _TIMES = [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "maxLength": 50}]
-Duration = Annotated[Any, AfterValidator(_duration), WithJsonSchema({"anyOf": _TIMES})]
+Duration = Annotated[Any, _time, WithJsonSchema({"anyOf": _TIMES})]
 
 
 def one_of(names: Sequence[str]) -> AfterValidator:
@@ -138,10 +129,10 @@ class CreateBody(
     Body,
     json_schema_extra=example(
         name="checkout",
-        source_labels=["one page", "two pages", "express"],
-        delta=DELTA,
-        policy="anytime",
+        options=["one page", "two pages", "express"],
         bounds=[0, 1],
+        control="one page",
+        delta=DELTA,
         lease="1d",
         description="Which checkout do more people finish?",
     ),
@@ -149,15 +140,16 @@ class CreateBody(
     """An experiment to create.
 
     Attributes:
-        source: features of the options that can be tried, one row per option. Left out, the names
-            alone tell them apart.
-        source_labels: a name for each.
-        target: features of the options to choose among; the source if left out.
+        options: the names of the options that can be tried; numbers from 0 where there are
+            features alone.
+        source: their features, one row per option. Left out, each is learned separately.
+        target: features of the options to choose among; those that can be tried if left out.
         target_labels: a name for each.
         noise: the scale of the noise.
         baseline: a bound on the baseline's size.
         bounds: the lowest and the highest reward, for policies that take them.
-        options: of the policy.
+        control: the name of the option that effects are measured against.
+        policy_options: what else the policy takes.
         seed: of the draws; a random one if left out.
         lease: how long an outcome may take, in seconds or like 90s, 30m, 12h, 2d; any time if left
             out.
@@ -167,21 +159,22 @@ class CreateBody(
         description: what it is about, in words.
         forecaster: `default` to subtract a forecast from every outcome, made before the option is
             drawn; `own` if every ask brings its forecasts; none if left out.
-        guardrails: second outcomes in which no option may be worse than the policy's control by
-            more than a margin, by name.
+        guardrails: second outcomes in which no option may be worse than the control by more
+             than a margin, by name.
     """
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
+    options: Labels | None = None
     source: Features | None = None
-    source_labels: Labels | None = None
     target: Features | None = None
     target_labels: Labels | None = None
     delta: Delta = DELTA
     noise: Scale = 1.0
     baseline: Scale = 1.0
-    policy: PolicyName = "anytime"
     bounds: Bounds | None = None
-    options: dict[str, Any] = Field(default_factory=dict)
+    control: Label | None = None
+    policy: PolicyName = "anytime"
+    policy_options: dict[str, Any] = Field(default_factory=dict)
     seed: Natural | None = None
     lease: Duration | None = None
     window: Duration | None = None
@@ -199,6 +192,8 @@ class AskBody(Body, json_schema_extra=example(count=2)):
         unit: whom or what it is for, a text or a number: the same unit gets the same assignment
             again, and counts once. A list asks for several units; leave the count out then.
         decision_point: of the unit, where it has several: one for all units, or a list.
+        available: false to record that the units are not available at these decision points:
+            nothing is drawn.
         covariates: names with values, one row per assignment, kept with it; a forecaster uses them.
         forecasts: one per assignment, where the experiment takes forecasts of your own.
     """
@@ -206,6 +201,7 @@ class AskBody(Body, json_schema_extra=example(count=2)):
     count: Annotated[int, Field(ge=1)] = 1
     unit: UnitNames | None = None
     decision_point: UnitNames | None = None
+    available: bool = True
     covariates: Annotated[list[dict[Label, Covariate]], Field(fail_fast=True)] | None = None
     forecasts: Annotated[list[Number], Field(fail_fast=True)] | None = None
 
@@ -242,6 +238,13 @@ class OutcomeIn(Body):
         description="A number, or true or false for 1 and 0.",
     )
 
+    def told(self) -> float | dict[str, float]:
+        """The reward, or names and values."""
+        if not self.guardrails:
+            return self.reward
+        rewards = {} if math.isnan(self.reward) else {"reward": self.reward}
+        return rewards | self.guardrails
+
 
 class TellBody(
     Body, json_schema_extra=example(outcomes=[{"id": 0, "reward": 1}, {"id": 1, "reward": 0}])
@@ -250,29 +253,12 @@ class TellBody(
 
     outcomes: Annotated[list[OutcomeIn], Field(fail_fast=True)]
 
-    def keys(self) -> list[UnitKey]:
-        """The units among them, in order."""
-        told = (read_told(each.id, each.unit, each.decision_point) for each in self.outcomes)
-        return [key for keys in told for key in keys or ()]
-
-    def read(
-        self, ids: Sequence[MaybeId]
-    ) -> tuple[tuple[list[int], list[float], int], list[Value]]:
-        """Ids, each once, a reward for each, and how many have no id; and values of guardrails.
-
-        `ids` are those of the units.
-        """
-        found = iter(ids)
-        named = [(each.id if each.unit is None else next(found), each) for each in self.outcomes]
-        rewards = ((number, float(each.reward)) for number, each in named)
-        values = [
-            (number, name, float(value))
-            for number, each in named
-            for name, value in (each.guardrails or {}).items()
-            if number is not None
+    def pairs(self) -> list[tuple[Any, float | dict[str, float]]]:
+        """Ids or units, each with its reward, or with names and values."""
+        return [
+            (name_told(each.id, each.unit, each.decision_point), each.told())
+            for each in self.outcomes
         ]
-        known = ((number, 0.0 if number is None else reward) for number, reward in rewards)
-        return read_outcomes(pair for pair in known if not math.isnan(pair[1])), values
 
 
 class FailBody(Body, json_schema_extra=example(ids=[1], reason="left the page")):

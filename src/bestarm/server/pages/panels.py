@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import lru_cache, partial
+from functools import lru_cache
 from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
@@ -22,6 +22,7 @@ from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
+from bestarm import __version__
 from bestarm.defaults import DELTA
 from bestarm.live import Experiment
 from bestarm.live.values import in_rounds
@@ -176,6 +177,13 @@ def render(template: str, **values: object) -> str:
     return _environment().get_template(template).render(**values)
 
 
+def _plain(value: object) -> str:
+    """An option of a policy as people write it: 0 and not 0.0."""
+    text = json.dumps(value, ensure_ascii=False)
+    whole = json.loads(text, parse_float=lambda x: int(x[:-2]) if x.endswith(".0") else float(x))
+    return json.dumps(whole, ensure_ascii=False)
+
+
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
     made = Environment(
@@ -193,12 +201,12 @@ def _environment() -> Environment:
         iso=_iso,
         lasting=_lasting,
         part=_part,
-        plain=partial(json.dumps, ensure_ascii=False),
+        plain=_plain,
         tied=_tied,
     )
     made.globals.update(
         asset=address_of,
-        version=version("bestarm"),
+        version=__version__,
         colours=COLOURS,
         default_delta=DELTA,
         address=lambda name: quote(name, safe=""),

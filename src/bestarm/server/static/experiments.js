@@ -1,7 +1,7 @@
 // The list of experiments keeps itself up to date, and a form creates new ones.
 "use strict";
 (function () {
-  const { EntryError, table, number, bounds } = bestarmForms;
+  const { EntryError, entryName, table, number, bounds } = bestarmForms;
   const list = document.getElementById("list");
   let known = list.dataset.tag;
   async function refresh() {
@@ -46,12 +46,37 @@
     return read;
   }
 
+  const add = document.getElementById("guardrail-add");
+  add.addEventListener("click", () => {
+    const row = document.querySelector("#guardrails template").content.firstElementChild.cloneNode(true);
+    row.querySelector("button").addEventListener("click", () => { row.remove(); add.focus(); });
+    add.parentElement.before(row);
+    row.querySelector("input").focus();
+  });
+
+  // What each guardrail promises, by name.
+  function guardrails() {
+    const found = {};
+    for (const row of document.querySelectorAll("#guardrails > .guardrail")) {
+      const of = (name) => row.querySelector(`[name="${name}"]`);
+      const name = of("guardrail").value.trim();
+      if (!name) throw new EntryError("Give every guardrail a name, or remove it.");
+      if (name in found) throw new EntryError(`There are two guardrails “${name}”.`);
+      const read = ["worse_by", "lowest", "highest", "alpha"].map((each) => [of(each), number(of(each))]);
+      const empty = read.find(([, value]) => value === null);
+      if (empty) throw new EntryError(`Guardrail “${name}” lacks a number: ${entryName(empty[0])}.`);
+      const [worse_by, lowest, highest, alpha] = read.map(([, value]) => value);
+      found[name] = { bounds: [lowest, highest], worse_by, alpha, action: of("action").value, worse: of("worse").value };
+    }
+    return found;
+  }
+
   function body() {
     const source = table(form.elements.source.value, "options");
     const made = { name: form.elements.name.value.trim(), policy: form.elements.policy.value };
     if (!made.name) throw new EntryError("Give the experiment a name.");
     if (source.features) made.source = source.features;
-    if (source.labels) made.source_labels = source.labels;
+    if (source.labels) made.options = source.labels;
     if (form.elements.target.value.trim()) {
       const target = table(form.elements.target.value, "the options to choose among");
       if (!target.features) throw new EntryError("The options to choose among need features as well as names.");
@@ -73,15 +98,16 @@
     if (window) made.window = window;
     if (window || otherwise !== null) made.otherwise = otherwise ?? 0;
     if (form.elements.forecaster.checked) made.forecaster = "default";
-    made.options = further(form.elements.options.value.trim());
+    made.policy_options = further(form.elements.policy_options.value.trim());
     const control = form.elements.control.value.trim();
-    if (control) made.options.control = control;
+    if (control) made.control = control;
     for (const name of ["tolerance", "precision", "expected_gap"]) {
       const found = number(form.elements[name]);
-      if (found !== null) made.options[name] = found;
+      if (found !== null) made.policy_options[name] = found;
     }
+    made.guardrails = guardrails();
     const ends = bounds(form);
-    if (ends !== null && made.policy === "anytime") made.options.bounds = ends;
+    if (ends !== null && made.policy === "anytime") made.bounds = ends;
     else if (ends !== null) {
       // Other policies go by the scales, which the bounds imply where they are not given.
       made.noise ??= (ends[1] - ends[0]) / 2;

@@ -41,11 +41,14 @@
     return { labels: named ? rows.map((row) => row[0]) : null, features };
   }
 
-  // The number in a field, or null where there is none; the field's own label says which it is.
+  // What a field's own label calls it.
+  const entryName = (field) => field.labels[0].firstChild.textContent.trim();
+
+  // The number in a field, or null where there is none.
   function number(field, { whole = false } = {}) {
     const text = field.value.trim();
     if (!text) return null;
-    const words = field.labels[0].firstChild.textContent.trim();
+    const words = entryName(field);
     if (!numeric(text)) {
       throw new EntryError(`${words}: “${text}” is not a number` +
         (text.includes(",") ? "; write 2000, and 0.5 with a point." : "."));
@@ -64,5 +67,5 @@
     return ends[0] === null ? null : ends;
   }
 
-  window.bestarmForms = { EntryError, table, number, bounds };
+  window.bestarmForms = { EntryError, entryName, table, number, bounds };
 })();

@@ -35,7 +35,7 @@
   const options = (text) => {
     const { labels, features } = lines(text, "options");
     if ((features || labels).length < 2) throw new EntryError("Give at least two options, one per line.");
-    return { ...(features ? { source: features } : {}), ...(labels ? { source_labels: labels } : {}) };
+    return { ...(features ? { source: features } : {}), ...(labels ? { options: labels } : {}) };
   };
 
   const asked = () => {

@@ -34,7 +34,7 @@ from bestarm.live.store.sql.session import BUSY_TIMEOUT, PostgresSession, Sessio
 
 E = TypeVar("E", bound=StoreError)
 
-VERSION = "4"  # of the tables
+VERSION = "5"  # of the tables
 
 SERVER_TIME: sa.ColumnElement[float] = sa.literal_column(
     "CAST(extract(epoch FROM clock_timestamp()) AS double precision)"

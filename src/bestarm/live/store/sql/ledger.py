@@ -101,13 +101,8 @@ def _save(names: tuple[str, ...]) -> sa.Update:
     return sa.update(s.experiments).where(mine).values(new)
 
 
-_PLANS = _in_order(s.plans, key="phase")
-_SUMMARIES = _in_order(s.summaries)
-_EVENTS = _in_order(s.events)
-_OPTION_CHANGES = _in_order(s.changes)
 _REQUESTS = _in_order(s.requests, key="first")
 _REQUEST = _REQUESTS.where(s.requests.c.name == sa.bindparam("name"))
-_REPORTS = _in_order(s.reports)
 
 _end: sa.BindParameter[int] = sa.bindparam("end")
 _assigned = s.assignments.c
@@ -229,41 +224,18 @@ class SqlSnapshot(Snapshot):
         columns = self._columns(statement, **values)
         return _whole(columns[0]) if columns else np.empty(0, dtype=np.int64)
 
-    def _records(
-        self,
-        statement: sa.Select[Any],
-        read: Callable[..., T],
-        start: int,
-        limit: int | None = None,
-        key: int = 0,
-    ) -> Iterator[T]:
-        """Records from a number on, which is in their column `key`, up to a limit."""
-        left = _ALL if limit is None else limit
+    def records(self, kind: type[T], start: int = 0, *, limit: int | None = None) -> Iterator[T]:
+        (statement, read, key), left = _RECORDS[kind], _ALL if limit is None else limit
         while left and (found := self._select(statement, start=start, size=min(left, _PAGE))):
             yield from (read(*row) for row in found)
             start, left = found[-1][key] + 1, left - len(found)
-
-    def plans(self, start: int = 1, *, limit: int | None = None) -> Iterator[PlanRecord]:
-        return self._records(_PLANS, _read_plan, start, limit)
-
-    def summaries(self, start: int = 0) -> Iterator[SummaryRecord]:
-        return self._records(_SUMMARIES, _read_summary, start)
-
-    def events(self, start: int = 0, *, limit: int | None = None) -> Iterator[Event]:
-        return self._records(_EVENTS, _read_event, start, limit)
-
-    def changes(self, start: int = 0) -> Iterator[Change]:
-        return self._records(_OPTION_CHANGES, _read_change, start)
 
     def request(self, name: str) -> Request | None:
         found = self._select(_REQUEST, name=name, start=0, size=1)
         return next((Request(*row) for row in found), None)
 
     def requests(self) -> Iterator[Request]:
-        return self._records(_REQUESTS, Request, 0, key=2)
-
-    def reports(self, start: int = 0) -> Iterator[Report]:
-        return self._records(_REPORTS, _read_report, start)
+        return self.records(Request)
 
     def reports_of(self, ids: Sequence[int]) -> Iterator[Report]:
         wanted = set(ids)
@@ -462,24 +434,9 @@ class SqlTransaction(SqlSnapshot, Transaction):
         ]
         self.session.execute_many(_COVER, rows)
 
-    def add_summary(self, record: SummaryRecord) -> None:
-        texts = {
-            name: None if part is None else canonical(as_data(part))
-            for name, part in (("summary", record.summary), ("plain", record.plain))
-        }
-        self._insert(s.summaries, **{**vars(record), **texts})
-
-    def add_plan(self, record: PlanRecord) -> None:
-        plan, text = record.plan, canonical(as_data(record.plan))
-        places = {"first": record.first, "round": record.round, "values": record.values}
-        self._insert(s.plans, phase=plan.phase, plan=text, **places)
-
-    def add_change(self, change: Change) -> None:
-        features = None if change.features is None else canonical(change.features)
-        self._insert(s.changes, **{**vars(change), "features": features})
-
-    def add_event(self, event: Event) -> None:
-        self._insert(s.events, **_event_row(event))
+    def add(self, record: PlanRecord | SummaryRecord | Change | Event) -> None:
+        tables = {PlanRecord: s.plans, SummaryRecord: s.summaries, Change: s.changes}
+        self._insert(tables.get(type(record), s.events), **_row(record))
 
 
 def _numbers(column: Sequence[Any]) -> NDArray[Any]:
@@ -507,8 +464,13 @@ def _unreadable(why: str) -> DamagedStoreError:
     return damaged(f"The record of assignments, outcomes or losses cannot be read ({why}).")
 
 
-def _event_row(event: Event) -> dict[str, Any]:
-    return {**vars(event), "data": canonical(event.data)}
+def _row(record: PlanRecord | SummaryRecord | Change | Event) -> dict[str, Any]:
+    """A record as its table has it: plans, summaries and what is no single value as JSON."""
+    row: dict[str, Any] = {"phase": record.number} if isinstance(record, PlanRecord) else {}
+    for name, value in vars(record).items():
+        part = as_data(value) if isinstance(value, (Plan, Summary)) else value
+        row[name] = canonical(part) if isinstance(part, (dict, tuple)) else part
+    return row
 
 
 def _read_plan(phase: int, text: str, first: int, number: int, values: int) -> PlanRecord:
@@ -573,6 +535,17 @@ def _parsed(read: Callable[[dict[str, Any]], T], text: str, what: str) -> T:
     except (*UNREADABLE, BestArmError) as error:
         why = str(error).rstrip(".")
         raise damaged(f"The record of {what} cannot be read ({why}).", what) from error
+
+
+# How records are read, and in which column their number is.
+_RECORDS: dict[type, tuple[sa.Select[Any], Callable[..., Any], int]] = {
+    PlanRecord: (_in_order(s.plans, key="phase"), _read_plan, 0),
+    SummaryRecord: (_in_order(s.summaries), _read_summary, 0),
+    Event: (_in_order(s.events), _read_event, 0),
+    Change: (_in_order(s.changes), _read_change, 0),
+    Report: (_in_order(s.reports), _read_report, 0),
+    Request: (_REQUESTS, Request, 2),
+}
 
 
 # --- Experiments of a database ------------------------------------------------------------------
@@ -651,7 +624,7 @@ class SqlLedger:
                 session.insert(s.experiments, row | vars(head))
                 ((number,),) = session.fetch(_NUMBER, name=name)
                 session.insert(s.documents, {"experiment": number, "document": document})
-                session.insert(s.events, {"experiment": number, **_event_row(created)})
+                session.insert(s.events, {"experiment": number, **_row(created)})
         except DuplicateKeyError:
             raise ExperimentExistsError(
                 f"There is an experiment {name!r} in {store.place} already.",

@@ -6,7 +6,7 @@ from alembic import op
 
 from bestarm.live.store.sql.schema import metadata
 
-revision = "4"
+revision = "5"
 down_revision = None
 
 
