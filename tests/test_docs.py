@@ -9,6 +9,7 @@ import os
 import pkgutil
 import re
 import runpy
+import shlex
 import shutil
 import sys
 import traceback
@@ -18,8 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import run
 from generators import reference_pages
 from generators.commands import commands
+from generators.llms import llms_text
 from generators.modules import public_modules
 from generators.routes import description, roles
 from workers_started import processes
@@ -80,9 +83,19 @@ def test_the_readme_has_the_two_commands_and_a_short_example() -> None:
     assert re.search(r"^    make test\b", text, re.M)
     example = [line for line in blocks(readme)[0].splitlines() if line.strip()]
     assert len(example) < 10
-    assert all(
-        name in "\n".join(example) for name in ("Problem(", "Experiment(", "AnytimeBAI(", "tell")
-    )
+    assert all(word in "\n".join(example) for word in ('Experiment(["old", "new"', "ask(", "tell("))
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/start.md"])
+def test_commands_of_a_first_experiment_run(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / name).read_text(encoding="utf-8")
+    lines = re.findall(r"^    bestarm (experiment .*?)(?: +#.*)?$", text, re.M)
+    assert [line.split()[1] for line in lines] == ["create", "ask", "tell"]
+    for line in lines:
+        run(*shlex.split(line))
 
 
 @pytest.fixture(scope="module")
@@ -113,12 +126,51 @@ def _anchor(heading: str) -> str:
 
 def test_no_page_is_forgotten() -> None:
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    listed = {
+    in_sidebar = {
         name
         for tree in re.findall(r"^```{toctree}\n(.*?)^```$", index, re.M | re.S)
         for name in tree.split()
     }
-    assert {page.stem for page in (ROOT / "docs").glob("*.md")} - {"index"} <= listed
+    on_landing_page = set(re.findall(r"^- \[.+?\]\((\S+)\.md\): \S", index, re.M))
+    pages = {page.stem for page in (ROOT / "docs").glob("*.md")} - {"index"}
+    assert pages <= in_sidebar
+    assert pages <= on_landing_page
+
+
+def test_llms_txt_lists_what_the_landing_page_lists() -> None:
+    index, listed = ((ROOT / "docs" / name).read_text("utf-8") for name in ("index.md", "llms.txt"))
+    assert listed == llms_text(index), "`make docs` writes docs/llms.txt again"
+    title, summary = listed.splitlines()[:3:2]
+    assert title == "# bestarm"
+    assert summary.startswith("> ")
+    lines = listed.partition("\n## ")[2].splitlines()[1:]
+    assert all(re.match(r"(- \[.+\]\(\S+\.(md|ipynb)\): \S|## |$)", line) for line in lines)
+
+
+def test_every_picture_says_which_command_draws_it() -> None:
+    checked = 0
+    for page in (ROOT / "docs").glob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        for picture in re.findall(r"!\[.*?\]\((\S+)\)", text):
+            assert re.search(rf"(--picture docs/{picture}|--out docs)\b", text), picture
+            checked += 1
+    assert checked >= 7
+
+
+def test_commands_in_the_pages_exist() -> None:
+    """Such as `python -m benchmarks.planning`, or `bestarm experiment ask`."""
+    known, checked = {name for name, _ in commands()}, 0
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for module in re.findall(r"python -m (benchmarks\.\w+)", text):
+            assert (ROOT / f"{module.replace('.', '/')}.py").exists(), f"{page.name}: {module}"
+            checked += 1
+        for name in re.findall(
+            r"(?:^ {4}|`)(bestarm (?:(?:experiment|token) )?[a-z][a-z-]*)", text, re.M
+        ):
+            assert name in known, f"{page.name}: {name}"
+            checked += 1
+    assert checked > 150
 
 
 def public() -> Iterator[tuple[str, Any]]:
@@ -217,7 +269,7 @@ def build_pages(source: Path, site: Path) -> None:
     pytest.MonkeyPatch().setattr(SearchEnglish, "stem", lambda _, word: word)
     gc.disable()  # a sixth of the time, for nothing: the process ends when the pages are built
     # Without the sources beside it and the theme, which take as long as all pages.
-    extensions = "extensions=myst_parser,sphinx.ext.autodoc,sphinx.ext.napoleon"
+    extensions = "extensions=myst_nb,sphinx.ext.autodoc,sphinx.ext.napoleon"
     quick = ("-D", extensions, "-D", "html_theme=basic")
     status = main(["-W", "-q", *quick, str(source), str(site)])
     assert status == 0
@@ -231,6 +283,10 @@ def test_the_documentation_builds_without_a_warning(tmp_path: Path) -> None:
     page = (tmp_path / "site" / "reference" / "bestarm.problem.html").read_text(encoding="utf-8")
     assert "bestarm.problem.Problem.with_delta" in page
     assert (tmp_path / "site" / "search.html").exists()
+    assert (tmp_path / "site" / "notebooks" / "mobile-health.ipynb").exists()  # for `llms.txt`
+    listed = (tmp_path / "site" / "llms.txt").read_text(encoding="utf-8")
+    for page in re.findall(r"\]\((\S+)\)", listed):
+        assert (tmp_path / "site" / page).exists(), page
 
 
 def test_the_picture_is_small() -> None:

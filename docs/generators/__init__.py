@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from generators.commands import command_page
+from generators.llms import write_llms
 from generators.modules import module_pages
 from generators.policies import policy_page
 from generators.routes import route_page
 
-__all__ = ["reference_pages", "write_reference"]
+__all__ = ["reference_pages", "write_llms", "write_reference"]
 
 
 def reference_pages() -> dict[str, str]:

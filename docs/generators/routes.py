@@ -19,8 +19,8 @@ _INTRODUCTION = """# HTTP interface
 
 {summary}
 
-Every route names the least [role](../http.md#tokens) that may call it. Paths are relative to the
-server's address. The body of every error is an [ErrorBody](#errorbody).
+Every route names the least [role](../self-host.md#tokens) that may call it. Paths are relative to
+the server's address. The body of every error is an [ErrorBody](#errorbody).
 
 ## Errors
 
