@@ -6,14 +6,18 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Without it every process compiles all it imports again, and tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test lint docs benchmark clean
+.PHONY: demo test lint docs notebooks benchmark release-check clean
 
-.venv/.installed: pyproject.toml constraints.txt
+.venv/.demo: pyproject.toml constraints.txt src/bestarm/__init__.py
 	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --editable '.[cli]'
+	touch $@
+
+.venv/.installed: .venv/.demo
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $@
 
-demo: .venv/.installed
+demo: .venv/.demo
 	$(BIN)/bestarm demo --out demo
 
 # Each of the many processes that tests start would fight the others for the cores with threads of
@@ -33,11 +37,18 @@ lint: .venv/.installed
 docs: .venv/.installed
 	$(BIN)/sphinx-build -W -q docs docs/_build
 
+# Runs the cells of every notebook of the documentation anew, each in its own process.
+notebooks: .venv/.installed
+	for notebook in docs/notebooks/*.ipynb; do $(BIN)/python docs/generators/notebooks.py $$notebook || exit; done
+
 benchmark: .venv/.installed
 	$(BIN)/python -m benchmarks.designs
 	$(BIN)/python -m benchmarks.engine
 	$(BIN)/python -m benchmarks.methods
 	$(BIN)/python -m benchmarks.opening
+
+release-check: .venv/.installed
+	.ci/release
 
 clean:
 	rm -rf .venv demo docs/_build docs/reference
