@@ -64,7 +64,6 @@ class Sender:
 @pytest.fixture
 def sender(store_url: str, receiver: Receiver) -> Iterator[Sender]:
     made = Sender(store_url, Webhook(receiver.url, read_secret(SECRET), private=True))
-    made.notifier.run_once()
     yield made
     made.store.close()
 
@@ -125,10 +124,9 @@ def test_the_signature_is_that_of_standard_webhooks() -> None:
 def test_what_happened_before_it_was_switched_on_is_not_sent(
     store_url: str, receiver: Receiver
 ) -> None:
+    with Experiment.create(store_url, "before", ["old", "new"], bounds=(0, 1), seed=1) as before:
+        finish(before)
     sender = Sender(store_url, Webhook(receiver.url, read_secret(SECRET), private=True))
-    before = sender.make("before")
-    finish(before)
-    sender.notifier.run_once()
     after = sender.make("after")
     finish(after)  # while no notifier looks
     sender.restart()

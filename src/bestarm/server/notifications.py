@@ -289,12 +289,16 @@ class _Due:
 
 
 class Notifier:
-    """Sends the notifications of all experiments of a server, those of one in order."""
+    """Sends the notifications of all experiments of a server, those of one in order.
+
+    What happens from its construction on is sent, also by the notifier of a later process.
+    """
 
     def __init__(self, experiments: OpenExperiments, receiver: Receiver) -> None:
         self._experiments, self._store, self._receiver = experiments, experiments.store, receiver
         self._begun: int | None = None  # the generation of the store in which the table is there
         self._searched: dict[int, int] = {}  # events before which there is nothing to send
+        self._begin()
 
     async def run(self) -> None:
         """Send what there is to send until cancelled."""
