@@ -42,6 +42,10 @@ def work(experiment: Experiment, batches: int) -> None:
         experiment.tell_many({each.id: float(each.arm == 1) for each in batch})
 
 
+def tell_no_difference(experiment: Experiment) -> None:
+    experiment.tell_many({each.id: 1.0 for each in experiment.ask(60)})
+
+
 def lines_of(experiment: Experiment, width: int = 120) -> str:
     screen = Console(record=True, width=width, file=io.StringIO(), markup=False)
     screen.print(render(overview(experiment)))
@@ -114,7 +118,7 @@ def test_ctrl_c_ends_it_without_a_word(experiment: Experiment) -> None:
 
 
 def test_in_a_terminal_it_is_shown_until_ctrl_c(experiment: Experiment) -> None:
-    work(experiment, 1)
+    tell_no_difference(experiment)
     screen, terminal = pty.openpty()
     shown = b""
     env = os.environ | {"TERM": "xterm", "COLUMNS": "110", "LINES": "40"}
@@ -124,7 +128,7 @@ def test_in_a_terminal_it_is_shown_until_ctrl_c(experiment: Experiment) -> None:
         os.close(terminal)
         while b"checks are well" not in shown:
             shown += os.read(screen, 65536)
-        work(experiment, 1)
+        tell_no_difference(experiment)  # it goes on: else watching ends by itself
         while b"120 outcomes" not in shown:
             shown += os.read(screen, 65536)
         watching.send_signal(signal.SIGINT)

@@ -12,7 +12,6 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 import httpx
-import numpy as np
 import pytest
 from browsing import HANG_TIMEOUT, chromium, tab
 from plan_processes import begin, settled
@@ -562,15 +561,16 @@ def test_a_browser_plans_and_stops_without_running_what_users_typed(
         page.click("#plan-stop")
         page.wait_for_selector("#plan-status:has-text('Stopped.')")
     assert settled()
-    problem = Problem(np.eye(2), delta=0.05, noise=0.5)
+    problem = Problem([NASTY, "new"], delta=0.05, noise=0.5)
     asked = PlanRequest(problem, gap=0.4, bounds=(0, 1), per_day=100, runs=10)
     policies = ["anytime", "sp-bai-sharp"]
     plan = plan_experiment(replace(asked, policies=policies, window="2d"))
-    assert f"“{NASTY}” leads" in with_window
+    assert f"{plan.scenarios[0].describe('outcomes')}." in with_window
+    assert NASTY in plan.scenarios[0].describe("outcomes")
     assert "A window of 2 days at 100 outcomes per day: 200 are always under way." in with_window
     for each in plan.forecasts:
         pulls = each.pulls
-        row = f"{each.policy}\t{pulls.median:,.0f}\t{pulls.low:,.0f} – {pulls.high:,.0f}\t"
+        row = f"{each.policy}\t{pulls.median:,.0f}\t{pulls.low:,.0f}–{pulls.high:,.0f}\t"
         assert row in with_window
     waiting = plan.waiting(plan.forecasts[1])
     assert f"sp-bai-sharp assigns nothing on {waiting:.0f} of its days" in with_window
@@ -586,6 +586,6 @@ def test_a_browser_plans_and_stops_without_running_what_users_typed(
     plan = plan_experiment(replace(asked, block=2))
     for each in plan.forecasts:
         rounds = each.rounds
-        row = f"{each.name}\t{rounds.median:,.0f}\t{rounds.low:,.0f} – {rounds.high:,.0f}\t"
+        row = f"{each.name}\t{rounds.median:,.0f}\t{rounds.low:,.0f}–{rounds.high:,.0f}\t"
         assert f"{row}{each.pulls.median:,.0f}\t" in in_blocks
     assert f"takes {plan.savings[0].rounds:.2f} (" in in_blocks

@@ -28,6 +28,7 @@ from bestarm.planning import (
     plan_experiment,
     worker,
 )
+from bestarm.planning.wording import plan_words
 from bestarm.server.api import plan as plan_api
 from bestarm.server.tokens import Role
 
@@ -122,18 +123,27 @@ def test_the_plan_is_the_library_s(client: httpx.Client) -> None:
     assert names[0] == "progress"  # before anything was simulated, so that there always is one
     assert found[0][1] == {"done": 0, "total": 40}
     assert names[1:-1].count("estimate") == 1
-    assert set(names[1:-1]) <= {"progress", "estimate"}
+    assert set(names[1:-2]) <= {"progress", "estimate"}
     estimate = dict(found)["estimate"]
     assert set(estimate) == {"seconds", "limit", "fewest_pulls", "most_pulls", "words"}
     assert estimate["limit"] == LIMIT
     assert 0 < estimate["fewest_pulls"] <= estimate["most_pulls"]
     assert "; 40 runs of about " in estimate["words"]
-    assert found[-2] == ("progress", {"done": 40, "total": 40})
+    assert found[-3] == ("progress", {"done": 40, "total": 40})
     problem = Problem(
         np.eye(2), delta=0.05, noise=0.5, baseline=1.0, source_labels=body.pop("options")
     )
     plan = plan_experiment(PlanRequest(problem, **body | {"bounds": (0, 1)}))
     assert found[-1][1] == json.loads(json.dumps(plan.to_dict()))
+    name, words = found[-2]
+    assert name == "words"
+    assert [each for each in words if isinstance(each, str)] == [
+        each for each in plan_words(plan, problem) if isinstance(each, str) and each
+    ]
+    tables = [each for each in words if not isinstance(each, str)]
+    assert [[row[0] for row in each["rows"]] for each in tables] == [
+        ["policy", *body["policies"]]
+    ] * 2
     assert settled()
 
 
@@ -159,7 +169,7 @@ def test_visitors_are_answered_with_the_lifts_they_find(client: httpx.Client) ->
     body = {"options": ["old", "new"], "base": "20 %", "drift": ["none"], "runs": 4}
     *before, (name, lifts) = planned(client, body | {"visitors": 300, "policies": ["anytime"]})
     assert name == "lifts"
-    assert {each for each, _ in before} == {"progress", "estimate"}
+    assert {each for each, _ in before} == {"progress", "estimate", "words"}
     problem = Problem(["old", "new"], delta=0.05, noise=0.5)
     request = PlanRequest(problem, base=0.2, bounds=(0, 1), drift=["none"], runs=4)
     found = detectable_lifts(request, visitors=300)

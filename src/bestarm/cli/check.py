@@ -7,10 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import typer
-
 from bestarm.cli.command import command
-from bestarm.cli.output import count, number, print_json, printable
+from bestarm.cli.output import Result, count, number
 from bestarm.defaults import DELTA
 
 if TYPE_CHECKING:
@@ -35,8 +33,7 @@ def check(
     noise: float | None = None,
     baseline: float | None = None,
     theta: Path | None = None,
-    json: bool = False,
-) -> None:
+) -> Result:
     """Read a problem; say in words what it is and whether it can be solved.
 
     Args:
@@ -54,22 +51,20 @@ def check(
         rows = read_table(theta, names_alone=False).features
         parameter = [value for row in rows for value in row]
         complexities = {kind: complexity(problem, parameter, kind) for kind in _COMPLEXITIES}
-    if json:
-        hardness = {kind: _certificate(part) for kind, part in complexities.items()}
-        data = {
-            "arms": problem.arms,
-            "targets": problem.targets,
-            "features": problem.dimension,
-            "rank": problem.rank,
-            "identifiable": True,
-            "delta": problem.delta,
-            "noise": problem.noise,
-            "baseline": problem.baseline,
-            "design": _certificate(design),
-        }
-        print_json(data | ({"complexity": hardness} if hardness else {}))
-    else:
-        typer.echo("\n".join(_lines(problem, design, complexities)))
+    data = {
+        "arms": problem.arms,
+        "targets": problem.targets,
+        "features": problem.dimension,
+        "rank": problem.rank,
+        "identifiable": True,
+        "delta": problem.delta,
+        "noise": problem.noise,
+        "baseline": problem.baseline,
+        "design": _certificate(design),
+    }
+    if complexities:
+        data["complexity"] = {kind: _certificate(part) for kind, part in complexities.items()}
+    return Result(data, list(_lines(problem, design, complexities)))
 
 
 def _certificate(design: Design) -> dict[str, float | None]:
@@ -100,12 +95,13 @@ def _lines(problem: Problem, design: Design, complexities: Mapping[Kind, Design]
         f"than {design.lower_bound:.6g} (certified gap {design.gap:.1e})."
     )
     if complexities:
-        yield "\nComplexities under this parameter; pulls grow like these × noise² × log 1/δ:"
+        yield ""
+        yield "Complexities under this parameter; pulls grow like these × noise² × log 1/δ:"
     for kind, part in complexities.items():
         name, meaning = _COMPLEXITIES[kind]
         value = f"{part.value:.6g} (at least {part.lower_bound:.6g})"
         if math.isinf(part.value):
             value = "infinite: the best target is tied"
         if kind == "shifted":
-            meaning += f", shifted by {printable(problem.source_labels[0])}"
+            meaning += f", shifted by {problem.source_labels[0]}"
         yield f"  {name:<18} {value}  {meaning}"

@@ -10,11 +10,11 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import Annotated, Any, ParamSpec, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 
-from bestarm.cli.output import remark
+from bestarm.cli.output import Result, print_result, remark
 from bestarm.defaults import STORE
 from bestarm.errors import BestArmError
 
@@ -66,7 +66,7 @@ _SHARED = """\
     json: Print JSON instead of words.
 """
 
-P = ParamSpec("P")
+_JSON = inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=bool)
 
 _ENTRY = re.compile(r"(?P<name>\w+)(?: \((?P<metavar>[^)]*)\))?: (?P<help>.*)")
 _REMEDIES: dict[int | None, str] = {
@@ -78,18 +78,28 @@ _REMEDIES: dict[int | None, str] = {
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
 
 
-def command(function: Callable[P, None]) -> Callable[P, None]:
+def command(function: Callable[..., Result | None]) -> Callable[..., None]:
     """A command: errors a user can cause become one line on stderr and exit code 2.
 
     Parameters before `*` are arguments, the others options. The help of each is its entry under
     `Args:`, with its metavar in parentheses, or among those that commands share. A store that is
-    not named is that of the environment.
+    not named is that of the environment. What the function returns is printed, in words or with the
+    option `--json`, which it need not take itself, as JSON.
     """
+    signature = inspect.signature(function, eval_str=True)
+    parameters = dict(signature.parameters)
+    takes_json = "json" in parameters
+    if signature.return_annotation is not None:
+        parameters.setdefault("json", _JSON)
 
     @wraps(function)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+    def run(*args: Any, json: bool = False, **kwargs: Any) -> None:
+        code = 0
         try:
-            function(*args, **kwargs)
+            result = function(*args, **kwargs, **({"json": json} if takes_json else {}))
+            if result is not None:
+                print_result(result, as_json=json)
+                code = result.code
         except BestArmError as error:
             sentence = str(error)
         except BrokenPipeError:
@@ -105,14 +115,16 @@ def command(function: Callable[P, None]) -> Callable[P, None]:
             else:
                 raise  # not about a file that was named to us
         else:
+            if code:
+                raise typer.Exit(code)
             return
         _discard_output()
         remark(sentence)
         raise typer.Exit(2)
 
     run.__doc__, _, entries = inspect.cleandoc(function.__doc__ or "").partition("\n\nArgs:\n")
-    signature, known = inspect.signature(function, eval_str=True), _entries(_SHARED + entries)
-    described = [_for_typer(each, **known[each.name]) for each in signature.parameters.values()]
+    known = _entries(_SHARED + entries)
+    described = [_for_typer(each, **known[each.name]) for each in parameters.values()]
     run.__signature__ = signature.replace(parameters=described)  # type: ignore[attr-defined]
     return run
 

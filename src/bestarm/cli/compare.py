@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from bestarm.cli.command import command, modules_of_folder
-from bestarm.cli.output import bars, console, count, number, print_json, print_table, remark
+from bestarm.cli.output import Result, bars, count, number, print_result, remark, wrapped
 from bestarm.defaults import DELTA
 from bestarm.errors import BestArmError, InvalidInputError
+from bestarm.tables import TextTable
 
 if TYPE_CHECKING:
     from bestarm.cli.methods import Entry, Instance
@@ -49,7 +50,7 @@ def compare(
     markdown: bool = False,
     latex: bool = False,
     out: Path | None = None,
-) -> None:
+) -> Result:
     """Compare your own method with others, run by run.
 
     Args:
@@ -107,19 +108,19 @@ def compare(
         raise typer.Exit(130) from None
     if out is not None and comparison.failure is None:
         write_table(out, _OF_METHOD + _OF_RUN, _rows(comparison))
-    if comparison.results or comparison.failure is None:
-        asked = {"runs": runs, "seed": seed, "delta": delta, "max_pulls": cap}
-        about = {"instance": where.description, "note": where.note, **asked}
-        if json:
-            print_json(about | comparison_data(comparison))
-        elif markdown or latex:
-            typer.echo(comparison.to_latex() if latex else comparison.to_markdown(), nl=False)
-        else:
-            _print_words(comparison, about, out)
+    asked = {"runs": runs, "seed": seed, "delta": delta, "max_pulls": cap}
+    about = {"instance": where.description, "note": where.note, **asked}
+    lines: list[str | TextTable] = [*wrapped(_words(comparison, about, out))]
+    if markdown or latex:
+        text = comparison.to_latex() if latex else comparison.to_markdown()
+        lines = [*text.splitlines()]
+    code = 130 if comparison.interrupted else 0
+    result = Result(about | comparison_data(comparison), lines, code)
     if comparison.failure is not None:
+        if comparison.results:
+            print_result(result, as_json=json)
         _raise_failure(comparison, {entry.name: entry.module for entry in entries})
-    if comparison.interrupted:
-        raise typer.Exit(130)
+    return result
 
 
 def _raise_failure(comparison: Comparison, modules: Mapping[str, str]) -> NoReturn:
@@ -192,18 +193,20 @@ def _rows(comparison: Comparison) -> Iterator[tuple[object, ...]]:
             yield (*head, *(int(value) for value in outcome))
 
 
-def _print_words(comparison: Comparison, about: Mapping[str, Any], out: Path | None) -> None:
-    screen, cap = console(), about["max_pulls"]
-    screen.print(
+def _words(
+    comparison: Comparison, about: Mapping[str, Any], out: Path | None
+) -> Iterator[str | TextTable]:
+    cap = about["max_pulls"]
+    yield (
         f"{about['instance']}, δ = {about['delta']:g}, seed {about['seed']}, "
         f"{count(about['runs'], 'run')} of each{'' if comparison.complete else ' asked for'}"
-        f"{'' if cap is None else f', cut at {cap:,} pulls'}.",
+        f"{'' if cap is None else f', cut at {cap:,} pulls'}."
     )
     if about["note"]:
-        screen.print(about["note"])
-    print_comparison(comparison)
+        yield about["note"]
+    yield from comparison_lines(comparison)
     if out is not None and comparison.failure is None:
-        screen.print(f"{'Every run is' if comparison.complete else 'These runs are'} in {out}.")
+        yield f"{'Every run is' if comparison.complete else 'These runs are'} in {out}."
 
 
 def run_comparison(
@@ -250,33 +253,30 @@ def _method_data(comparison: Comparison, name: str) -> dict[str, object]:
     }
 
 
-def print_comparison(comparison: Comparison) -> None:
-    """Print the figures, and how to read them."""
+def comparison_lines(comparison: Comparison) -> Iterator[str | TextTable]:
+    """The figures, and how to read them."""
     reference = comparison.reference
-    screen = console()
     for part in comparison.tables():
-        screen.print()
-        print_table(part)
-    screen.print()
+        yield ""
+        yield part
+    yield ""
     if comparison.interrupted:
-        screen.print("Interrupted: partial results, of the runs that had finished.")
+        yield "Interrupted: partial results, of the runs that had finished."
     elif comparison.failure is not None:
-        screen.print("Partial results: of the methods before the one that failed.")
-    screen.print(
-        "± and ranges are 95 % intervals; errors are below or above δ if their whole interval is."
-    )
+        yield "Partial results: of the methods before the one that failed."
+    yield "± and ranges are 95 % intervals; errors are below or above δ if their whole interval is."
     if reference in comparison.results and len(comparison.results) > 1:
-        screen.print(
+        yield (
             "Run i of every method has the same seed and instance, so pulls are compared with "
             f"{reference}'s run by run."
         )
     if any(results.in_blocks for results in comparison.results.values()):
-        screen.print(
+        yield (
             "A round is one person, prompt or plate. Count rounds where people are what it costs, "
             "and pulls where every judgement is paid for."
         )
     if not all(results.final.all() for results in comparison.results.values()):
-        screen.print(
+        yield (
             "Runs that were not final ended at a cap or a budget. Their errors are counted, but "
             "not against δ, which is about final answers."
         )

@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from bestarm.cli.command import command
-from bestarm.cli.compare import comparison_data, print_comparison, run_comparison
-from bestarm.cli.output import need_server, print_json
+from bestarm.cli.compare import comparison_data, comparison_lines, run_comparison
+from bestarm.cli.output import Result, need_server, wrapped
 from bestarm.defaults import DELTA
 
 if TYPE_CHECKING:
@@ -30,14 +28,13 @@ def demo(
     delta: float = DELTA,
     out: Path = Path("demo"),
     workers: int = 1,
-    json: bool = False,
     live: bool = False,
     port: int | None = None,
     store: str | None = None,
     speed: float = 1.0,
     seconds: float | None = None,
     open_: bool = False,
-) -> None:
+) -> Result | None:
     """Compare four methods under a moving baseline and draw one run, or watch an experiment.
 
     Args:
@@ -55,7 +52,7 @@ def demo(
         from bestarm.cli.live_demo import run_live
 
         run_live(port=port, url=store, speed=speed, seconds=seconds, open_page=open_, seed=seed)
-        return
+        return None
     from bestarm.checks import whole
     from bestarm.environments import small_gap
     from bestarm.simulation.executors import check_workers
@@ -77,16 +74,13 @@ def demo(
     )
     if comparison.failure is not None:
         raise comparison.failure
-    if json:
-        paths = [str(picture) for picture in pictures]
-        print_json({**comparison_data(comparison), "pictures": paths})
-    else:
-        print_comparison(comparison)
-        if comparison.complete:
-            typer.echo(_lesson(comparison.results))
-        typer.echo(f"Pictures of single runs are {' and '.join(map(str, pictures))}.")
-    if comparison.interrupted:
-        raise typer.Exit(130)
+    paths = [str(picture) for picture in pictures]
+    lines = [*wrapped(comparison_lines(comparison))]
+    if comparison.complete:
+        lines.append(_lesson(comparison.results))
+    lines.append(f"Pictures of single runs are {' and '.join(paths)}.")
+    data = comparison_data(comparison) | {"pictures": paths}
+    return Result(data, lines, code=130 if comparison.interrupted else 0)
 
 
 def _methods() -> dict[str, Method]:

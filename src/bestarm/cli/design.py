@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import typer
-
 from bestarm.cli.command import command
-from bestarm.cli.output import console, count, print_json, printable, table
+from bestarm.cli.output import Result, count
 from bestarm.errors import InvalidInputError
+from bestarm.tables import TextTable
 
 if TYPE_CHECKING:
     from bestarm.design import Design
@@ -38,9 +37,8 @@ def design(
     criterion: Criterion = "centered-xy",
     anchor: str | None = None,
     tol: float = 1e-3,
-    json: bool = False,
     out: Path | None = None,
-) -> None:
+) -> Result:
     """How to spread pulls over arms, with a proof of how good that is.
 
     Args:
@@ -70,15 +68,17 @@ def design(
     if out is not None:
         write_table(out, ("label", "weight"), weights)
     center = arms.names[result.anchor] if isinstance(result, designs.AnchoredDesign) else None
-    if json:
-        certificate = ("value", "lower_bound", "gap", "iterations")
-        report = {"criterion": criterion, **{key: getattr(result, key) for key in certificate}}
-        rows = [{"label": label, "weight": weight} for label, weight in weights]
-        print_json({**report, "anchor": center, "weights": rows})
-        return
-    _print_words(criterion, result, weights, center)
+    certificate = ("value", "lower_bound", "gap", "iterations")
+    data = {
+        "criterion": criterion,
+        **{key: getattr(result, key) for key in certificate},
+        "anchor": center,
+        "weights": [{"label": label, "weight": weight} for label, weight in weights],
+    }
+    lines: list[str | TextTable] = [*_words(criterion, result, center), "", _table(weights)]
     if out is not None:
-        typer.echo(f"All {len(weights)} weights are in {out}.")
+        lines.append(f"All {len(weights)} weights are in {out}.")
+    return Result(data, lines)
 
 
 def _find(anchor: str | None, names: Sequence[str]) -> int:
@@ -96,24 +96,22 @@ def _find(anchor: str | None, names: Sequence[str]) -> int:
     )
 
 
-def _print_words(
-    criterion: Criterion, result: Design, weights: Sequence[tuple[str, float]], anchor: str | None
-) -> None:
-    typer.echo(f"{criterion}: largest variance factor of {_MEANING[criterion]}")
-    typer.echo(f"  value        {result.value:.6g}")
+def _words(criterion: Criterion, result: Design, anchor: str | None) -> Iterator[str]:
+    yield f"{criterion}: largest variance factor of {_MEANING[criterion]}"
+    yield f"  value        {result.value:.6g}"
     if anchor is None:
-        typer.echo(f"  lower bound  {result.lower_bound:.6g}  (no design is better than this)")
-        typer.echo(f"  gap          {result.gap:.2e}  (certified)")
+        yield f"  lower bound  {result.lower_bound:.6g}  (no design is better than this)"
+        yield f"  gap          {result.gap:.2e}  (certified)"
     else:
-        typer.echo(f"  lower bound  {result.lower_bound:.6g}  (the benchmark: shifted, linear)")
-        typer.echo(f"  ratio        {1 + result.gap:.4g}  (never above 4)")
-        typer.echo(f"  anchor       {printable(anchor)}")
-    shown = table("arm", "weight")
-    for label, weight in sorted(weights, key=lambda row: -row[1]):
-        if weight >= _NEGLIGIBLE:
-            shown.add_row(printable(label), f"{weight:.4f}")
+        yield f"  lower bound  {result.lower_bound:.6g}  (the benchmark: shifted, linear)"
+        yield f"  ratio        {1 + result.gap:.4g}  (never above 4)"
+        yield f"  anchor       {anchor}"
+
+
+def _table(weights: Sequence[tuple[str, float]]) -> TextTable:
+    ordered = sorted(weights, key=lambda row: -row[1])
+    rows = [(label, f"{weight:.4f}") for label, weight in ordered if weight >= _NEGLIGIBLE]
     rest = [weight for _, weight in weights if weight < _NEGLIGIBLE]
     if rest:
-        shown.add_row(f"{count(len(rest), 'arm')} below {_NEGLIGIBLE:g}", f"{sum(rest):.4f}")
-    typer.echo()
-    console().print(shown)
+        rows.append((f"{count(len(rest), 'arm')} below {_NEGLIGIBLE:g}", f"{sum(rest):.4f}"))
+    return TextTable.of(("arm", "weight"), rows)

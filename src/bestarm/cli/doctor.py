@@ -5,29 +5,25 @@ from __future__ import annotations
 import time
 from functools import partial
 
-import typer
-
 from bestarm.cli.command import command
-from bestarm.cli.output import checks_result, count, print_result
+from bestarm.cli.output import Result, checks_result, count
 from bestarm.defaults import STORE
 from bestarm.errors import BestArmError
 
 
 @command
-def doctor(store: str = STORE, *, json: bool = False) -> None:
+def doctor(store: str = STORE) -> Result:
     """Say whether a database is safe to keep an experiment in: exit code 1 on an alarm."""
     from bestarm.cli.database_checks import check_database
 
-    data, lines, code = checks_result(check_database(store))
-    print_result(data, *lines, as_json=json)
-    raise typer.Exit(code)
+    return checks_result(check_database(store))
 
 
 _SIMULATED = ("anytime", "sp-bai", "sp-bai-sharp", "rage", "lucb")
 
 
 @command
-def warm_up(*, simulations: bool = False, json: bool = False) -> None:
+def warm_up(*, simulations: bool = False) -> Result:
     """Compile what live experiments need into Numba's cache, for example in a container image.
 
     Run it as the user that experiments run as: others have another cache.
@@ -56,11 +52,8 @@ def warm_up(*, simulations: bool = False, json: bool = False) -> None:
     functions = [each.data["dispatcher"].py_func for _, each in recorder.buffer if each.is_start]
     compiled = sum(each.__module__.startswith("bestarm.") for each in functions)
     seconds = time.monotonic() - began
-    print_result(
-        {"compiled": compiled, "seconds": seconds, "cache": folder},
-        f"Compiled {count(compiled, 'function')} in {seconds:.0f} s. They are kept in {folder}.",
-        as_json=json,
-    )
+    words = f"Compiled {count(compiled, 'function')} in {seconds:.0f} s. They are kept in {folder}."
+    return Result({"compiled": compiled, "seconds": seconds, "cache": folder}, [words])
 
 
 def _experiment() -> None:

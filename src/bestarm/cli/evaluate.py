@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json as jsons
+import json
 import shlex
 import sys
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ import typer
 
 from bestarm.cli.command import command, modules_of_folder
 from bestarm.cli.files import UserFile
-from bestarm.cli.output import print_result, remark, show_progress
+from bestarm.cli.output import Result, remark, show_progress
 from bestarm.defaults import DELTA, STORE
 
 if TYPE_CHECKING:
@@ -42,8 +42,7 @@ def evaluate(
     price: float = 1.0,
     max_cost: float | None = None,
     seed: int | None = None,
-    json: bool = False,
-) -> None:
+) -> Result:
     """Judge prompts or models on items until it is clear which is best. Run it again to resume it.
 
     Args:
@@ -108,7 +107,7 @@ def evaluate(
     except KeyboardInterrupt:
         remark("interrupted; everything judged so far is kept. To continue, run the same command.")
         raise typer.Exit(130) from None
-    print_result(_data(found), *str(found).splitlines(), as_json=json)
+    return Result(_data(found), str(found).splitlines())
 
 
 def _data(found: Evaluation) -> dict[str, Any]:
@@ -183,6 +182,6 @@ def _json_lines(file: UserFile) -> Iterator[Any]:
     for number, line in enumerate(file.text().split("\n"), start=1):
         if line.strip():
             try:
-                yield jsons.loads(line)
+                yield json.loads(line)
             except (ValueError, RecursionError) as error:
                 raise file.wrong(f"is not JSON in line {number} ({error}).") from None

@@ -8,16 +8,17 @@ import math
 import sys
 import time
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
+from textwrap import wrap
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
-from bestarm.errors import MissingDependencyError
+from bestarm.errors import BestArmError, MissingDependencyError
 from bestarm.tables import TextTable
 
 if TYPE_CHECKING:
@@ -26,6 +27,24 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from bestarm.live.values import Check
+
+
+class Result(NamedTuple):
+    """What a command found.
+
+    Attributes:
+        data: for programs.
+        lines: for people: sentences and tables.
+        code: the exit code.
+        note: what people should know besides.
+        unprinted: what was done all the same if this cannot be printed.
+    """
+
+    data: Any
+    lines: Sequence[str | TextTable] = ()
+    code: int = 0
+    note: str = ""
+    unprinted: str = ""
 
 
 def remark(sentence: str) -> None:
@@ -89,13 +108,14 @@ def table(first: str, *figures: str) -> Table:
     return made
 
 
-def print_table(shown: TextTable) -> None:
-    """Print a table with the columns of print."""
-    first, *columns = [shown.columns[0], *(shown.columns[n + 1] for n in shown.shown("print"))]
-    grid = table(first.heading, *(column.heading for column in columns))
+def _grid(shown: TextTable) -> Table:
+    """A table with the columns of print."""
+    columns = [shown.columns[0], *(shown.columns[n + 1] for n in shown.shown("print"))]
+    grid = table(*(printable(column.heading) for column in columns))
     for line in shown.lines:
-        grid.add_row(line.name, *(line.entries[n].text for n in shown.shown("print")))
-    console().print(grid)
+        texts = (line.entries[n].text for n in shown.shown("print"))
+        grid.add_row(*map(printable, (line.name, *texts)))
+    return grid
 
 
 def count(number: int, noun: str) -> str:
@@ -103,17 +123,34 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def print_json(value: object) -> None:
-    """Print a value as JSON on standard output."""
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
-
-
-def print_result(data: object, *lines: str, as_json: bool) -> None:
+def print_result(result: Result, *, as_json: bool) -> None:
     """Print a result as JSON, or in words."""
-    if as_json:
-        print_json(data)
-    elif lines:
-        typer.echo("\n".join(map(printable, lines)))
+    try:
+        if as_json:
+            typer.echo(json.dumps(result.data, indent=2, ensure_ascii=False, allow_nan=False))
+        for part in () if as_json else result.lines:
+            if isinstance(part, str):
+                typer.echo(printable(part))
+            else:
+                if part.title:
+                    typer.echo(printable(part.title))
+                console().print(_grid(part))
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        if not result.unprinted:
+            raise
+        raise BestArmError(
+            f"Writing failed: {error.strerror}.", field="output", remedy=result.unprinted
+        ) from error
+    if result.note and not as_json:
+        remark(result.note)
+
+
+def wrapped(lines: Iterable[str | TextTable]) -> Iterator[str | TextTable]:
+    """The same, with sentences that are no wider than the terminal."""
+    for part in lines:
+        yield from wrap(part, console().width) or [""] if isinstance(part, str) else [part]
 
 
 def number(value: float) -> float | None:
@@ -124,8 +161,8 @@ def number(value: float) -> float | None:
 _MARKS = {"ok": "ok     ", "warning": "WARNING", "alarm": "ALARM  "}
 
 
-def checks_result(checks: Sequence[Check]) -> tuple[dict[str, Any], list[str], int]:
-    """The findings as data, in lines, and the exit code: 1 if one of them is an alarm."""
+def checks_result(checks: Sequence[Check]) -> Result:
+    """The findings; the exit code is 1 if one of them is an alarm."""
     from bestarm.live.values import worst
 
     level = worst(checks)
@@ -135,7 +172,7 @@ def checks_result(checks: Sequence[Check]) -> tuple[dict[str, Any], list[str], i
         for check in checks
     ]
     data = {"level": level, "checks": [asdict(check) for check in checks]}
-    return data, lines, int(level == "alarm")
+    return Result(data, lines, int(level == "alarm"))
 
 
 Count = Callable[[int, int], object]  # called with (done, in all), of runs or the like

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from bestarm.cli.command import command
-from bestarm.cli.output import console, need_server, print_json, print_result
+from bestarm.cli.output import Result, need_server
 from bestarm.defaults import STORE
 from bestarm.errors import InvalidInputError
+from bestarm.tables import TextTable
 
 if TYPE_CHECKING:
     from bestarm.server.notifications import Receiver
@@ -155,7 +156,7 @@ token = typer.Typer(
 
 @token.command()
 @command
-def create(name: str, *, role: str, store: str = STORE, json: bool = False) -> None:
+def create(name: str, *, role: str, store: str = STORE) -> Result:
     """Create a token and print it, this once: only its digest is stored.
 
     Args:
@@ -170,45 +171,38 @@ def create(name: str, *, role: str, store: str = STORE, json: bool = False) -> N
     text = create_token(Store(store), name, level)
     number = int(text.split("-")[1])
     data = {"id": number, "name": name, "role": level.word, "token": text}
-    print_result(data, text, as_json=json)
-    if not json:
-        typer.echo(
-            f"Role: {level.word}. Keep the token: only its digest is stored, so it cannot be shown "
-            "again.",
-            err=True,
-        )
+    note = "Keep the token: only its digest is stored, so it cannot be shown again."
+    return Result(data, [text], note=f"Role: {level.word}. {note}")
 
 
 @token.command("list")
 @command
-def list_(*, store: str = STORE, json: bool = False) -> None:
+def list_(*, store: str = STORE) -> Result:
     """Show all tokens ever created, without their secrets."""
     need_server()
-    from rich.table import Table
-
     from bestarm.live.store.sql import Store
     from bestarm.server.tokens import list_tokens
 
     tokens = list_tokens(Store(store))
-    if json:
-        print_json([_data(each) for each in tokens])
-        return
-    if not tokens:
-        typer.echo("There are no tokens yet. Create one: bestarm token create NAME --role manage")
-        return
-    table = Table("id", "name", "role", "created", "revoked", box=None)
-    for each in tokens:
-        times = [
-            "" if at is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
-            for at in (each.created, each.revoked)
-        ]
-        table.add_row(str(each.id), each.name, each.role.word, *times)
-    console().print(table)
+    rows = [
+        (str(each.id), each.name, each.role.word, _time(each.created), _time(each.revoked))
+        for each in tokens
+    ]
+    lines: list[str | TextTable] = [
+        TextTable.of(("id", "name", "role", "created", "revoked"), rows)
+        if tokens
+        else "There are no tokens yet. Create one: bestarm token create NAME --role manage"
+    ]
+    return Result([_data(each) for each in tokens], lines)
+
+
+def _time(at: float | None) -> str:
+    return "" if at is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
 
 
 @token.command()
 @command
-def revoke(number: int, *, store: str = STORE, json: bool = False) -> None:
+def revoke(number: int, *, store: str = STORE) -> Result:
     """Revoke a token: from the next request on it allows nothing.
 
     Args:
@@ -220,7 +214,7 @@ def revoke(number: int, *, store: str = STORE, json: bool = False) -> None:
 
     revoked = revoke_token(Store(store), number)
     words = f"Token {revoked.id} ({revoked.name}) is revoked and no longer allows anything."
-    print_result(_data(revoked), words, as_json=json)
+    return Result(_data(revoked), [words])
 
 
 def _data(token: Token) -> dict[str, Any]:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from bestarm.cli.command import command, modules_of_folder
-from bestarm.cli.output import console, display, number, print_json, print_table, remark, table
+from bestarm.cli.output import Result, display, number, remark
 from bestarm.defaults import DELTA
+from bestarm.tables import TextTable
 
 if TYPE_CHECKING:
     from bestarm.simulation import Results
@@ -41,8 +42,7 @@ def reproduce(
     out: Path = Path("reproduction"),
     resume: bool = False,
     data: Path | None = None,
-    json: bool = False,
-) -> None:
+) -> Result:
     """Rerun the paper's tables, and say of every published figure whether it replicates.
 
     Args:
@@ -60,6 +60,7 @@ def reproduce(
     from bestarm.checks import choice
     from bestarm.datasets import jester
     from bestarm.studies import PAPERS, Replication
+    from bestarm.studies.replication import verdict_counts
 
     ratings = jester(data, dataset=2)
     names = tables or ()
@@ -78,19 +79,16 @@ def reproduce(
         again=f"{' '.join(words)}, and the options it had",
         announce=_row_words,
     )
-    if json:
-        _print_cells(results, report, _cell_data, data=ratings.source, synthetic=ratings.synthetic)
-        return
-    from bestarm.studies.replication import verdict_counts
-
-    grid = table("table", "cells", "consistent", "within noise", "differ")
+    rows = []
     for part in study.tables:
         counts = verdict_counts([cell for cell in results.cells if cell.table == part.key])
-        grid.add_row(part.key, *map(str, (sum(counts), *counts)))
-    console().print(grid)
+        rows.append((part.key, *map(str, (sum(counts), *counts))))
+    headings = ("table", "cells", "consistent", "within noise", "differ")
+    lines: list[str | TextTable] = [TextTable.of(headings, rows), f"Report: {report}"]
     if ratings.synthetic and any(part.key.startswith("jester") for part in study.tables):
-        typer.echo("The Jester tables rest on synthetic users; give real ratings with --data.")
-    typer.echo(f"Report: {report}")
+        lines.insert(1, "The Jester tables rest on synthetic users; give real ratings with --data.")
+    facts = {"data": ratings.source, "synthetic": ratings.synthetic}
+    return Result(_data(results, report, _cell_data, **facts), lines)
 
 
 @command
@@ -107,8 +105,7 @@ def leaderboard(
     dask: str | None = None,
     out: Path = Path("leaderboard"),
     resume: bool = False,
-    json: bool = False,
-) -> None:
+) -> Result:
     """Run the field's methods on the same instances, with and without drift, and rank them.
 
     Args:
@@ -143,14 +140,10 @@ def leaderboard(
             resume=resume,
             again="the same options and --resume",
         )
-    if json:
-        _print_cells(results, report, _standing_data, delta=delta)
-        return
-    for goal in GOALS:
-        summary = summary_table(results.cells, goal)
-        if summary.lines:
-            print_table(summary)
-    typer.echo(f"{results.runs} runs per cell, δ = {delta:g}. Report: {report}")
+    summaries = [summary_table(results.cells, goal) for goal in GOALS]
+    words = f"{results.runs} runs per cell, δ = {delta:g}. Report: {report}"
+    lines: list[str | TextTable] = [*(each for each in summaries if each.lines), words]
+    return Result(_data(results, report, _standing_data, delta=delta), lines)
 
 
 def _run(
@@ -209,11 +202,11 @@ def _run(
     return results, report
 
 
-def _print_cells(
+def _data(
     results: StudyResults[Any], report: Path, describe: Callable[[Any], object], **facts: object
-) -> None:
+) -> dict[str, object]:
     about = {"report": str(report), "runs": results.runs, "seed": results.seed, **facts}
-    print_json({**about, "cells": [describe(cell) for cell in results.cells]})
+    return {**about, "cells": [describe(cell) for cell in results.cells]}
 
 
 def _row_words(part: PublishedTable, row: Row, found: Results) -> str:

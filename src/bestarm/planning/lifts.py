@@ -139,6 +139,11 @@ class DetectableLifts:
         """The days in which so many visitors come; None if visitors per day are not known."""
         return None if self.per_day is None else self.visitors / self.per_day
 
+    @property
+    def rates(self) -> bool:
+        """Whether outcomes are yes and no, so that means are rates."""
+        return self.bounds == (0, 1)
+
     def relative(self, lift: float | None) -> float | None:
         """A lift as a share of the base rate; None without a positive one."""
         if lift is None or self.base is None or self.base <= 0:

@@ -2,6 +2,7 @@
 
     {"progress": {"done": 0, "total": 600}}             at once, then repeatedly
     {"estimate": {"seconds": 45.0, "words": …, …}}      once, before anything is simulated
+    {"words": ["4 options …", …, {"title": "", "rows": …}]}  once, sentences and tables
     {"plan": …}, {"lifts": …} or {"error": {…}}         once, at the end
 
 A request with visitors is answered with the lifts that these can find.
@@ -25,6 +26,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +35,9 @@ from bestarm.planning.forecasts import ExperimentPlan
 from bestarm.planning.lifts import DetectableLifts, detectable_lifts
 from bestarm.planning.plan import Effort, plan_experiment
 from bestarm.planning.request import PlanRequest, read_request
+from bestarm.planning.wording import Words, lift_words, plan_words
 from bestarm.problem import Problem
+from bestarm.tables import TextTable
 
 _PAUSE = 0.25  # seconds between two reports of progress
 _NICE = 10  # the server on the same machine goes first
@@ -52,12 +56,15 @@ def main() -> None:
         _alarm(seconds)
         announce = partial(_announce, limit=seconds)
         found: ExperimentPlan | DetectableLifts
+        words: Words
         if visitors is None:
             found = plan_experiment(request, progress=_reports(), on_estimate=announce)
+            words = plan_words(found, request.problem)
         else:
             found = detectable_lifts(
                 request, visitors=visitors, progress=_reports(), on_estimate=announce
             )
+            words = lift_words(found)
     except KeyboardInterrupt:
         message = "The time limit was reached before a run had finished."
         _write(error={"message": message, "field": "source", "remedy": "Plan for fewer options."})
@@ -65,7 +72,16 @@ def main() -> None:
         known = {"message": error.message, "field": error.field, "remedy": error.remedy}
         _write(error=known | {"value": _plain(error.value)})
     else:
+        _write(words=[_encoded(part) for part in words if part])
         _write(**{"plan" if visitors is None else "lifts": found.to_dict()})
+
+
+def _encoded(part: str | TextTable) -> str | dict[str, Any]:
+    """A sentence, or a table as its title and its rows, with the headings first."""
+    if isinstance(part, str):
+        return part
+    rows = [[line.name, *(entry.text for entry in line.entries)] for line in part.lines]
+    return {"title": part.title, "rows": [[column.heading for column in part.columns], *rows]}
 
 
 def _compile(request: PlanRequest) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bestarm.cli.command import read_number
-from bestarm.cli.experiment.command import Result, on_experiment
+from bestarm.cli.experiment.command import on_experiment
 from bestarm.cli.files import UserFile
-from bestarm.cli.output import remark
+from bestarm.cli.output import Result, remark
 from bestarm.errors import BestArmError, InvalidInputError
 
 if TYPE_CHECKING:

@@ -1,18 +1,17 @@
-"""Commands on one experiment: they all take its name, a store, and whether to print JSON."""
+"""Commands on one experiment: they all take its name and a store."""
 
 from __future__ import annotations
 
 import inspect
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import typer
 
 from bestarm.cli.command import command, modules_of_folder
-from bestarm.cli.output import print_result, remark
+from bestarm.cli.output import Result
 from bestarm.defaults import STORE
 from bestarm.errors import BestArmError, InvalidInputError
 
@@ -20,55 +19,23 @@ if TYPE_CHECKING:
     from bestarm.live import Experiment
 
 
-class Result(NamedTuple):
-    """What a command found.
-
-    Attributes:
-        data: for programs.
-        lines: for people.
-        code: the exit code.
-        note: what people should know besides.
-        unprinted: what was done all the same if this cannot be printed.
-    """
-
-    data: dict[str, Any]
-    lines: Sequence[str]
-    code: int = 0
-    note: str = ""
-    unprinted: str = ""
-
-
 def on_experiment(function: Callable[..., Result]) -> Callable[..., None]:
-    """A command of a function that takes an experiment first, and returns what to print."""
+    """A command of a function that takes an experiment first."""
 
     @wraps(function)
-    def run(*, name: str, store: str, json: bool, **settings: object) -> None:
+    def run(*, name: str, store: str, **settings: object) -> Result:
         with open_experiment(store, name) as experiment:
             result = function(experiment, **settings)
-        try:
-            print_result({"experiment": name, **result.data}, *result.lines, as_json=json)
-            if sys.stdout is not None:
-                sys.stdout.flush()
-        except OSError as error:
-            if not result.unprinted:
-                raise
-            raise BestArmError(
-                f"Writing failed: {error.strerror}.", field="output", remedy=result.unprinted
-            ) from error
-        if result.note and not json:
-            remark(result.note)
-        if result.code:
-            raise typer.Exit(result.code)
+        return result._replace(data={"experiment": name, **result.data})
 
     later = {"Experiment": object}  # imported when a command runs
     taken = inspect.signature(function, eval_str=True, locals=later)
     _, *own = taken.parameters.values()
     name = inspect.Parameter("name", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=str)
-    shared = [
-        inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-        for key, default, kind in (("store", STORE, str), ("json", False, bool))
-    ]
-    run.__signature__ = taken.replace(parameters=[name, *own, *shared])  # type: ignore[attr-defined]
+    store = inspect.Parameter(
+        "store", inspect.Parameter.KEYWORD_ONLY, default=STORE, annotation=str
+    )
+    run.__signature__ = taken.replace(parameters=[name, *own, store])  # type: ignore[attr-defined]
     run.__annotations__ = {}
     return command(run)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-import json as json_module
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bestarm.cli.command import command, modules_of_folder, read_number
 from bestarm.cli.experiment.records import status_data
 from bestarm.cli.files import UserFile
-from bestarm.cli.output import print_result
+from bestarm.cli.output import Result
 from bestarm.defaults import STORE
 from bestarm.errors import InvalidInputError
 
@@ -46,8 +46,7 @@ def create(
     description: str | None = None,
     forecaster: str | None = None,
     store: str = STORE,
-    json: bool = False,
-) -> None:
+) -> Result:
     """Create an experiment: from names, from CSV files of features, or from a small TOML file.
 
     Args:
@@ -130,7 +129,7 @@ def create(
             "outcome that never comes holds up the decision for ever: set one with `bestarm "
             "experiment lease`."
         )
-    print_result({"experiment": name, "policy": policy, **now}, *words, as_json=json)
+    return Result({"experiment": name, "policy": policy, **now}, words)
 
 
 def _create(store: str, name: str, settings: Mapping[str, Any], folder: Path) -> Experiment:
@@ -204,7 +203,7 @@ def _read_guardrail(pair: str) -> tuple[str, Any]:
     """The name of a guardrail, and what is promised of it."""
     name, _, text = pair.partition("=")
     try:
-        return name.strip(), json_module.loads(text)
+        return name.strip(), json.loads(text)
     except ValueError:
         raise InvalidInputError(
             f"`guardrail` must be a name and JSON; got {pair!r}.",

@@ -9,17 +9,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import typer
-
 from bestarm.cli.command import command
-from bestarm.cli.experiment.command import Result, on_experiment
+from bestarm.cli.experiment.command import on_experiment
 from bestarm.cli.output import (
     Count,
+    Result,
     checks_result,
     count,
     need_server,
-    print_json,
-    printable,
     remark,
     show_progress,
 )
@@ -172,26 +169,24 @@ def guardrails(experiment: Experiment) -> Result:
 @on_experiment
 def health(experiment: Experiment) -> Result:
     """Run the health checks of an experiment: exit code 1 on an alarm."""
-    return Result(*checks_result(experiment.health()))
+    return checks_result(experiment.health())
 
 
 @command
-def list_(*, store: str = STORE, json: bool = False) -> None:
+def list_(*, store: str = STORE) -> Result:
     """List the experiments of a store."""
     from bestarm.live import Experiment
 
     listed = Experiment.list(store)
-    if json:
-        rows = [{**asdict(each), "created": time_of(each.created)} for each in listed]
-        for row in rows:
-            del row["revision"]
-        print_json({"experiments": rows})
-        return
-    for each in listed:
-        about = f" ({each.description})" if each.description else ""
-        typer.echo(printable(f"{each.name}{about}: {each.status}."))
-    if not listed:
-        remark("There are no experiments in it yet.")
+    rows = [{**asdict(each), "created": time_of(each.created)} for each in listed]
+    for row in rows:
+        del row["revision"]
+    abouts = [f" ({each.description})" if each.description else "" for each in listed]
+    lines = [
+        f"{each.name}{about}: {each.status}." for each, about in zip(listed, abouts, strict=True)
+    ]
+    note = "" if listed else "There are no experiments in it yet."
+    return Result({"experiments": rows}, lines, note=note)
 
 
 _LONGEST = 300  # characters of a value

@@ -191,9 +191,10 @@ async def plan(body: PlanBody, request: Request) -> Response:
 
     The answer is a stream of server-sent events: `progress` with `done` and `total`, at once and
     then now and then; `estimate` with the `seconds` it would take and the `limit` after which it
-    gives what it has; and at the end `plan`, with `visitors` `lifts`, or `error`. Closing the
-    connection ends the simulation. It costs processor time, so it needs a token of role tell, one
-    plan is simulated at a time, and each has a time limit.
+    gives what it has; and at the end `words`, sentences and tables for people, and `plan`, with
+    `visitors` `lifts`; or `error`. Closing the connection ends the simulation. It costs processor
+    time, so it needs a token of role tell, one plan is simulated at a time, and each has a time
+    limit.
     """
     planner: Planner = request.app.state.planner
     lines = planner.lines(body.model_dump())
