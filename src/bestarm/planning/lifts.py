@@ -17,11 +17,11 @@ from bestarm.checks import whole
 from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
 from bestarm.planning.forecasts import AssumedWorld, about_scales
-from bestarm.planning.plan import MOST_PULLS, Effort, Job, capped, estimate_effort
+from bestarm.planning.plan import MOST_PULLS, Effort, Job, Runs, capped, estimate_effort
 from bestarm.planning.request import DEFAULT_POLICIES, PlanRequest
 from bestarm.planning.worlds import ScenarioWorld
 from bestarm.policies import Method
-from bestarm.simulation.progress import Progress, Report, reporting
+from bestarm.simulation.progress import Progress, reporting
 from bestarm.simulation.results import wilson
 
 #: The probabilities for which the smallest lift is stated.
@@ -221,9 +221,9 @@ def detectable_lifts(
     starts = [each.start(visitors) for each in searches]  # refuses before anything is simulated
     curves: list[LiftCurve] = []
     interrupted = False
-    with reporting(progress, len(searches) * (_PILOTS * _PILOT + _POINTS * request.runs)) as report:
-        runs = _Runs(request, executor, report, total=len(searches))
-        report(0)  # before the first run, which may take long
+    total = len(searches) * (_PILOTS * _PILOT + _POINTS * request.runs)
+    with reporting(progress, total) as report:
+        runs = Runs(request, executor, report, total=total)
         if on_estimate is not None:
             jobs = [each.job(lift) for each, lift in zip(searches, starts, strict=True)]
             many = replace(request, runs=_POINTS * request.runs)
@@ -266,34 +266,18 @@ def _check(request: PlanRequest, visitors: int) -> None:
             raise InvalidInputError(what, field=field, value=value, remedy=remedy)
 
 
-class _Runs:
-    """Makes the runs of jobs, and reports how many are done."""
+def _simulate_point(job: Job, runs: Runs, many: int | None = None) -> LiftPoint:
+    """How often the lift of a job is found, in many runs.
 
-    def __init__(
-        self, request: PlanRequest, executor: Executor | None, report: Report, *, total: int
-    ) -> None:
-        self.request = request
-        self.total = total * (_PILOTS * _PILOT + _POINTS * request.runs)
-        self._executor, self._report, self._done = executor, report, 0
-
-    def simulate(self, job: Job, runs: int | None = None) -> LiftPoint:
-        """How often the lift of a job is found.
-
-        Raises:
-            KeyboardInterrupt: not all runs have finished.
-        """
-        before = self._done
-
-        def progress(done: int, _total: int) -> None:
-            self._done = before + done
-            self._report(self._done, max(self._done, self.total))
-
-        results = job.simulate(self.request, runs=runs, executor=self._executor, progress=progress)
-        if results.interrupted:
-            raise KeyboardInterrupt
-        final, right = results.final, results.correct
-        found, wrong = (int(np.count_nonzero(final & each)) for each in (right, ~right))
-        return LiftPoint(job.assumed.gap, results.runs, found, wrong)
+    Raises:
+        KeyboardInterrupt: not all runs have finished.
+    """
+    results = runs.simulate(job, many)
+    if results.interrupted:
+        raise KeyboardInterrupt
+    final, right = results.final, results.correct
+    found, wrong = (int(np.count_nonzero(final & each)) for each in (right, ~right))
+    return LiftPoint(job.assumed.gap, results.runs, found, wrong)
 
 
 @dataclass(frozen=True)
@@ -336,25 +320,25 @@ class _Search:
             lift = min(max(lift * math.sqrt(bound / visitors), _LEAST * lift), largest / 2)
         return lift
 
-    def find_points(self, start: float, runs: _Runs, points: list[LiftPoint]) -> None:
+    def find_points(self, start: float, runs: Runs, points: list[LiftPoint]) -> None:
         """Add the points of the curve, one by one."""
         low, high, most = self._range(start, runs)
         lifts = np.geomspace(low, high, _POINTS).tolist()
         for lift in lifts[::2] + lifts[1::2]:  # the whole range first
-            points += [runs.simulate(self.job(lift))]  # one by one: it may be interrupted
+            points += [_simulate_point(self.job(lift), runs)]  # one by one: it may be interrupted
         while points[-1].probability < POWERS[-1] and high < most:  # the pilot was lucky
             high = min(_STEP * high, most)
             runs.total += runs.request.runs
-            points.append(runs.simulate(self.job(high)))
+            points.append(_simulate_point(self.job(high), runs))
 
-    def _range(self, start: float, runs: _Runs) -> tuple[float, float, float]:
+    def _range(self, start: float, runs: Runs) -> tuple[float, float, float]:
         """Lifts that are found rarely and always, as far as there are such, and the largest."""
         most, least = self.largest or start * 2.0**10, start * 2.0**-10
         shares: dict[float, float] = {}
 
         def share(lift: float) -> float:
             if lift not in shares:
-                shares[lift] = runs.simulate(self.job(lift), _PILOT).probability
+                shares[lift] = _simulate_point(self.job(lift), runs, _PILOT).probability
             return shares[lift]
 
         low = high = start

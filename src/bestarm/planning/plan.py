@@ -28,7 +28,7 @@ from bestarm.policies.registry import accepted, policies
 from bestarm.records import Plan
 from bestarm.simulation import simulate
 from bestarm.simulation.engine import Simulation, one_thread
-from bestarm.simulation.progress import Progress, reporting
+from bestarm.simulation.progress import Progress, Report, reporting
 from bestarm.simulation.results import Results
 from bestarm.simulation.run import run_policy
 
@@ -87,11 +87,12 @@ def plan_experiment(
         for name, block in product(methods, request.sizes):
             method = capped(methods[name], request, block=block, cap=cap)
             jobs.append(Job(name, block, method, environment, assumed, cap))
-    with reporting(progress, request.runs * len(jobs)) as report:
-        report(0)  # before the first run, which may take long
+    total = request.runs * len(jobs)
+    with reporting(progress, total) as report:
+        runs = Runs(request, executor, report, total=total)
         if on_estimate is not None:
             on_estimate(estimate_effort(jobs, request))
-        found, interrupted = _simulate_jobs(jobs, request, executor, report)
+        found, interrupted = _simulate_jobs(jobs, runs)
     return ExperimentPlan(
         arms=problem.arms,
         targets=problem.targets,
@@ -134,21 +135,12 @@ def capped(plain: Method, request: PlanRequest, *, block: int, cap: int) -> Meth
     return method
 
 
-def _simulate_jobs(
-    jobs: Sequence[Job],
-    request: PlanRequest,
-    executor: Executor | None,
-    report: Callable[[int], object],
-) -> tuple[list[PolicyForecast], bool]:
+def _simulate_jobs(jobs: Sequence[Job], runs: Runs) -> tuple[list[PolicyForecast], bool]:
     """The forecasts of the jobs, and whether they were interrupted."""
     found: list[PolicyForecast] = []
     try:
         for job in jobs:
-            results = job.simulate(
-                request,
-                executor=executor,
-                progress=lambda done, _total: report(len(found) * request.runs + done),
-            )
+            results = runs.simulate(job)
             if results.runs:
                 found.append(
                     forecast(results, policy=job.policy, block=job.block, assumed=job.assumed)
@@ -193,23 +185,36 @@ class Job:
     assumed: AssumedWorld
     cap: int
 
-    def simulate(
-        self,
-        request: PlanRequest,
-        *,
-        executor: Executor | None,
-        progress: Progress,
-        runs: int | None = None,
-    ) -> Results:
-        """Its runs; as many as the request says, unless told otherwise."""
+
+class Runs:
+    """Simulates jobs one after the other, and reports the runs of all of them together.
+
+    `total` is how many runs there will be, as far as is known.
+    """
+
+    def __init__(
+        self, request: PlanRequest, executor: Executor | None, report: Report, *, total: int
+    ) -> None:
+        self.request, self.total = request, total
+        self._executor, self._report, self._done = executor, report, 0
+        report(0)  # before the first run, which may take long
+
+    def simulate(self, job: Job, runs: int | None = None) -> Results:
+        """The runs of a job: as many as the request says, unless told otherwise."""
+        before = self._done
+
+        def progress(done: int, _total: int) -> None:
+            self._done = before + done
+            self._report(self._done, max(self._done, self.total))
+
         return simulate(
-            self.method,
-            self.environment,
-            runs=runs or request.runs,
-            seed=request.seed,
-            delta=request.problem.delta,
-            delay=request.delay,
-            executor=executor,
+            job.method,
+            job.environment,
+            runs=runs or self.request.runs,
+            seed=self.request.seed,
+            delta=self.request.problem.delta,
+            delay=self.request.delay,
+            executor=self._executor,
             progress=progress,
         )
 
