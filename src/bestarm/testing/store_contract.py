@@ -6,7 +6,7 @@
         check_store(lambda: MyLedger(next(names)))
 
 What an experiment guarantees when processes are killed, threads meet and outcomes come twice rests
-on these laws alone. `bestarm.live.store.contract` states them.
+on these rules alone. `bestarm.live.store.contract` states them.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from bestarm.live.values import Receipt
 from bestarm.records import BlockPlan, Plan, Rounds, Summary
 from bestarm.testing.store_samples import (
     FLOATS,
-    STEPS,
     TEXTS,
+    WRITES,
     Case,
     Make,
     Reopen,
@@ -70,7 +70,7 @@ _THREADS = 6
 
 
 def check_store(make: Make, *, reopen: Reopen | None = None, many: int = _MANY_ROWS) -> None:
-    """Test a kind of ledger; raise AssertionError at the first law it breaks.
+    """Test a kind of ledger; raise AssertionError at the first rule it breaks.
 
     Args:
         make: returns a new empty ledger each time it is called; it may hold one event.
@@ -78,8 +78,8 @@ def check_store(make: Make, *, reopen: Reopen | None = None, many: int = _MANY_R
         many: the size of the largest batch.
     """
     case = Case(make, reopen, many)
-    for law in _LAWS:
-        law(case)
+    for rule in _RULES:
+        rule(case)
 
 
 # --- transactions ------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ def _an_exception_leaves_nothing(case: Case) -> None:
         tx.add_deferrals(ids_of([1, 2]))
     with ledger.snapshot() as snapshot:
         before = contents(snapshot)
-    for name, step in STEPS.items():
+    for name, step in WRITES.items():
         for error in (RuntimeError, KeyboardInterrupt):
             with suppress(RuntimeError, KeyboardInterrupt), ledger.transaction() as tx:
                 tx.head.state, tx.head.last_hash, tx.head.last_time = "stopped", "f" * 64, 1e9
@@ -130,7 +130,7 @@ def _an_exception_leaves_nothing(case: Case) -> None:
                 expect_contents(snapshot, before, where)
     # What failed can be done again, all of it.
     with ledger.transaction() as tx:
-        results = {name: step(tx) for name, step in STEPS.items()}
+        results = {name: step(tx) for name, step in WRITES.items()}
     expect(results["refusing"], 2, "after a rollback of one, two refusals count as")
     with ledger.snapshot() as snapshot:
         rewards = rewards_of(snapshot, ids_of([3]))
@@ -165,7 +165,7 @@ def _a_snapshot_sees_one_state(case: Case) -> None:
 
 
 class _OwnError(Exception):
-    """Raised by a law, to be told from a ledger's own."""
+    """Raised by a rule, to be told from a ledger's own."""
 
 
 def _one_writes_at_a_time(case: Case) -> None:
@@ -493,7 +493,7 @@ def _lose_and_tell(tx: Transaction) -> None:
 
 # What is done; the deferrals that it changes, each with the summary that covers it or −1; and the
 # deferred assignments that have arrived then. Phase 1 has assignments 0 to 7; 1 and 6 were told.
-_STEPS: list[tuple[str, Callable[[Transaction], Any], dict[int, int], list[int]]] = [
+_DEFERRAL_STEPS: list[tuple[str, Callable[[Transaction], Any], dict[int, int], list[int]]] = [
     (
         "deferring",
         lambda tx: tx.add_deferrals(ids_of([0, 2, 3, 4, 5, 7])),
@@ -531,7 +531,7 @@ def _deferrals_are_kept(case: Case) -> None:
     with ledger.transaction() as tx:
         assign(tx, _ARMS)
         tell(tx, [1, 6], [0.5, 0.25])
-    for name, step, changed, arrived in _STEPS:
+    for name, step, changed, arrived in _DEFERRAL_STEPS:
         deferred |= changed
         with ledger.transaction() as tx:
             step(tx)
@@ -745,7 +745,7 @@ def _nobody_is_overwritten(case: Case) -> None:
         expect(rewards_of(snapshot, np.arange(size)), told, f"outcomes told by turns{how} read")
 
 
-_LAWS = (
+_RULES = (
     _the_time_is_in_seconds_and_goes_forward,
     _what_is_written_is_there,
     _reports_are_found_by_assignment,

@@ -1,4 +1,4 @@
-"""What the laws of a ledger are tested with: samples of every record, and how they are read."""
+"""What the rules of a ledger are tested with: samples of every record, and how they are read."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ TEXTS = [
     "x" * 200,
 ]
 _KEYS = [UnitKey("zoe", at) for at in ("", "9:00", "18:00")]
-_NAMES = ("a", "b", "kept", "more", "meanwhile")  # of requests that laws make
+_NAMES = ("a", "b", "kept", "more", "meanwhile")  # of requests that rules make
 
 Make = Callable[[], Ledger]
 Reopen = Callable[[Ledger], Ledger]
@@ -71,7 +71,7 @@ Contents = dict[str, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """What the laws are tested on; the arguments of `check_store`."""
+    """What the rules are tested on; the arguments of `check_store`."""
 
     make: Make
     reopen: Reopen | None
@@ -224,7 +224,7 @@ def change(tx: Transaction, kind: str, label: str, **known: Any) -> Change:
     return record
 
 
-STEPS: dict[str, Callable[[Transaction], Any]] = {
+WRITES: dict[str, Callable[[Transaction], Any]] = {
     "asking": lambda tx: assign(tx, [1, 1, 0], request="more", forecasts=[1.0, 2.0, 3.0]),
     "naming": lambda tx: tx.add_units([about(7, "zoe", ""), about(8, None, None, "{}")]),
     "erasing": lambda tx: tx.erase_units(ids_of([1])),
@@ -406,7 +406,7 @@ def read_answers(snapshot: Snapshot, first: int, end: int) -> NDArray[Any]:
 
 
 def require(condition: bool, otherwise: str) -> None:
-    """Raise unless a law is kept."""
+    """Raise unless a rule is kept."""
     # Not a bare assert: the contract must hold under `python -O` too.
     if not condition:
         raise AssertionError(f"The ledger breaks its contract: {otherwise}.")
