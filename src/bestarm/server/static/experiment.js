@@ -280,11 +280,7 @@
   async function change(what, body) {
     tell("");
     try {
-      const answer = await fetch(`/api/v1/experiments/${address}/${what}`, {
-        method: "POST",
-        headers: { Authorization: `Bearer ${bestarmToken.read()}`, ...(body ? { "Content-Type": "application/json" } : {}) },
-        body: body ? JSON.stringify(body) : undefined,
-      });
+      const answer = await bestarmPost(`/api/v1/experiments/${address}/${what}`, bestarmToken.read(), body);
       if (!answer.ok) tell(await bestarmWrong(answer));
     } catch { tell("The server cannot be reached."); }
     soon();

@@ -124,11 +124,7 @@
       const token = form.elements.token.value.trim();
       if (!token) throw new EntryError("Creating an experiment needs an access token (role: manage).");
       const made = body();
-      const answer = await fetch("/api/v1/experiments", {
-        method: "POST",
-        headers: { "Content-Type": "application/json", Authorization: `Bearer ${token}` },
-        body: JSON.stringify(made),
-      });
+      const answer = await bestarmPost("/api/v1/experiments", token, made);
       if (!answer.ok) throw new EntryError(await bestarmWrong(answer));
       bestarmToken.keep(token);
       location.assign(`/experiments/${encodeURIComponent(made.name)}`);

@@ -87,15 +87,7 @@
     const body = asked();
     stopping = new AbortController();
     working(true);
-    const response = await fetch("/api/v1/plan", {
-      method: "POST",
-      headers: {
-        "Content-Type": "application/json",
-        Authorization: `Bearer ${token.value.trim()}`,
-      },
-      body: JSON.stringify(body),
-      signal: stopping.signal,
-    });
+    const response = await bestarmPost("/api/v1/plan", token.value.trim(), body, stopping.signal);
     if (!response.ok) throw new Error(await bestarmWrong(response));
     bestarmToken.keep(token.value.trim());
     let words = [];
@@ -140,6 +132,7 @@
     return element;
   };
   const count = (value) => Math.round(value).toLocaleString("en");
+
   // The plan in words: sentences and tables, below the warnings.
   function show(parts, warnings) {
     const words = part("words");

@@ -31,6 +31,13 @@
     keep: (token) => { try { sessionStorage.setItem("bestarm-token", token); } catch { /* asked again then */ } },
     drop: () => { try { sessionStorage.removeItem("bestarm-token"); } catch { /* nothing was kept */ } },
   };
+  // Sends JSON, or nothing, with an access token.
+  window.bestarmPost = (path, token, body, signal) => fetch(path, {
+    method: "POST",
+    headers: { Authorization: `Bearer ${token}`, ...(body ? { "Content-Type": "application/json" } : {}) },
+    body: body && JSON.stringify(body),
+    signal,
+  });
   // One sentence for people from whatever a server answered.
   window.bestarmWrong = async function (answer) {
     try {
