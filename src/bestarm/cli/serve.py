@@ -165,12 +165,11 @@ def create(name: str, *, role: str, store: str = STORE) -> Result:
     """
     need_server()
     from bestarm.live.store.sql import Store
-    from bestarm.server.tokens import Role, create_token
+    from bestarm.server.tokens import Role, create_token, token_number
 
     level = Role.named(role)
     text = create_token(Store(store), name, level)
-    number = int(text.split("-")[1])
-    data = {"id": number, "name": name, "role": level.word, "token": text}
+    data = {"id": token_number(text), "name": name, "role": level.word, "token": text}
     note = "Keep the token: only its digest is stored, so it cannot be shown again."
     return Result(data, [text], note=f"Role: {level.word}. {note}")
 

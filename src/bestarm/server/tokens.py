@@ -136,10 +136,10 @@ def find_role(store: Store, text: str) -> Role | None:
     return _compare(secret, *_known(store, number))
 
 
-def _parts(text: str) -> tuple[str, str]:
-    """The number and the secret of a token; empty where it is not one."""
+def _parts(text: str) -> tuple[int | None, str]:
+    """The number and the secret of a token, whether there is one of it or not."""
     found = _TOKEN.fullmatch(text)
-    return ("", "") if found is None else (found[1], found[2])
+    return (None, "") if found is None else (int(found[1]), found[2])
 
 
 def _compare(secret: str, role: Role | None, known: str) -> Role | None:
@@ -170,8 +170,7 @@ def require(found: Role | None, role: Role) -> Role:
 
 def token_number(text: str) -> int | None:
     """The public number of a token, whether there is one of it or not."""
-    found = _TOKEN.fullmatch(text)
-    return None if found is None else int(found[1])
+    return _parts(text)[0]
 
 
 def create_view_session(store: Store, token: str) -> str | None:
@@ -181,19 +180,20 @@ def create_view_session(store: Store, token: str) -> str | None:
     """
     if find_role(store, token) is None:
         return None
-    number = token.split("-")[1]
+    number = token_number(token)
     return f"{number}-{_view_proof(_known(store, number)[1])}"
 
 
 def is_view_session(store: Store, text: str) -> bool:
     """Whether a session was created for a token that is still valid."""
     number, _, proof = text.partition("-")
-    role, known = _known(store, number)
+    known_form = number.isascii() and number.isdigit() and len(number) <= 9
+    role, known = _known(store, int(number) if known_form else None)
     same = hmac.compare_digest(_view_proof(known).encode(), proof.encode("utf-8", "replace"))
     return role is not None and same
 
 
-def _known(store: Store, number: str) -> tuple[Role | None, str]:
+def _known(store: Store, number: int | None) -> tuple[Role | None, str]:
     """The same as `_read`, in a transaction of its own."""
     try:
         with store.snapshot() as session:
@@ -204,16 +204,16 @@ def _known(store: Store, number: str) -> tuple[Role | None, str]:
         return None, _digest("")  # there are no tokens yet
 
 
-def _read(session: Session, number: str) -> tuple[Role | None, str]:
+def _read(session: Session, number: int | None) -> tuple[Role | None, str]:
     """Role and digest of a token that was not revoked; where there is none, a digest of nothing.
 
     So that comparing takes the same time then.
     """
     nobody = None, _digest("")
-    if not number.isascii() or not number.isdigit() or len(number) > 9:
+    if number is None:
         return nobody
-    found = session.fetch(_FIND, id=int(number))
-    return next(((_role(int(number), role), digest) for role, digest in found), nobody)
+    found = session.fetch(_FIND, id=number)
+    return next(((_role(number, role), digest) for role, digest in found), nobody)
 
 
 def _view_proof(digest: str) -> str:
