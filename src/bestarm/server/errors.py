@@ -100,7 +100,7 @@ class ApiError(HTTPException):
         *,
         field: str,
         value: object = None,
-        remedy: str = "",
+        remedy: str,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(status, message, headers)

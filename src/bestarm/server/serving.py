@@ -71,7 +71,7 @@ def uvicorn_config(
 
 
 def run_server(
-    url: str, listener: socket.socket, *, workers: int = 1, quiet: bool = False, **settings: Any
+    url: str, listener: socket.socket, *, workers: int, quiet: bool, **settings: Any
 ) -> None:
     """Serve until stopped by Ctrl-C or SIGTERM; log requests to stderr unless `quiet`."""
     config = uvicorn_config(url, log=_logging(quiet), workers=workers, **settings)

@@ -12,6 +12,7 @@ from bestarm.units import Unit
 COLOURS = 6  # options drawn in colour; which colour depends on the option, never on its rank
 _BANDED = 1  # competitors whose intervals are drawn
 _SETTLED = 0.25  # share of the pulls before which estimates may leave the picture
+_MARGIN = 0.06  # above and below what is drawn, as a share of its height
 _START = 0.04  # share of the pulls before which nothing is drawn
 
 
@@ -88,8 +89,8 @@ def _values(lines: Iterable[Sequence[float | None]]) -> list[float]:
     return [value for line in lines for value in line if value is not None]
 
 
-def _padded(low: float, high: float, share: float = 0.06) -> tuple[float, float]:
-    room = (high - low) * share or max(abs(high), 1.0) * share
+def _padded(low: float, high: float) -> tuple[float, float]:
+    room = _MARGIN * ((high - low) or max(abs(high), 1.0))
     return low - room, high + room
 
 
