@@ -177,7 +177,7 @@ def test_an_experiment_that_is_not_there(drinks: str) -> None:
         (("arms.csv", "--policy", "nowhere:Mine"), "No module named 'nowhere'"),
         (("arms.csv", "--policy", "broken_one:Mine"), "SyntaxError"),
         (("arms.csv", "--policy-option", "max_pulls"), "key=value"),
-        (("arms.csv", "--policy-option", "top=1", "--policy-option", "top=1"), "each key once"),
+        (("arms.csv", "--policy-option", "top=1", "--policy-option", "top=1"), "each name once"),
         (("arms.csv", "--floor", "tea"), "`floor` must be option=share"),
         (("arms.csv", "--floor", "milk=0.5"), "milk"),
         (("arms.csv", "--bounds", "1", "0"), "bounds"),

@@ -26,6 +26,7 @@ from bestarm.planning import (
     PlanRequest,
     detectable_lifts,
     plan_experiment,
+    wording,
     worker,
 )
 from bestarm.planning.wording import plan_words
@@ -261,7 +262,8 @@ def test_the_time_that_is_up_is_the_server_s(
         return plan_experiment(request, **options)
 
     monkeypatch.setattr(worker, "_alarm", given.append)
-    monkeypatch.setattr(worker, "plan_experiment", plan)
+    for module in (worker, wording):
+        monkeypatch.setattr(module, "plan_experiment", plan)
     monkeypatch.setattr(os, "nice", lambda _: None)
     request = LONG | {"gap": 0.9, "runs": 2, "delta": 0.05, "seed": 0, "seconds": 12.5}
     monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(request)))

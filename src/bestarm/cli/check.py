@@ -40,11 +40,14 @@ def check(
         theta (THETA.csv): A parameter, one number per feature: prints how hard the problem is
             under it.
     """
-    from bestarm.cli.features import make_problem, read_table
+    from bestarm.cli.features import problem_parts, read_table
     from bestarm.design import centered_xy, complexity
+    from bestarm.problem import problem_of
 
     tables = [read_table(path) for path in (source, target) if path is not None]
-    problem = make_problem(*tables, delta=delta, noise=noise, baseline=baseline)
+    scales = {"delta": delta, "noise": noise, "baseline": baseline}
+    stated = {name: value for name, value in scales.items() if value is not None}
+    problem = problem_of(**problem_parts(*tables) | stated)
     design = centered_xy(problem.source, problem.target)
     complexities = {}
     if theta is not None:  # in one row or one column

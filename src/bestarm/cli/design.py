@@ -51,9 +51,9 @@ def design(
     from bestarm.cli.features import read_table, write_table
 
     solve: Callable[..., Design] = getattr(designs, criterion.replace("-", "_"))
-    taken = signature(solve).parameters
+    parameters = signature(solve).parameters
     for option, value in (("anchor", anchor), ("target", target)):
-        if value is not None and option not in taken:
+        if value is not None and option not in parameters:
             raise InvalidInputError(
                 f"`{option}` does not apply to the criterion {criterion}.",
                 field=option,
@@ -63,7 +63,7 @@ def design(
     arms = read_table(source)
     targets = arms if target is None else read_table(target)
     options = {"target": targets.features, "anchor": _find(anchor, arms.names), "tol": tol}
-    result = solve(arms.features, **{key: options[key] for key in options if key in taken})
+    result = solve(arms.features, **{key: options[key] for key in options if key in parameters})
     weights = list(zip(arms.names, result.weights.tolist(), strict=True))
     if out is not None:
         write_table(out, ("label", "weight"), weights)

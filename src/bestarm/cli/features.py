@@ -9,11 +9,12 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bestarm.cli.command import read_number
 from bestarm.cli.files import Row, UserFile
 from bestarm.files import replacing
-from bestarm.problem import Problem, one_hot
+from bestarm.problem import one_hot
 
 _NAME_HEADERS = {"name", "label", "option"}
 
@@ -31,17 +32,14 @@ class FeatureTable:
         return self.labels or [str(i) for i in range(len(self.features))]
 
 
-def make_problem(
-    arms: FeatureTable, options: FeatureTable | None = None, **scales: float | None
-) -> Problem:
-    """The problem of these arms and options; a scale that is None is left out."""
-    return Problem(
-        arms.features,
-        None if options is None else options.features,
-        source_labels=arms.labels,
-        target_labels=None if options is None else options.labels,
-        **{name: value for name, value in scales.items() if value is not None},
-    )
+def problem_parts(arms: FeatureTable | None, options: FeatureTable | None = None) -> dict[str, Any]:
+    """These arms and options, as `problem_of` takes them."""
+    parts: dict[str, Any] = {}
+    if arms is not None:
+        parts |= {"source": arms.features, "options": arms.labels}
+    if options is not None:
+        parts |= {"target": options.features, "target_labels": options.labels}
+    return parts
 
 
 def read_table(path: Path, *, names_alone: bool = True) -> FeatureTable:

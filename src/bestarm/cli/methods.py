@@ -133,12 +133,12 @@ def _options(text: str, options: str) -> dict[str, Any]:
     """Keywords as Python reads them, with bare words as strings."""
     try:
         call: Any = ast.parse(f"f({options})", mode="eval").body
-        given = {each.arg: each.value for each in call.keywords}
-        if call.args or None in given or len(given) < len(call.keywords):
+        keywords = {each.arg: each.value for each in call.keywords}
+        if call.args or None in keywords or len(keywords) < len(call.keywords):
             raise ValueError  # noqa: TRY301
         return {
             str(name): node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
-            for name, node in given.items()
+            for name, node in keywords.items()
         }
     except (ValueError, SyntaxError, AttributeError, MemoryError, RecursionError):
         raise _wrong(
@@ -271,7 +271,7 @@ def find_instance(name: str, *, baseline: str | None, data: Path | None) -> Inst
     return Instance(make(baseline=moves, block=block), words, max_pulls=cap)
 
 
-def _one_of(given: str, known: Collection[str], field: str) -> str:
-    name = given.strip().lower().replace("_", "-").replace(" ", "-")
+def _one_of(text: str, known: Collection[str], field: str) -> str:
+    name = text.strip().lower().replace("_", "-").replace(" ", "-")
     choice(name, known, field)
     return name

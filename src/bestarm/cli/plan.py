@@ -14,8 +14,7 @@ from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from bestarm.planning import DetectableLifts, Effort, ExperimentPlan
-    from bestarm.tables import TextTable
+    from bestarm.planning import Effort
 
 
 @command
@@ -68,10 +67,9 @@ def plan(
         runs: Simulated experiments of each policy; with --visitors, for each of twelve lifts.
         max_pulls: Where a simulated experiment is cut; 100 times the lower bound if left out.
     """
-    from bestarm.cli.features import read_table
-    from bestarm.planning import detectable_lifts, plan_experiment
+    from bestarm.cli.features import problem_parts, read_table
     from bestarm.planning.request import read_request
-    from bestarm.planning.wording import lift_words, plan_words
+    from bestarm.planning.wording import plan_in_words
     from bestarm.simulation.executors import check_workers, open_executor
 
     check_workers(workers, None)
@@ -98,35 +96,23 @@ def plan(
     elif options is not None:
         what = "`options` does not go with a file of options, which says how many there are."
         raise InvalidInputError(what, field="options", value=options, remedy="Leave one out.")
-    tables = (("source", "options", source), ("target", "target_labels", target))
-    for name, labels, path in tables:
-        if path is not None:
-            read = read_table(path)
-            document |= {name: read.features, labels: read.labels}
+    tables = (None if path is None else read_table(path) for path in (source, target))
+    document |= problem_parts(*tables)
     request = read_request(document)
     announce = partial(_announce, workers=workers or 1)
-    made: ExperimentPlan | DetectableLifts
-    lines: list[str | TextTable]
     try:
         with open_executor(workers) as executor, show_progress("planning", 0) as progress:
-            if visitors is None:
-                made = plan_experiment(
-                    request, executor=executor, progress=progress, on_estimate=announce
-                )
-                lines = [*plan_words(made, request.problem)]
-            else:
-                made = detectable_lifts(
-                    request,
-                    visitors=visitors,
-                    executor=executor,
-                    progress=progress,
-                    on_estimate=announce,
-                )
-                lines = [*lift_words(made)]
+            made, words = plan_in_words(
+                request,
+                visitors=visitors,
+                executor=executor,
+                progress=progress,
+                on_estimate=announce,
+            )
     except KeyboardInterrupt:  # before the first run
         remark("interrupted before any experiment had been simulated.")
         raise typer.Exit(130) from None
-    return Result(made.to_dict(), [*lines, *made.warnings], code=130 if made.interrupted else 0)
+    return Result(made.to_dict(), [*words, *made.warnings], code=130 if made.interrupted else 0)
 
 
 def _numbered(options: int) -> list[str]:

@@ -121,8 +121,8 @@ def capped(plain: Method, request: PlanRequest, *, block: int, cap: int) -> Meth
     Raises:
         InvalidInputError: the method refuses the problem.
     """
-    given = accepted(plain, max_pulls=cap, bounds=request.bounds, block=block)
-    changing: Method = partial(plain, **accepted(plain, changes=True), **given)
+    options = accepted(plain, max_pulls=cap, bounds=request.bounds, block=block)
+    changing: Method = partial(plain, **accepted(plain, changes=True), **options)
     try:
         changing(request.problem, seed=0)  # refuses before anything is simulated
     except InvalidInputError as error:
@@ -130,7 +130,7 @@ def capped(plain: Method, request: PlanRequest, *, block: int, cap: int) -> Meth
             raise
     else:
         return changing
-    method: Method = partial(plain, **given)
+    method: Method = partial(plain, **options)
     method(request.problem, seed=0)
     return method
 

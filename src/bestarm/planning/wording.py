@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from bestarm.planning.amounts import describe_lift, in_percent
 from bestarm.planning.forecasts import ExperimentPlan, PolicyForecast, Saving, Spread, unit_of
-from bestarm.planning.lifts import DetectableLifts, LiftCurve
-from bestarm.planning.plan import duration
+from bestarm.planning.lifts import DetectableLifts, LiftCurve, detectable_lifts
+from bestarm.planning.plan import duration, plan_experiment
+from bestarm.planning.request import PlanRequest
 from bestarm.problem import Problem
 from bestarm.tables import TextTable, percent_range
 
 Words = Iterator[str | TextTable]
+
+
+def plan_in_words(
+    request: PlanRequest, *, visitors: int | None, **options: Any
+) -> tuple[ExperimentPlan | DetectableLifts, Words]:
+    """Plan an experiment; or, with visitors, find the lifts. The options are those of both."""
+    if visitors is None:
+        plan = plan_experiment(request, **options)
+        return plan, plan_words(plan, request.problem)
+    found = detectable_lifts(request, visitors=visitors, **options)
+    return found, lift_words(found)
 
 
 def plan_words(plan: ExperimentPlan, problem: Problem) -> Words:

@@ -31,11 +31,9 @@ from typing import Any
 import numpy as np
 
 from bestarm.errors import BestArmError
-from bestarm.planning.forecasts import ExperimentPlan
-from bestarm.planning.lifts import DetectableLifts, detectable_lifts
 from bestarm.planning.plan import Effort, plan_experiment
 from bestarm.planning.request import PlanRequest, read_request
-from bestarm.planning.wording import Words, lift_words, plan_words
+from bestarm.planning.wording import plan_in_words
 from bestarm.problem import Problem
 from bestarm.tables import TextTable
 
@@ -55,16 +53,9 @@ def main() -> None:
         _compile(request)
         _alarm(seconds)
         announce = partial(_announce, limit=seconds)
-        found: ExperimentPlan | DetectableLifts
-        words: Words
-        if visitors is None:
-            found = plan_experiment(request, progress=_reports(), on_estimate=announce)
-            words = plan_words(found, request.problem)
-        else:
-            found = detectable_lifts(
-                request, visitors=visitors, progress=_reports(), on_estimate=announce
-            )
-            words = lift_words(found)
+        found, words = plan_in_words(
+            request, visitors=visitors, progress=_reports(), on_estimate=announce
+        )
     except KeyboardInterrupt:
         message = "The time limit was reached before a run had finished."
         _write(error={"message": message, "field": "source", "remedy": "Plan for fewer options."})

@@ -94,9 +94,9 @@ class _Writer:
                 else:
                     future.set_exception(answer)
             pending = {each.step_pending for each in answers if isinstance(each, Answer)}
-            for taken, step in self._steps.items():
-                if pending and step not in pending and not taken.done():
-                    taken.set_result(None)
+            for step_done, step in self._steps.items():
+                if pending and step not in pending and not step_done.done():
+                    step_done.set_result(None)
         self._task = None
 
     def _commit(self, calls: Sequence[Tell]) -> Sequence[Answer | Exception]:
@@ -107,10 +107,10 @@ class _Writer:
         experiments, name = self._experiments, self._name
         taking = experiments.writing.run(name, lambda: experiments.open(name).advance())
         steps = asyncio.create_task(taking)
-        taken: Future[None] = asyncio.get_running_loop().create_future()
-        self._steps[taken] = step
-        await asyncio.wait((steps, taken), return_when=FIRST_COMPLETED)
-        del self._steps[taken]
+        step_done: Future[None] = asyncio.get_running_loop().create_future()
+        self._steps[step_done] = step
+        await asyncio.wait((steps, step_done), return_when=FIRST_COMPLETED)
+        del self._steps[step_done]
         if steps.done():
             steps.result()
         else:

@@ -327,17 +327,17 @@ def _erased(record: UnitRecord) -> UnitRecord:
 
 def contents(snapshot: Snapshot) -> Contents:
     """All that can be read, as plain values."""
-    given, plans = snapshot.head.assigned, list(snapshot.plans())
+    assigned, plans = snapshot.head.assigned, list(snapshot.plans())
     found = {name: snapshot.request(name) for name in _NAMES}
-    reported = snapshot.reports_of(range(given))
-    _settlements(snapshot, np.arange(given))
+    reported = snapshot.reports_of(range(assigned))
+    _settlements(snapshot, np.arange(assigned))
     parts = {
         "head": snapshot.head,
-        "rows": read_rows(snapshot, 0, given),
-        "units": list(snapshot.units(0, given)),
+        "rows": read_rows(snapshot, 0, assigned),
+        "units": list(snapshot.units(0, assigned)),
         "units named": snapshot.units_named(_KEYS),
         "rounds": {name: np.sort(snapshot.rounds_of(name)) for name in ("zoe", "ann")},
-        "answers": read_answers(snapshot, 0, given),
+        "answers": read_answers(snapshot, 0, assigned),
         "reports": list(snapshot.reports()),
         "last reports": {each.assignment: each.reward for each in reported},
         "values": np.concatenate([np.empty(0, dtype=VALUE), *snapshot.values()]),

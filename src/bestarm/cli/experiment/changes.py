@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bestarm.cli.command import read_number
-from bestarm.cli.experiment.command import on_experiment
+from bestarm.cli.experiment.command import on_experiment, read_pairs
 from bestarm.cli.files import UserFile
 from bestarm.cli.output import Result, remark
 from bestarm.errors import BestArmError, InvalidInputError
@@ -165,7 +165,8 @@ def tell(
     from bestarm.live.inputs import name_told
 
     pair, size = outcome or [], 2 if unit is None else 1
-    values = dict(map(_read_value, guardrail or []))
+    pairs = read_pairs(guardrail, "guardrail", str, form="name=value", example="refund=0")
+    values = {name: _read_reward(text, field=name) for name, text in pairs.items()}
     skipped, told = 0, _Told()
     if from_ is not None and not pair and unit is None and not values:
         rails = [each.name for each in experiment.stored_spec("told").guardrails]
@@ -223,19 +224,6 @@ def _read_id(text: str, where: str = "") -> int | None:
             value=text,
             remedy="Use the ids that `ask` printed.",
         ) from None
-
-
-def _read_value(pair: str) -> tuple[str, float]:
-    """The name of a guardrail, and its value."""
-    name, equals, text = pair.partition("=")
-    if not equals:
-        raise InvalidInputError(
-            f"`guardrail` must be name=value; got {pair!r}.",
-            field="guardrail",
-            value=pair,
-            remedy="For example --guardrail refund=0.",
-        )
-    return name.strip(), _read_reward(text, field=name.strip())
 
 
 def _read_reward(text: str, where: str = "", field: str = "reward") -> float:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
@@ -17,6 +17,8 @@ from bestarm.errors import BestArmError, InvalidInputError
 
 if TYPE_CHECKING:
     from bestarm.live import Experiment
+
+T = TypeVar("T")
 
 
 def on_experiment(function: Callable[..., Result]) -> Callable[..., None]:
@@ -29,15 +31,42 @@ def on_experiment(function: Callable[..., Result]) -> Callable[..., None]:
         return result._replace(data={"experiment": name, **result.data})
 
     later = {"Experiment": object}  # imported when a command runs
-    taken = inspect.signature(function, eval_str=True, locals=later)
-    _, *own = taken.parameters.values()
+    signature = inspect.signature(function, eval_str=True, locals=later)
+    _, *own = signature.parameters.values()
     name = inspect.Parameter("name", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=str)
     store = inspect.Parameter(
         "store", inspect.Parameter.KEYWORD_ONLY, default=STORE, annotation=str
     )
-    run.__signature__ = taken.replace(parameters=[name, *own, store])  # type: ignore[attr-defined]
+    run.__signature__ = signature.replace(parameters=[name, *own, store])  # type: ignore[attr-defined]
     run.__annotations__ = {}
     return command(run)
+
+
+def read_pairs(
+    pairs: Sequence[str] | None,
+    field: str,
+    read: Callable[[str], T],
+    *,
+    form: str,
+    example: str,
+    split: Callable[[str, str], tuple[str, str, str]] = str.partition,
+) -> dict[str, T]:
+    """Values by name, from an option that is repeated; `read` raises ValueError for a bad value."""
+    found: dict[str, T] = {}
+    for pair in pairs or ():
+        name, equals, text = split(pair, "=")
+        try:
+            if not equals or not name.strip() or name.strip() in found:
+                raise ValueError  # noqa: TRY301
+            found[name.strip()] = read(text.strip())
+        except ValueError:
+            raise InvalidInputError(
+                f"`{field}` must be {form}, each name once; got {pair!r}.",
+                field=field,
+                value=pair,
+                remedy=f"For example --{field.replace('_', '-')} {example}.",
+            ) from None
+    return found
 
 
 @contextmanager

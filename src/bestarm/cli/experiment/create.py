@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bestarm.cli.command import command, modules_of_folder, read_number
+from bestarm.cli.experiment.command import read_pairs
 from bestarm.cli.experiment.records import status_data
 from bestarm.cli.files import UserFile
 from bestarm.cli.output import Result
@@ -87,7 +88,18 @@ def create(
             value=options,
             remedy="Separate names by spaces: --options old new.",
         )
-    given: dict[str, Any] = {
+    policy_options = read_pairs(
+        policy_option, "policy_option", _read_value, form="key=value", example="max_pulls=5000"
+    )
+    form, split = "option=share", str.rpartition  # the name of an option may have a sign =
+    shares = read_pairs(floor, "floor", _read_share, form=form, example="old=0.2", split=split)
+    if shares:
+        policy_options["floors"] = shares
+    example = """'refund={"bounds": [0, 1], "worse_by": 0.01}'"""
+    guardrails = read_pairs(
+        guardrail, "guardrail", json.loads, form="a name and JSON", example=example
+    )
+    stated: dict[str, Any] = {
         "options": options or source,
         "target": target,
         "delta": delta,
@@ -96,8 +108,8 @@ def create(
         "bounds": bounds,
         "control": control,
         "policy": policy,
-        "policy_options": _read_options(policy_option or []) | _read_floors(floor or []) or None,
-        "guardrails": dict(map(_read_guardrail, guardrail or [])) or None,
+        "policy_options": policy_options or None,
+        "guardrails": guardrails or None,
         "seed": seed,
         "lease": lease,
         "window": window,
@@ -105,7 +117,7 @@ def create(
         "description": description,
         "forecaster": forecaster,
     }
-    settings = {key: value for key, value in given.items() if value is not None}
+    settings = {key: value for key, value in stated.items() if value is not None}
     if problem is not None:
         if settings:
             raise InvalidInputError(
@@ -114,7 +126,7 @@ def create(
                 value=sorted(settings),
                 remedy="Write it into the file.",
             )
-        settings = _from_toml(problem, list(given))
+        settings = _from_toml(problem, list(stated))
     folder = Path() if problem is None else problem.parent
     with modules_of_folder(), _create(store, name, settings, folder) as created:
         made, now = created.problem, status_data(created)
@@ -133,8 +145,9 @@ def create(
 
 
 def _create(store: str, name: str, settings: Mapping[str, Any], folder: Path) -> Experiment:
-    from bestarm.cli.features import make_problem
+    from bestarm.cli.features import problem_parts
     from bestarm.live import Experiment
+    from bestarm.problem import problem_of
 
     if "options" not in settings:
         raise InvalidInputError(
@@ -145,7 +158,8 @@ def _create(store: str, name: str, settings: Mapping[str, Any], folder: Path) ->
         )
     further = dict(settings)
     tables = [_features(further.pop(key), folder, key) for key in _TABLES if key in settings]
-    problem = make_problem(*tables, **{key: further.pop(key, None) for key in _SCALES})
+    stated = {key: further.pop(key) for key in _SCALES if key in settings}
+    problem = problem_of(**problem_parts(*tables), **stated)
     return Experiment.create(store, name, problem, **further)
 
 
@@ -199,51 +213,16 @@ def _from_toml(path: Path, known: Sequence[str]) -> dict[str, Any]:
     return read
 
 
-def _read_guardrail(pair: str) -> tuple[str, Any]:
-    """The name of a guardrail, and what is promised of it."""
-    name, _, text = pair.partition("=")
+def _read_share(text: str) -> float:
+    number = read_number(text)
+    if number is None:
+        raise ValueError
+    return number
+
+
+def _read_value(text: str) -> Any:
+    """A value as Python spells it, or words without quotes."""
     try:
-        return name.strip(), json.loads(text)
-    except ValueError:
-        raise InvalidInputError(
-            f"`guardrail` must be a name and JSON; got {pair!r}.",
-            field="guardrail",
-            value=pair,
-            remedy="""For example --guardrail 'refund={"bounds": [0, 1], "worse_by": 0.01}'.""",
-        ) from None
-
-
-def _read_floors(pairs: list[str]) -> dict[str, Any]:
-    """The option `floors` of the policy, from names with shares."""
-    floors: dict[str, float] = {}
-    for pair in pairs:
-        name, _, share = pair.rpartition("=")
-        number = read_number(share)
-        if not name or number is None or name in floors:
-            raise InvalidInputError(
-                f"`floor` must be option=share, each option once; got {pair!r}.",
-                field="floor",
-                value=pair,
-                remedy="For example --floor old=0.2.",
-            )
-        floors[name] = number
-    return {"floors": floors} if floors else {}
-
-
-def _read_options(pairs: list[str]) -> dict[str, Any]:
-    """Options of the policy: values as Python spells them, or words without quotes."""
-    options: dict[str, Any] = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key.strip().isidentifier() or key.strip() in options:
-            raise InvalidInputError(
-                f"`policy_option` must be key=value, each key once; got {pair!r}.",
-                field="policy_option",
-                value=pair,
-                remedy="For example --policy-option max_pulls=5000.",
-            )
-        try:
-            options[key.strip()] = ast.literal_eval(value.strip())
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            options[key.strip()] = value.strip()
-    return options
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text
