@@ -74,20 +74,6 @@ def create(
         forecaster (NAME): default to subtract a forecast from every outcome, made before the option
             is drawn; own if every ask brings its own forecasts; none if left out.
     """
-    if source is not None and options:
-        raise InvalidInputError(
-            "There are options by name and in a file.",
-            field="options",
-            value=options,
-            remedy="Leave one of them out.",
-        )
-    if options and len(options) == 1 and "," in options[0]:
-        raise InvalidInputError(
-            f"There is only one option, {options[0]!r}.",
-            field="options",
-            value=options,
-            remedy="Separate names by spaces: --options old new.",
-        )
     policy_options = read_pairs(
         policy_option, "policy_option", _read_value, form="key=value", example="max_pulls=5000"
     )
@@ -100,7 +86,7 @@ def create(
         guardrail, "guardrail", json.loads, form="a name and JSON", example=example
     )
     stated: dict[str, Any] = {
-        "options": options or source,
+        "options": _check_options(options, source),
         "target": target,
         "delta": delta,
         "noise": noise,
@@ -142,6 +128,25 @@ def create(
             "experiment lease`."
         )
     return Result({"experiment": name, "policy": policy, **now}, words)
+
+
+def _check_options(names: list[str] | None, file: Path | None) -> list[str] | Path | None:
+    """The options by name or in a file, but not both."""
+    if file is not None and names:
+        raise InvalidInputError(
+            "There are options by name and in a file.",
+            field="options",
+            value=names,
+            remedy="Leave one of them out.",
+        )
+    if names and len(names) == 1 and "," in names[0]:
+        raise InvalidInputError(
+            f"There is only one option, {names[0]!r}.",
+            field="options",
+            value=names,
+            remedy="Separate names by spaces: --options old new.",
+        )
+    return names or file
 
 
 def _create(store: str, name: str, settings: Mapping[str, Any], folder: Path) -> Experiment:
