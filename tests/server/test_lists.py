@@ -168,9 +168,9 @@ def test_an_alarm_is_news(served: Served) -> None:
     experiments = OpenExperiments(store)
     asked = {"search": "offer 000"}
     calm, _ = listing(experiments, asked, {}, None)
-    assert listing(experiments, asked, {"offer 000": None}, calm) == (calm, None)
+    assert listing(experiments, asked, {"offer 000": ()}, calm) == (calm, None)
     alarm = Check("allocation", "alarm", "It is off.", "Stop.")
-    found, part = listing(experiments, asked, {"offer 000": alarm}, calm)
+    found, part = listing(experiments, asked, {"offer 000": (alarm,)}, calm)
     assert found != calm
     assert part is not None
     assert part.rows[0][2] == alarm

@@ -81,7 +81,7 @@ def test_nothing_is_written_where_nothing_is_due(
         for _ in range(3):
             keeper.run_once()
         assert (running.revision, ended.revision) == before
-        assert set(keeper.worst) == {"a", "b"}
+        assert set(keeper.checks) == {"a", "b"}
 
 
 def test_an_error_of_somebody_elses_policy_stops_nothing(
@@ -143,11 +143,11 @@ def test_what_is_gone_is_forgotten(
         create(sqlite_url, name).close()
     keeper = Maintenance(experiments)
     keeper.run_once()
-    assert set(keeper.worst) == {"a", "b"}
+    assert set(keeper.checks) == {"a", "b"}
     with closing(sqlite3.connect(tmp_path / "store.db")) as connection, connection:
         connection.execute("DELETE FROM bestarm_experiments WHERE name = 'a'")
     keeper.run_once()
-    assert set(keeper.worst) == {"b"}
+    assert set(keeper.checks) == {"b"}
 
 
 def test_an_experiment_that_cannot_be_read_keeps_no_other_from_being_seen_to(

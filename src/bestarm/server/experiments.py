@@ -20,7 +20,7 @@ from bestarm.live import Experiment, Receipt, Status
 from bestarm.live.core import Answer, Tell
 from bestarm.live.store.sql import ChangeFeed, Store
 from bestarm.live.transitions import StepIdentity
-from bestarm.live.values import LEVELS, Check
+from bestarm.live.values import Check
 from bestarm.live.watch.overview import Watch
 from bestarm.problem import Problem
 
@@ -234,8 +234,7 @@ class Maintenance:
 
     def __init__(self, experiments: OpenExperiments) -> None:
         self._experiments = experiments
-        self.worst: dict[str, Check | None] = {}  # checks by experiment, None if all are well
-        self.alarms: dict[str, tuple[Check, ...]] = {}  # those that are alarms, by experiment
+        self.checks: dict[str, tuple[Check, ...]] = {}  # by experiment
         self._changes = ChangeFeed(experiments.store)
         self._unchecked: dict[str, None] = {}  # names, in order
 
@@ -247,8 +246,7 @@ class Maintenance:
         """Make one round."""
         changes, gone = self._changes.read(now=self._experiments.store.now())
         for name in gone:
-            self.worst.pop(name, None)
-            self.alarms.pop(name, None)
+            self.checks.pop(name, None)
             self._unchecked.pop(name, None)
         for change in changes:
             if change.overdue:
@@ -272,8 +270,5 @@ class Maintenance:
 
     def _check(self, name: str) -> None:
         watch = self._experiments.watch(name)
-        checks = watch.health()
-        worst = max(checks, key=lambda check: LEVELS.index(check.level), default=None)
-        self.worst[name] = None if worst is None or worst.level == "ok" else worst
-        self.alarms[name] = tuple(check for check in checks if check.level == "alarm")
+        self.checks[name] = watch.health()
         watch.record_alarms()

@@ -25,6 +25,18 @@ _STATES = ("running", "paused", "stopped", "finished")
 _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
+# Of an experiment: the name, the kind, what it is, and the counter of its head.
+_COUNTERS = (
+    ("assignments_total", "counter", "Assignments made.", "assigned"),
+    ("outcomes_total", "counter", "Outcomes told in time.", "outcomes"),
+    ("lost_total", "counter", "Assignments given up.", "losses"),
+    ("late_total", "counter", "Outcomes told too late.", "late"),
+    ("outstanding", "gauge", "Outcomes awaited.", "outstanding"),
+    ("phase", "gauge", "The open phase, or the last.", "phase"),
+    ("options_left", "gauge", "Options not ruled out.", "options"),
+    ("last_outcome_timestamp_seconds", "gauge", "When an outcome was told last.", "last_told"),
+)
+
 router = APIRouter(dependencies=[VIEW], route_class=StrictRoute)
 Sample = tuple[Mapping[str, str], float]
 
@@ -62,32 +74,20 @@ def _lines(
     help_text = "Requests answered by this process."
     yield from _metric("http_requests_total", "counter", help_text, requests.samples())
     experiments = [({"experiment": name}, head) for name, head in heads]
-    for name, kind, words, counter in (
-        ("assignments_total", "counter", "Assignments made.", "assigned"),
-        ("outcomes_total", "counter", "Outcomes told in time.", "outcomes"),
-        ("lost_total", "counter", "Assignments given up.", "losses"),
-        ("late_total", "counter", "Outcomes told too late.", "late"),
-        ("outstanding", "gauge", "Outcomes awaited.", "outstanding"),
-        ("phase", "gauge", "The open phase, or the last.", "phase"),
-        ("options_left", "gauge", "Options not ruled out.", "options"),
-    ):
-        samples = [(labels, float(getattr(head, counter))) for labels, head in experiments]
-        yield from _metric(f"experiment_{name}", kind, words, samples)
+    for name, kind, words, counter in _COUNTERS:
+        values = ((labels, float(getattr(head, counter))) for labels, head in experiments)
+        known = [(labels, value) for labels, value in values if math.isfinite(value)]
+        yield from _metric(f"experiment_{name}", kind, words, known)
     states = [
         ({**labels, "state": each}, float(head.state == each))
         for labels, head in experiments
         for each in _STATES
     ]
     yield from _metric("experiment_state", "gauge", "1 for the state that it is in.", states)
-    told = [
-        (labels, head.last_told) for labels, head in experiments if math.isfinite(head.last_told)
-    ]
-    at = "When an outcome was told last."
-    yield from _metric("experiment_last_outcome_timestamp_seconds", "gauge", at, told)
     alarms = [
-        (labels, float(len(maintenance.alarms[labels["experiment"]])))
-        for labels, _ in experiments
-        if labels["experiment"] in maintenance.alarms
+        ({"experiment": name}, float(sum(check.level == "alarm" for check in checks)))
+        for name, _ in heads
+        if (checks := maintenance.checks.get(name)) is not None
     ]
     yield from _metric("experiment_alarms", "gauge", "Health checks that are alarms.", alarms)
 

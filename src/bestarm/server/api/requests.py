@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, get_type_hints
 
-from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi import APIRouter, Depends, Header, Path, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
@@ -84,6 +84,17 @@ Name = Annotated[
     Path(description="The experiment's name.", min_length=1, max_length=200, examples=["checkout"]),
     AfterValidator(normal_form),
 ]
+
+
+IfNoneMatch = Annotated[
+    str | None, Header(max_length=500, description="The ETag of what is known already.")
+]
+
+
+def is_known(tag: str, if_none_match: str | None) -> bool:
+    """Whether a caller knows what is of this ETag."""
+    known = {each.strip().removeprefix("W/") for each in (if_none_match or "").split(",")}
+    return not known.isdisjoint({"*", tag.removeprefix("W/")})
 
 
 async def _experiments(request: Request) -> OpenExperiments:

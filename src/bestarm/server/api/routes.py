@@ -26,10 +26,12 @@ from bestarm.server.api.requests import (
     ANONYMOUS,
     WITH_BODY,
     Experiments,
+    IfNoneMatch,
     Name,
     PlainRoute,
     api_router,
     check_role,
+    is_known,
     read_bearer,
 )
 from bestarm.server.errors import ApiError, event_stream
@@ -50,10 +52,6 @@ _KEY = {
     "schema": {"type": "string", "minLength": 1, "maxLength": 200},
 }
 _PROBLEM = {"options", "source", "target", "target_labels", "delta", "noise", "baseline"}
-
-IfNoneMatch = Annotated[
-    str | None, Header(max_length=500, description="The ETag of what is known already.")
-]
 
 viewing = api_router(Role.VIEW, 404)
 telling = api_router(Role.TELL, *WITH_BODY, 404, 409)
@@ -126,16 +124,10 @@ async def get_status(
 ) -> Any:
     """Counters of the experiment. Send the ETag back as If-None-Match to poll cheaply."""
     tag, status = await experiments.read(name, lambda each: (f'W/"{each.revision}"', each.status()))
-    if _matches(if_none_match, tag):
+    if is_known(tag, if_none_match):
         return Response(status_code=304, headers={"ETag": tag})
     response.headers["ETag"] = tag
     return status
-
-
-def _matches(if_none_match: str | None, tag: str) -> bool:
-    """Whether a caller knows what is of this ETag."""
-    known = {each.strip().removeprefix("W/") for each in (if_none_match or "").split(",")}
-    return not known.isdisjoint({"*", tag.removeprefix("W/")})
 
 
 @asking.post(
@@ -248,7 +240,7 @@ async def get_served(
         )
     tag = f'"{sha256(f"{state} {served.label}")[:16]}"'
     headers = {"ETag": tag, "Cache-Control": f"private, max-age={_SERVED_FOR}"}
-    if _matches(if_none_match, tag):
+    if is_known(tag, if_none_match):
         return Response(status_code=304, headers=headers)
     response.headers.update(headers)
     return {"label": served.label, "arm": served.arm, "state": state, "experiment": False}

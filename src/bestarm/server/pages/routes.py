@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, NamedTuple
 from urllib.parse import parse_qs, quote, urlencode
 
-from fastapi import APIRouter, FastAPI, Header, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
 from fastapi.routing import APIRoute
@@ -23,11 +23,11 @@ from bestarm.errors import BestArmError, StoreError
 from bestarm.live import ExperimentListing
 from bestarm.live.inputs import normal_form
 from bestarm.live.store.sql import SqlLedger
-from bestarm.live.values import Check
+from bestarm.live.values import LEVELS, Check
 from bestarm.live.watch.overview import Overview, Watch
 from bestarm.policies.registry import policies
 from bestarm.server.api.plan import PLANNABLE
-from bestarm.server.api.requests import COOKIE, VIEW, Experiments, check_role
+from bestarm.server.api.requests import COOKIE, VIEW, Experiments, IfNoneMatch, check_role, is_known
 from bestarm.server.errors import ApiError, to_api_error
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.pages.panels import Assets, charts_json, panels, render, report, snippets
@@ -55,7 +55,7 @@ class Listing(NamedTuple):
 def listing(
     experiments: OpenExperiments,
     query: Mapping[str, str],
-    worst: Mapping[str, Check | None],
+    checks: Mapping[str, Sequence[Check]],
     known: str | None,
 ) -> tuple[str, Listing | None]:
     """A page of the list with its ETag; None in place of the page if that is known already.
@@ -73,13 +73,20 @@ def listing(
         if number <= pages:
             break
         number = pages
-    state = [(each.name, each.created, each.revision, str(worst.get(each.name))) for each in found]
+    worst = {each.name: _worst(checks.get(each.name, ())) for each in found}
+    state = [(each.name, each.created, each.revision, str(worst[each.name])) for each in found]
     words = repr((search, number, total, state)).encode()
     tag = f'W/"{hashlib.sha256(words).hexdigest()[:32]}"'
-    if tag == known:
+    if is_known(tag, known):
         return tag, None
-    rows = tuple((each, _verdict(experiments, each.name), worst.get(each.name)) for each in found)
+    rows = tuple((each, _verdict(experiments, each.name), worst[each.name]) for each in found)
     return tag, Listing(rows, search, number, pages, total)
+
+
+def _worst(checks: Sequence[Check]) -> Check | None:
+    """The first check of the highest level, unless all are well."""
+    found = max(checks, key=lambda check: LEVELS.index(check.level), default=None)
+    return None if found is None or found.level == "ok" else found
 
 
 def _verdict(experiments: OpenExperiments, name: str) -> str:
@@ -108,7 +115,6 @@ _TITLES = {
     "unknown_experiment": "There is no such experiment",
 }
 Name = Annotated[str, AfterValidator(normal_form)]
-IfNoneMatch = Annotated[str | None, Header(max_length=500)]
 
 
 class _PageRoute(APIRoute):
@@ -148,8 +154,8 @@ def _page(request: Request, template: str, *, status: int = 200, **values: objec
 async def _listing(
     request: Request, experiments: OpenExperiments, known: str | None = None
 ) -> tuple[str, Listing | None]:
-    worst, query = request.app.state.maintenance.worst, request.query_params
-    return await run_in_threadpool(listing, experiments, query, worst, known)
+    checks, query = request.app.state.maintenance.checks, request.query_params
+    return await run_in_threadpool(listing, experiments, query, checks, known)
 
 
 def _rows(part: Listing) -> Markup:
@@ -216,7 +222,7 @@ async def show_panels(
 
     def make(watch: Watch) -> tuple[str, str | None]:
         tag = f'W/"{watch.experiment.revision}"'
-        if tag == if_none_match:
+        if is_known(tag, if_none_match):
             return tag, None
         shown = watch.overview()
         known = {"revision": shown.head.revision, "state": shown.head.state}
