@@ -232,7 +232,8 @@ def detectable_lifts(
             for each, lift in zip(searches, starts, strict=True):
                 points: list[LiftPoint] = []
                 try:
-                    each.find_points(lift, runs, points)
+                    for point in each.points(lift, runs):
+                        points.append(point)  # noqa: PERF402 - it may be interrupted
                 finally:
                     if points:
                         curves.append(each.curve(points))
@@ -320,16 +321,18 @@ class _Search:
             lift = min(max(lift * math.sqrt(bound / visitors), _LEAST * lift), largest / 2)
         return lift
 
-    def find_points(self, start: float, runs: Runs, points: list[LiftPoint]) -> None:
-        """Add the points of the curve, one by one."""
+    def points(self, start: float, runs: Runs) -> Iterator[LiftPoint]:
+        """The points of the curve, not in order."""
         low, high, most = self._range(start, runs)
         lifts = np.geomspace(low, high, _POINTS).tolist()
         for lift in lifts[::2] + lifts[1::2]:  # the whole range first
-            points += [_simulate_point(self.job(lift), runs)]  # one by one: it may be interrupted
-        while points[-1].probability < POWERS[-1] and high < most:  # the pilot was lucky
+            point = _simulate_point(self.job(lift), runs)
+            yield point
+        while point.probability < POWERS[-1] and high < most:  # the pilot was lucky
             high = min(_STEP * high, most)
             runs.total += runs.request.runs
-            points.append(_simulate_point(self.job(high), runs))
+            point = _simulate_point(self.job(high), runs)
+            yield point
 
     def _range(self, start: float, runs: Runs) -> tuple[float, float, float]:
         """Lifts that are found rarely and always, as far as there are such, and the largest."""

@@ -72,7 +72,7 @@ class RateLimiter:
 
 
 TOKEN_VALID = "bestarm.valid"  # in the scope of a request whose token is valid
-TOKEN_KNOWN = "bestarm.recent"  # in the scope of a request whose token was valid before
+TOKEN_KNOWN = "bestarm.known"  # in the scope of a request whose token was valid before
 _MOST_HEAD = 16_384  # bytes of a request's first line and headers together
 
 _HEADERS = {

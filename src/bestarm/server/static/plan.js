@@ -151,7 +151,7 @@
     const frame = made("div", "", parent, "scroll");
     frame.tabIndex = 0;
     frame.setAttribute("role", "group");
-    frame.setAttribute("aria-label", title || "Forecasts");
+    frame.setAttribute("aria-label", title || headings.join(", "));
     const shown = made("table", "", frame);
     const head = made("tr", "", made("thead", "", shown));
     headings.forEach((text, at) => { made("th", text, head, at ? "figure" : "").scope = "col"; });
