@@ -17,6 +17,7 @@ from bestarm.errors import (
     ReplayError,
     UnknownAssignmentError,
 )
+from bestarm.live.store.contract import GuardrailValue
 from bestarm.live.values import Receipt
 
 LABELS = ["old", "new", "bold"]
@@ -172,8 +173,8 @@ def test_a_value_is_told_with_the_reward_later_or_never(experiment: Experiment) 
     assert experiment.tell(0, 1, refund=1) == Receipt(0, 1, 0)  # repeating is harmless
     assert str(experiment.tell(3, 1, refund=1)) == "1 outcome and 1 guardrail value recorded"
     with experiment.read() as snapshot:
-        [values] = [part for part in snapshot.values() if len(part)]
-        assert values[["id", "value"]].tolist() == [(0, 1.0), (1, 0.0), (2, 0.5), (3, 1.0)]
+        values = [(each.assignment, each.value) for each in snapshot.records(GuardrailValue)]
+    assert values == [(0, 1.0), (1, 0.0), (2, 0.5), (3, 1.0)]
 
 
 def test_many_are_told_at_once(experiment: Experiment) -> None:

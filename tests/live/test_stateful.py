@@ -39,7 +39,7 @@ from bestarm.errors import (
 from bestarm.live import Batch, Experiment, Receipt
 from bestarm.live.core import Answer, Tell
 from bestarm.live.inputs import read_told
-from bestarm.live.store.contract import Ledger, SummaryRecord, as_data
+from bestarm.live.store.contract import Ledger, Report, SummaryRecord, UnitRecord, as_data
 
 FORECASTABLE = {"provisional", "open", "randomised"}  # a fixed plan draws nothing
 KINDS = (
@@ -525,7 +525,7 @@ class Machine(RuleBasedStateMachine):
                 model.lease,
             )
             assert head.assigned == len(rows)
-            reports = [(r.assignment, r.reward, r.told, r.late) for r in snapshot.reports()]
+            reports = [(r.assignment, r.reward, r.told, r.late) for r in snapshot.records(Report)]
             assert reports == model.reports
             changes = [(each.kind, each.label) for each in snapshot.changes()]
             assert [kind for kind, _ in changes] == [
@@ -629,10 +629,10 @@ def everything(experiment: Experiment) -> dict[str, object]:
         return {
             "rows": [clean(row) for row in rows],
             "plans": [(as_data(each.plan), each.first) for each in snapshot.plans()],
-            "reports": [vars(each) for each in snapshot.reports()],
+            "reports": [vars(each) for each in snapshot.records(Report)],
             "entries": [_entry(e) for e in snapshot.summaries()],
             "events": [(e.number, e.at, e.kind, unsalted(e.data)) for e in snapshot.events(1)],
-            "units": [unsalted(vars(each)) for each in snapshot.units(0, snapshot.head.rounds)],
+            "units": [unsalted(vars(each)) for each in snapshot.records(UnitRecord)],
             "head": {
                 name: value
                 for name, value in vars(snapshot.head).items()

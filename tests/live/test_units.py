@@ -30,7 +30,7 @@ from bestarm.errors import (
     UnknownAssignmentError,
 )
 from bestarm.live.core import Ask
-from bestarm.live.store.contract import UnitKey
+from bestarm.live.store.contract import UnitKey, UnitRecord
 from bestarm.live.store.sql import ledger as sql_ledger
 from bestarm.live.store.sql import session as sql_session
 from bestarm.live.store.sql.session import SqliteSession
@@ -511,7 +511,11 @@ def test_erasing_a_unit_covers_where_it_was_not_available(create: Create, store_
         experiment.ask(unit="ann", decision_point=2)
         assert experiment.erase("ann") == 2
         with experiment.read() as snapshot:
-            assert [each.unit for each in snapshot.units(-9, 9)] == ["bob", None, None]
+            assert [each.unit for each in snapshot.records(UnitRecord, -9, 9)] == [
+                "bob",
+                None,
+                None,
+            ]
         assert experiment.verify().sound
         assert not experiment.ask(unit="ann", decision_point=1, available=False)
         assert experiment.verify().sound

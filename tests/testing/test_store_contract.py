@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import count
@@ -17,11 +17,14 @@ from numpy.typing import NDArray
 from bestarm.errors import DamagedStoreError
 from bestarm.live.events import next_event
 from bestarm.live.store.contract import (
+    ALL,
     Event,
     Head,
     Ids,
     Ledger,
     PlanRecord,
+    R,
+    Record,
     Request,
     Rows,
     SummaryRecord,
@@ -81,7 +84,7 @@ def test_numbers_may_be_larger_than_any_experiment(store_url: str) -> None:
         ids = np.arange(start, start + 3)
         with ledger.transaction() as tx:
             tx.head.assigned = start
-            tx.add_assignments(np.array([0, 1, 2]), np.ones(3), at=1.0, request=None)
+            tx.add_assignments(np.array([0, 1, 2]), np.ones(3), at=1.0)
             tx.head.assigned = start + 3
             tx.add_outcomes([start + 2, start], [2.0, 0.5], at=2.0, late=[False, False])
             assert tx.first_outstanding(start, start + 3) == start + 1
@@ -121,16 +124,17 @@ def breaks(law: str, *, words: str) -> Callable[[type[MemoryLedger]], type[Memor
 
 @breaks("what is written is there", words="its summaries read")
 class ForgetsSummaries(MemoryLedger):
-    def add(self, record: Any) -> None:
-        if not isinstance(record, SummaryRecord):
-            super().add(record)
+    def add(self, *records: Record) -> None:
+        super().add(*(each for each in records if not isinstance(each, SummaryRecord)))
 
 
 @breaks("plans are kept", words="its plans read")
 class ForgetsThatPlansAreOpen(MemoryLedger):
-    def add(self, record: Any) -> None:
-        plan = isinstance(record, PlanRecord)
-        super().add(replace(record, plan=replace(record.plan, most=None)) if plan else record)
+    def add(self, *records: Record) -> None:
+        plans = [each for each in records if isinstance(each, PlanRecord)]
+        super().add(
+            *([replace(each, plan=replace(each.plan, most=None)) for each in plans] or records)
+        )
 
 
 @breaks("an exception leaves no assignments", words="after asking and RuntimeError")
@@ -171,10 +175,10 @@ class CommitsAtOnce(MemoryLedger):
 
 @breaks("an exception leaves no request", words="after asking and RuntimeError")
 class RemembersRequests(MemoryLedger):
-    def add_assignments(self, arms: Any, probabilities: Array, **known: Any) -> None:
-        super().add_assignments(arms, probabilities, **known)
-        if known["request"] is not None:
-            self._undo.pop()
+    def add(self, *records: Record) -> None:
+        super().add(*records)
+        if isinstance(records[0], Request):
+            del self._undo[-len(records) :]
 
 
 @breaks("a snapshot sees one state", words="within one snapshot")
@@ -280,8 +284,9 @@ class CountsDown(MemoryLedger):
 
 @breaks("requests are in order", words="its asked read")
 class SortsRequestsBackwards(MemoryLedger):
-    def requests(self) -> Iterator[Request]:
-        yield from reversed(list(super().requests()))
+    def records(self, kind: type[R], start: int = 0, end: int = ALL) -> Iterator[R]:
+        found = list(super().records(kind, start, end))
+        yield from reversed(found) if kind is Request else found
 
 
 @breaks("an exception leaves no deferral", words="after deferring and RuntimeError")
@@ -352,9 +357,9 @@ class RemembersRefusals(MemoryLedger):
         return added
 
 
-@breaks("events end at the limit", words="1 events from 0 on are")
-class KnowsNoLimit(MemoryLedger):
-    def events(self, start: int = 0, *, limit: int | None = None) -> Iterator[Event]:
+@breaks("ranges of events end", words="events 0 up to 1 are")
+class KnowsNoEnd(MemoryLedger):
+    def events(self, start: int = 0, end: int = ALL) -> Iterator[Event]:
         return super().events(start)
 
 
@@ -381,14 +386,16 @@ class CountsTheLostTwice(MemoryLedger):
 
 @breaks("covariates are kept with their rounds", words="its units read")
 class ForgetsCovariates(MemoryLedger):
-    def add_units(self, records: Sequence[UnitRecord]) -> None:
-        super().add_units([replace(each, covariates=None) for each in records])
+    def add(self, *records: Record) -> None:
+        units = [each for each in records if isinstance(each, UnitRecord)]
+        super().add(*([replace(each, covariates=None) for each in units] or records))
 
 
 @breaks("units are told apart by case", words="units by name read")
 class FoldsNames(MemoryLedger):
     def units_named(self, keys: Sequence[UnitKey]) -> dict[UnitKey, UnitRecord]:
-        every = {each.unit.casefold().strip(): each for each in self._units.values() if each.unit}
+        units = self.records(UnitRecord, -ALL)
+        every = {each.unit.casefold().strip(): each for each in units if each.unit}
         found = {key: every.get(key.unit.casefold().strip()) for key in keys}
         return {
             key: each
@@ -399,18 +406,22 @@ class FoldsNames(MemoryLedger):
 
 @breaks("a unit has one round per decision point", words="a second round of a unit is taken")
 class TakesUnitsTwice(MemoryLedger):
-    def add_units(self, records: Sequence[UnitRecord]) -> None:
-        with suppress(DamagedStoreError):
-            super().add_units(records)
+    def add(self, *records: Record) -> None:
+        try:
+            super().add(*records)
+        except DamagedStoreError:
+            if not isinstance(records[0], UnitRecord):
+                raise
 
 
 @breaks("what is erased is gone", words="its units read")
 class KeepsCovariatesOfTheErased(MemoryLedger):
     def erase_units(self, rounds: Ids) -> None:
-        kept = {number: self._units[number].salt for number in rounds.tolist()}
+        units = self._records[UnitRecord]
+        kept = {number: units[number].salt for number in rounds.tolist()}
         super().erase_units(rounds)
         for number, salt in kept.items():
-            self._units[number] = replace(self._units[number], salt=salt)
+            units[number] = replace(units[number], salt=salt)
 
 
 @breaks("an exception undoes an erasure", words="after erasing and RuntimeError")
@@ -485,12 +496,15 @@ class TrimsNames(MemoryLedger):
 
 @breaks("texts are kept", words="an event of 'é' is read back as")
 class KnowsAsciiOnly(MemoryLedger):
-    def add(self, record: Any) -> None:
-        data = record.data if isinstance(record, Event) else {}
-        if text := str(data.get("text", "")):
-            ascii_only = text.encode("ascii", "replace").decode()
-            record = replace(record, data={**data, "text": ascii_only})
-        super().add(record)
+    def add(self, *records: Record) -> None:
+        super().add(*map(_in_ascii, records))
+
+
+def _in_ascii(record: Record) -> Record:
+    if not isinstance(record, Event) or "text" not in record.data:
+        return record
+    ascii_only = str(record.data["text"]).encode("ascii", "replace").decode()
+    return replace(record, data={**record.data, "text": ascii_only})
 
 
 SHARED: dict[str, Request] = {}
@@ -498,15 +512,13 @@ SHARED: dict[str, Request] = {}
 
 @breaks("ledgers are apart", words="after those of another experiment")
 class SharesRequests(MemoryLedger):
-    def __init__(self) -> None:
-        super().__init__()
-        self._requests = SHARED
+    def request(self, name: str) -> Request | None:
+        return SHARED.get(name) or super().request(name)
 
-    def add_assignments(self, arms: Any, probabilities: Array, **known: Any) -> None:
-        super().add_assignments(arms, probabilities, **known)
-        request = known["request"]
-        if request is not None and request.name in {"a", "b"}:
-            SHARED[request.name] = request
+    def add(self, *records: Record) -> None:
+        super().add(*records)
+        requests = (each for each in records if isinstance(each, Request))
+        SHARED.update({each.name: each for each in requests if each.name in {"a", "b"}})
 
 
 @breaks("pieces join", words="of rows 0 to 5101 are others")

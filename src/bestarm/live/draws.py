@@ -15,7 +15,7 @@ import numpy as np
 
 from bestarm.checks import whole
 from bestarm.errors import ConflictingRequestError
-from bestarm.live.events import chain_hash
+from bestarm.live.events import add_chained
 from bestarm.live.store.contract import (
     Head,
     Ids,
@@ -193,10 +193,9 @@ class Assigner:
             arms, probabilities = self._draws.arms(tx, start, size)
             if len(arms) < size:
                 raise damaged(f"Phase {head.phase} has fewer losses on record than were counted.")
-            request = None if name is None else Request(name, count, start, size, head.phase)
-            if request is not None:
-                head.requests_hash = chain_hash(head.requests_hash, *vars(request).values())
-            tx.add_assignments(arms, probabilities, at=now, request=request, forecasts=forecasts)
+            tx.add_assignments(arms, probabilities, at=now, forecasts=forecasts)
+            if name is not None:
+                add_chained(tx, Request(name, count, start, size, head.phase))
             known = asked.record(tx, places) if asked else None
             head.assigned += size
             head.rounds += size // head.size
@@ -228,7 +227,7 @@ class Assigner:
         parts = rows["arm"].copy(), rows["probability"].copy(), rows["round"].copy()
         batch = _batch(head, request.phase, request.first, parts, labels, waiting)
         first, end = (int(rows["round"][place]) for place in (0, -1))
-        known = list(snapshot.units(first, end + 1)) if head.units_hash else []
+        known = list(snapshot.records(UnitRecord, first, end + 1)) if head.units_hash else []
         return replace(batch, known=_known(known)) if known else batch
 
     @staticmethod

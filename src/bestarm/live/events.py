@@ -16,13 +16,17 @@ import numpy as np
 from bestarm.live.store.contract import (
     Change,
     Event,
+    GuardrailValue,
     Head,
     Ids,
     PlanRecord,
+    Report,
+    Request,
     Rows,
     Snapshot,
     SummaryRecord,
     Transaction,
+    UnitRecord,
     answers_of,
     as_data,
     canonical,
@@ -30,6 +34,18 @@ from bestarm.live.store.contract import (
 from bestarm.numerics.geometry import Array
 from bestarm.recommendation import Recommendation
 
+Chained = Request | UnitRecord | Report | GuardrailValue | Change
+
+# Records of these kinds are each hashed with those of their kind before them. The counter
+# `<name>_hash` has the hash of all; events have it as it was, under the same name.
+CHAINS: dict[str, type[Chained]] = {
+    "requests": Request,
+    "units": UnitRecord,
+    "reports": Report,
+    "guardrails": GuardrailValue,
+    "changes": Change,
+}
+_CHAIN_OF = {kind: name for name, kind in CHAINS.items()}
 _OUTCOME = np.dtype([("id", "<i8"), ("reward", "<f8")])
 
 
@@ -162,6 +178,17 @@ def request_data(head: Head) -> dict[str, Any]:
     return data
 
 
-def chain_hash(before: str, *values: object) -> str:
-    """The hash of a request, a report or a unit, and of all before it."""
+def add_chained(tx: Transaction, *records: Chained) -> None:
+    """Add records of one kind, and their hashes to its chain."""
+    for record in records:
+        name = f"{_CHAIN_OF[type(record)]}_hash"
+        setattr(tx.head, name, chain_hash(getattr(tx.head, name), record))
+    tx.add(*records)
+
+
+def chain_hash(before: str, record: Chained) -> str:
+    """The hash of a record and of all of its kind before it."""
+    values: Iterable[object] = vars(record).values()
+    if isinstance(record, UnitRecord):  # all that stays once it is erased
+        values = record.round, record.first, record.size, record.digest
     return digest([before, *values])

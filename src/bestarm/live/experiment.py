@@ -29,7 +29,7 @@ from bestarm.live.inputs import Label
 from bestarm.live.replay import ReplayResult, recommend, replay
 from bestarm.live.spec import Spec, as_options, check_first, make_spec, policy_for
 from bestarm.live.standings import Standings
-from bestarm.live.store.contract import Event, Head, Snapshot, UnitKey, canonical
+from bestarm.live.store.contract import ALL, Event, Head, Snapshot, UnitKey, canonical
 from bestarm.live.store.memory import MemoryLedger
 from bestarm.live.values import (
     Assignment,
@@ -388,7 +388,7 @@ class Experiment(ExperimentCore):
         with self.read() as snapshot:
             if snapshot.head.state == "finished":
                 pages = reversed(range(0, snapshot.head.events, _PAGE))
-                last = (event for start in pages for event in snapshot.events(start, limit=_PAGE))
+                last = (event for start in pages for event in snapshot.events(start, start + _PAGE))
                 end = next(event.data for event in last if event.kind == "finished")
         if end is None:
             end = recommendation_data(self.recommendation())
@@ -820,7 +820,7 @@ class Experiment(ExperimentCore):
         if limit is not None:
             whole(limit, "limit", least=1, below=2**62)
         with self.read() as snapshot:
-            return list(snapshot.events(start, limit=limit))
+            return list(snapshot.events(start, ALL if limit is None else start + limit))
 
     def verify(self, *, progress: Progress | None = None) -> Audit:
         """Audit the record: check the log, draw every arm again, and add up every summary again.

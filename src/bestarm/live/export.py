@@ -24,6 +24,8 @@ from bestarm.live import units
 from bestarm.live.options import Options
 from bestarm.live.store.contract import (
     ROW,
+    GuardrailValue,
+    Report,
     Rows,
     Snapshot,
     UnitRecord,
@@ -117,11 +119,11 @@ def _values(snapshot: Snapshot, rows: Rows, guardrails: Sequence[str]) -> Column
     """A column per guardrail; NaN where nothing was told."""
     columns = {name: np.full(len(rows), np.nan) for name in guardrails}
     if guardrails and len(rows):
-        values = snapshot.values_of(rows["id"].tolist())
-        for place, name in enumerate(guardrails):
-            mine = values[values["guardrail"] == place]
-            places = np.searchsorted(rows["id"], mine["id"], side="right") - 1
-            columns[name][places] = mine["value"]
+        values = snapshot.records_of(GuardrailValue, rows["id"].tolist())
+        ids = [each.assignment for each in values]
+        places = np.searchsorted(rows["id"], ids, side="right") - 1
+        for place, value in zip(places.tolist(), values, strict=True):
+            columns[guardrails[value.guardrail]][place] = value.value
     return columns
 
 
@@ -133,7 +135,7 @@ def _known(snapshot: Snapshot, rows: Rows, *, forecasts: bool) -> Columns:
     rounds, head, columns, records = rows["round"], snapshot.head, Columns(), dict[int, Any]()
     for part in (rounds[rounds >= 0], rounds[rounds < 0]):
         if part.size:
-            found = snapshot.units(int(part.min()), int(part.max()) + 1)
+            found = snapshot.records(UnitRecord, int(part.min()), int(part.max()) + 1)
             records |= {each.round: each for each in found}
     if forecasts:
         columns["forecast"] = rows["forecast"]
@@ -184,7 +186,7 @@ def outcomes_frame(
 
 def reports_frame(snapshot: Snapshot) -> pd.DataFrame:
     """Every report of an outcome that has a window, in the order told."""
-    reports = list(snapshot.reports())
+    reports = list(snapshot.records(Report))
     columns: Columns = {
         "id": np.array([each.assignment for each in reports], dtype=np.int64),
         "reward": np.array([each.reward for each in reports], dtype=float),

@@ -20,7 +20,15 @@ from bestarm.forecasting.forecaster import find_forecaster
 from bestarm.live.draws import ForecastMaker
 from bestarm.live.inputs import EARLIEST
 from bestarm.live.spec import Spec
-from bestarm.live.store.contract import UNREADABLE, Ids, Rows, Snapshot, canonical, damaged
+from bestarm.live.store.contract import (
+    UNREADABLE,
+    Ids,
+    Rows,
+    Snapshot,
+    UnitRecord,
+    canonical,
+    damaged,
+)
 from bestarm.numerics.geometry import Array
 from bestarm.records import Plan
 
@@ -295,7 +303,7 @@ class Forecasts:
         """
         assert self._forecaster is not None
         total = int(_used(rows).sum())
-        records = list(snapshot.units(*_rounds(rows)))
+        records = list(snapshot.records(UnitRecord, *_rounds(rows)))
         erased = [each.round for each in records if each.salt is None]
         rows = rows[~np.isin(rows["round"], erased)]
         if not len(rows):

@@ -7,6 +7,7 @@ values were told when it was made. So whoever opens the experiment computes the 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ import numpy as np
 
 from bestarm.checks import suggestion
 from bestarm.errors import ConflictingOutcomeError, InvalidInputError, ReplayError
-from bestarm.live.store.contract import VALUE, PlanRecord, Rows, Snapshot, damaged
+from bestarm.live.store.contract import GuardrailValue, PlanRecord, Snapshot, damaged
 from bestarm.policies.guardrail import Guardrail, read_guardrails
 from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
@@ -126,19 +127,15 @@ def check_guardrails(
 
 def new_values(
     snapshot: Snapshot, values: Sequence[Value], guardrails: Sequence[Guardrail], now: float
-) -> Rows:
+) -> list[GuardrailValue]:
     """The values that are not on record, as they are to be added; all are within their bounds.
 
     Raises:
         ConflictingOutcomeError: another value was told before. A value counts from when it is told.
     """
     places = {each.name: place for place, each in enumerate(guardrails)}
-    ids = sorted({number for number, _, _ in values})
-    known = snapshot.values_of(ids)
-    told = {
-        (number, place): value
-        for number, place, value in known[["id", "guardrail", "value"]].tolist()
-    }
+    records = snapshot.records_of(GuardrailValue, [number for number, _, _ in values])
+    told = {(each.assignment, each.guardrail): each.value for each in records}
     new: dict[tuple[int, int], float] = {}
     for number, name, value in values:
         key = number, places[name]
@@ -151,15 +148,11 @@ def new_values(
             remedy = "Tell a guardrail's value once it is settled: it cannot be changed."
             raise ConflictingOutcomeError(message, field=name, value=value, remedy=remedy)
     rows = snapshot.rows_of(np.array(sorted({number for number, _ in new}), dtype=np.int64))
-    at = {number: place for place, number in enumerate(rows["id"].tolist())}
-    added = np.empty(len(new), dtype=VALUE)
-    for row, (number, place), value in zip(added, new, new.values(), strict=True):
-        drawn = rows[at[number]]
-        row["id"], row["phase"], row["arm"] = number, drawn["phase"], drawn["arm"]
-        row["guardrail"], row["value"] = place, value
-    added["number"] = snapshot.head.values + np.arange(len(new))
-    added["told"] = now
-    return added
+    drawn = {number: (phase, arm) for number, phase, arm in rows[["id", "phase", "arm"]].tolist()}
+    return [
+        GuardrailValue(count, number, *drawn[number], guardrail, value, now)
+        for count, ((number, guardrail), value) in enumerate(new.items(), snapshot.head.values)
+    ]
 
 
 def outside(values: Sequence[Value], guardrails: Sequence[Guardrail]) -> list[Value]:
@@ -259,13 +252,15 @@ class GuardrailReplayer:
         """Take values by number; those of the last plan's phase only if it is closed."""
         assert self._open is not None
         last = self._open.plan.phase - (not closed)
-        for rows in snapshot.values(start, end):
-            if rows.size and not (rows["guardrail"] < len(evidence)).all():
+        told: defaultdict[tuple[int, int], list[tuple[int, float]]] = defaultdict(list)
+        for each in snapshot.records(GuardrailValue, start, end):
+            if each.guardrail >= len(evidence):
                 raise damaged("A value is of a guardrail that there is not.")
-            for place, phase in {*rows[["guardrail", "phase"]].tolist()}:
-                if phase <= last:
-                    part = rows[(rows["guardrail"] == place) & (rows["phase"] == phase)]
-                    evidence[place].amend(phase, part["arm"], part["value"])
+            if each.phase <= last:
+                told[each.guardrail, each.phase].append((each.arm, each.value))
+        for (place, phase), pairs in told.items():
+            arms, values = zip(*pairs, strict=True)
+            evidence[place].amend(phase, np.array(arms), np.array(values))
 
     def find(self, snapshot: Snapshot, gone: Collection[int]) -> list[Finding]:
         """What the values show that is not on record, of options that are not gone."""

@@ -56,7 +56,7 @@ class Options:
         except (BestArmError, ValueError) as error:
             what = f"Option {change.label!r} cannot have been {change.kind} ({error})."
             raise damaged(what, change.label) from error
-        hashed = chain_hash(self.changes_hash, *vars(change).values())
+        hashed = chain_hash(self.changes_hash, change)
         return Options(problem, self.traits, hashed, retired, added)
 
     def arms(self, phase: int) -> int:

@@ -32,6 +32,7 @@ from bestarm.live.replay import PolicyReplayer, tell
 from bestarm.live.store.contract import (
     Change,
     Event,
+    GuardrailValue,
     Head,
     Ids,
     PlanRecord,
@@ -258,8 +259,8 @@ def _change_options(
     known = {"reason": "", "features": None, "made_by": "hand"} | data
     change = Change(head.changes, head.phase, kind, label, **known, at=at)
     after = options.after(change)
-    tx.add(change)
-    head.changes, head.changes_hash = head.changes + 1, after.changes_hash
+    events.add_chained(tx, change)
+    head.changes += 1
     head.options += 1 if kind == "added" else -1  # until the policy says how many are left
     if head.waits:
         _find_settled(tx)
@@ -300,21 +301,18 @@ def record_told(
     Those of `served` more assignments, which were made after the end, are not recorded.
     """
     check_served(tx.head, served)
-    new = _check_values(tx, values, guardrails, now) if values else None
+    new = _check_values(tx, values, guardrails, now) if values else []
     receipt = replace(record_outcomes(tx, outcomes, bounds=bounds, now=now), served=served)
-    if new is None or not new.size:
+    if not new:
         return receipt
-    head = tx.head
-    tx.add_values(new)
-    head.values += len(new)
-    for row in new.tolist():
-        head.guardrails_hash = events.chain_hash(head.guardrails_hash, *row)
+    events.add_chained(tx, *new)
+    tx.head.values += len(new)
     return replace(receipt, values=len(new))
 
 
 def _check_values(
     tx: Transaction, values: Sequence[Value], guardrails: Sequence[Guardrail], now: float
-) -> Rows:
+) -> list[GuardrailValue]:
     """The values that are new. Those outside their bounds are refused, and counted."""
     wrong = guarding.outside(values, guardrails)
     _check_assigned([number for number, _, _ in wrong or values], tx.head)
@@ -409,18 +407,15 @@ def _record_reports(
     What is told later is kept, and is not used.
     """
     head, (settled, lost) = tx.head, tx.settlements(ids)
-    reported = {report.assignment: report.reward for report in tx.reports_of(ids)}
+    reported = {report.assignment: report.reward for report in tx.records_of(Report, ids)}
     known = settled | reported
     new = {each: to for each, to in zip(ids, rewards, strict=True) if known.get(each) != to}
     late = [each for each in new if head.over or each in settled or each in lost]
     if new:
         head.last_told = max(head.last_told, now)
         flags = np.isin(list(new), late).tolist()
-        tx.add_reports(list(new), list(new.values()), at=now, late=flags)
-        for number, row in enumerate(zip(new.items(), flags, strict=True), head.reports):
-            (assignment, reward), flag = row
-            report = Report(number, assignment, reward, now, flag)
-            head.reports_hash = events.chain_hash(head.reports_hash, *vars(report).values())
+        rows = enumerate(zip(new.items(), flags, strict=True), head.reports)
+        events.add_chained(tx, *(Report(number, *told, now, flag) for number, (told, flag) in rows))
         head.reports += len(new)
         head.late += len(late)
         head.early += len(new.keys() - reported.keys() - set(late))
@@ -434,7 +429,7 @@ def _end_windows(tx: Transaction, ids: Sequence[int], now: float) -> None:
     """Have outcomes enter whose window has ended, with what was told by then."""
     head = tx.head
     assert head.otherwise is not None
-    told = {report.assignment: report.reward for report in tx.reports_of(ids)}
+    told = {report.assignment: report.reward for report in tx.records_of(Report, ids)}
     head.early -= len(told)
     _add_outcomes(tx, {each: told.get(each, head.otherwise) for each in ids}, now)
 
@@ -446,7 +441,8 @@ def record_failures(tx: Transaction, ids: Ids, *, reason: str, now: float) -> No
     known, lost = tx.settlements(ids.tolist())
     remedy = "Outcomes cannot be changed: the plans after them rest on them."
     if tx.head.window is not None:
-        known |= {report.assignment: report.reward for report in tx.reports_of(ids.tolist())}
+        reports = tx.records_of(Report, ids.tolist())
+        known |= {report.assignment: report.reward for report in reports}
         remedy = "Within its window another reward can be told; after that it stands."
     ids = np.array([each for each in ids.tolist() if each not in lost], dtype=np.int64)
     for number in ids.tolist():

@@ -69,10 +69,9 @@ class AskedRounds:
                 turn, first, size = -head.unavailable, head.assigned, 0
             record = UnitRecord(turn, first, size, digest_of(salt, *known), salt, *known)
             records.append(record)
-            head.units_hash = events.chain_hash(head.units_hash, *hashed(record))
             if unit is not None and self.available:
                 self._count(tx, unit, turn, again=bool(point))
-        tx.add_units(records)
+        events.add_chained(tx, *records)
         return records
 
     def _count(self, tx: Transaction, unit: str, turn: int, *, again: bool) -> None:
@@ -104,11 +103,6 @@ def digest_of(
     return events.digest([salt, unit, decision_point, covariates])
 
 
-def hashed(record: UnitRecord) -> tuple[object, ...]:
-    """What the log covers of a record: all that stays once it is erased."""
-    return record.round, record.first, record.size, record.digest
-
-
 def members(record: UnitRecord) -> Sequence[int]:
     """The ids of a round's assignments; its own number if nothing was drawn."""
     return range(record.first, record.first + record.size) or [record.round]
@@ -127,7 +121,7 @@ def known_of(record: UnitRecord) -> Known:
 def unavailable(snapshot: Snapshot) -> Iterator[UnitRecord]:
     """The decision points at which a unit was not available, oldest first."""
     for number in range(0, snapshot.head.unavailable, _PAGE):
-        yield from reversed([*snapshot.units(-number - _PAGE, -number)])
+        yield from reversed([*snapshot.records(UnitRecord, -number - _PAGE, -number)])
 
 
 def find_ids(snapshot: Snapshot, keys: Sequence[UnitKey]) -> list[MaybeId]:
@@ -180,7 +174,9 @@ def erase(tx: Transaction, unit: str, at: float) -> int:
     rounds = tx.rounds_of(unit)
     if not rounds.size:
         raise unknown_unit(UnitKey(unit))
-    records = [record for each in rounds.tolist() for record in tx.units(each, each + 1)]
+    records = [
+        record for each in rounds.tolist() for record in tx.records(UnitRecord, each, each + 1)
+    ]
     ids = [number for record in records for number in members(record)]
     tx.erase_units(rounds)
     events.log(tx, "erased", at, ids=events.ranges(np.array(ids)))

@@ -25,14 +25,18 @@ from bestarm.errors import ConflictingOutcomeError, StoreError
 from bestarm.live.events import log
 from bestarm.live.inputs import EARLIEST, LATEST
 from bestarm.live.store.contract import (
+    ALL,
+    GuardrailValue,
     Head,
     Ledger,
     PlanRecord,
+    Report,
     Request,
     Snapshot,
     SummaryRecord,
     Transaction,
     UnitKey,
+    UnitRecord,
 )
 from bestarm.live.transitions import record_outcomes
 from bestarm.live.values import Receipt
@@ -113,7 +117,7 @@ def _an_exception_leaves_nothing(case: Case) -> None:
     ledger = case.ledger()
     with ledger.transaction() as tx:
         assign(tx, [0, 1, 1, 0, 1, 0, 0, 1], request="kept")
-        tx.add_units([about(1, "ann", ""), about(2, "zoe", "9:00")])
+        tx.add(about(1, "ann", ""), about(2, "zoe", "9:00"))
         lose(tx, [2, 5], reason="gone")
         tell(tx, [0, 1, 2], [1.0, 2.0, 3.0], late=[False, False, True])
         tx.add_deferrals(ids_of([1, 2]))
@@ -285,9 +289,10 @@ def _values_are_only_added(case: Case) -> None:
             guard(tx, again)
         for how, snapshot in case.snapshots(ledger):
             expect(snapshot.head.values, 3, f"values of guardrails{how} are counted as")
-            parts = [part["value"] for part in snapshot.values(1, 3)]
-            expect(np.concatenate(parts), [0.5, 0.25], f"values 1 and 2{how} are")
-            expect(snapshot.values_of([2, 0])["number"], [0, 1, 2], f"in order{how}, they are")
+            some = [each.value for each in snapshot.records(GuardrailValue, 1, 3)]
+            expect(some, [0.5, 0.25], f"values 1 and 2{how} are")
+            numbers = [each.number for each in snapshot.records_of(GuardrailValue, [2, 0])]
+            expect(numbers, [0, 1, 2], f"in order{how}, they are")
 
 
 def _refusals_count_once(case: Case) -> None:
@@ -313,14 +318,15 @@ def _reports_are_found_by_assignment(case: Case) -> None:
         report(tx, range(0, size, 2), [0.5] * (size // 2))
         report(tx, [7, 8], [4.0, 5.0])
     for how, snapshot in case.snapshots(ledger):
-        found = [(each.assignment, each.reward) for each in snapshot.reports_of([size - 1, 7, 8])]
+        reports = snapshot.records_of(Report, [size - 1, 7, 8])
+        found = [(each.assignment, each.reward) for each in reports]
         wanted = {7: [2.0, 4.0], 8: [0.5, 5.0], size - 1: [1.0]}
         for number, rewards in wanted.items():
             there = [reward for each, reward in found if each == number]
             expect(there, rewards, f"the reports of assignment {number}{how} read")
         expect(len(found), 5, f"the number of reports of three assignments{how} is")
-        expect(list(snapshot.reports_of([])), [], f"the reports of no assignment{how} read")
-        last = [each.number for each in snapshot.reports(size // 2 + 3)]
+        expect(snapshot.records_of(Report, []), [], f"the reports of no assignment{how} read")
+        last = [each.number for each in snapshot.records(Report, size // 2 + 3)]
         expect(last, [size // 2 + 3, size // 2 + 4], f"the last reports{how} have the numbers")
 
 
@@ -333,16 +339,22 @@ def _units_are_found_by_name(case: Case) -> None:
     away = [about(-2, "visitor 1", "3"), about(-1, "visitor 2", "3")]  # nothing is drawn of these
     with ledger.transaction() as tx:
         assign(tx, [0] * len(keys))
-        tx.add_units(records[:7])
-        tx.add_units([])
-        tx.add_units(away[::-1])
-        tx.add_units(records[7:])
+        tx.add(*records[:7])
+        tx.add()
+        tx.add(*away[::-1])
+        tx.add(*records[7:])
     wanted = dict(zip(keys, records, strict=True))
     unknown = [UnitKey("visitor 1", "1"), UnitKey("visitor"), UnitKey("a", "2"), UnitKey("e", "")]
     for how, snapshot in case.snapshots(ledger):
-        expect(list(snapshot.units(0, 2**62)), records, f"units in order{how} read")
-        expect(list(snapshot.units(5, 9)), records[5:9], f"some units in order{how} read")
-        expect(list(snapshot.units(-9, 0)), away, f"units that are not available{how} read")
+        expect(list(snapshot.records(UnitRecord)), records, f"units in order{how} read")
+        expect(
+            list(snapshot.records(UnitRecord, 5, 9)), records[5:9], f"some units in order{how} read"
+        )
+        expect(
+            list(snapshot.records(UnitRecord, -9, 0)),
+            away,
+            f"units that are not available{how} read",
+        )
         expect(snapshot.units_named([*keys, *unknown]), wanted, f"units by name{how} read")
         for key in (keys[0], keys[-1]):
             expect(snapshot.units_named([key]), {key: wanted[key]}, f"a unit by name{how} reads")
@@ -358,14 +370,14 @@ def _a_unit_has_one_round_per_decision_point(case: Case) -> None:
     ledger = case.ledger()
     with ledger.transaction() as tx:
         assign(tx, [0] * 9)
-        tx.add_units([about(0, "ann", ""), about(1, "ann", "1"), about(2), about(3)])
+        tx.add(about(0, "ann", ""), about(1, "ann", "1"), about(2), about(3))
     with ledger.snapshot() as snapshot:
         before = contents(snapshot)
     for new in (about(4, "ann", ""), about(5, "ann", "1"), about(2, "zoe", "")):
         what = "a second round of a unit is taken, or a second unit of a round"
         with _refused(ledger, what) as tx:
             tx.head.units = 7
-            tx.add_units([about(7, "new", ""), new])
+            tx.add(about(7, "new", ""), new)
         for how, snapshot in case.snapshots(ledger):
             expect_contents(snapshot, before, f"after a second round of a unit was refused{how}")
 
@@ -376,21 +388,23 @@ def _erased_units_are_gone(case: Case) -> None:
     records = [about(0, "ann", "1", "{}"), about(1, "zoe", ""), about(2, "ann", "2")]
     with ledger.transaction() as tx:
         assign(tx, [0] * 4)
-        tx.add_units(records)
+        tx.add(*records)
     with ledger.transaction() as tx:
         tx.erase_units(tx.rounds_of("ann"))
         expect(tx.rounds_of("ann"), [], "within the transaction that erased it, its rounds are")
     for how, snapshot in case.snapshots(ledger):
-        found = [(each.digest, each.salt, each.unit) for each in snapshot.units(0, 9)]
+        found = [(each.digest, each.salt, each.unit) for each in snapshot.records(UnitRecord, 0, 9)]
         wanted = [(each.digest, None, None) for each in records]
         wanted[1] = records[1].digest, records[1].salt, "zoe"  # type: ignore[assignment]
         expect(found, wanted, f"units of which one is erased{how} read")
-        texts = {(each.decision_point, each.covariates) for each in snapshot.units(0, 9)}
+        texts = {
+            (each.decision_point, each.covariates) for each in snapshot.records(UnitRecord, 0, 9)
+        }
         expect(texts, {(None, None), ("", None)}, f"what is left of erased units{how} is")
         expect(snapshot.units_named([UnitKey("ann", "1")]), {}, f"an erased unit{how} reads")
     new = about(3, "ann", "1")
     with ledger.transaction() as tx:
-        tx.add_units([new])
+        tx.add(new)
     ledger.purge()
     for how, snapshot in case.snapshots(ledger):
         key = UnitKey("ann", "1")
@@ -586,7 +600,8 @@ def _numbers_are_kept_to_the_bit(case: Case) -> None:
     planned, at = PlanRecord(plan, 2**60 + 1, 2**59 + 1), 1_767_225_600.123_456_7
     data = {"floats": FLOATS, "whole": 2**62 + 1}
     with ledger.transaction() as tx:
-        tx.add_assignments(np.zeros(size, dtype=np.int64), chances, at=at, request=request)
+        tx.add_assignments(np.zeros(size, dtype=np.int64), chances, at=at)
+        tx.add(request)
         tx.head.assigned += size
         tell(tx, list(range(size)), FLOATS, at=at)
         tx.add(summed)
@@ -676,7 +691,7 @@ def _many_at_once(case: Case) -> None:
     arms, rewards = ids % 3, np.sqrt(ids)
     order = np.random.default_rng(0).permutation(size)
     with ledger.transaction() as tx:
-        tx.add_assignments(arms, (arms + 1) / 3, at=1.0, request=None)
+        tx.add_assignments(arms, (arms + 1) / 3, at=1.0)
         tx.head.assigned += size
         free = tx.outstanding(0, size, asked_by=1.0)
         require(np.array_equal(free, ids), f"of {size} new assignments {len(free)} are outstanding")
@@ -708,17 +723,17 @@ def _many_at_once(case: Case) -> None:
     with ledger.transaction() as tx:
         for number in range(few):
             log(tx, "counted", 1.0, number=number)
-        tx.add_assignments(arms, (arms + 1) / 3, at=1.0, request=None)
+        tx.add_assignments(arms, (arms + 1) / 3, at=1.0)
         tx.head.assigned += size
         lose(tx, (size + order).tolist(), reason="all")
     with ledger.snapshot() as snapshot:
         count = snapshot.head.events
         counted = [event.data["number"] for event in snapshot.events() if event.kind == "counted"]
         require(counted == list(range(few)), f"of {few} events {len(counted)} are read")
-        for start, limit in ((0, 1), (1, 7), (few // 2, 5_001), (count - 1, None)):
-            found = [event.number for event in snapshot.events(start, limit=limit)]
-            right = list(range(start, count if limit is None else min(start + limit, count)))
-            require(found == right, f"{limit} events from {start} on are {len(found)}")
+        for start, end in ((0, 1), (1, 8), (few // 2, few // 2 + 5_001), (count - 1, ALL)):
+            found = [event.number for event in snapshot.events(start, end)]
+            right = list(range(start, min(end, count)))
+            require(found == right, f"events {start} up to {end} are {len(found)}")
         lost = snapshot.lost_arms(1, 0, size)
         require(np.array_equal(lost, arms[order]), f"the arms of {size} lost are in another order")
         expect(len(lost_of(snapshot, np.arange(2 * size))), size, "the lost are as many as")

@@ -14,8 +14,8 @@ from bestarm.live.events import log
 from bestarm.live.store.contract import (
     ANSWER,
     ROW,
-    VALUE,
     Change,
+    GuardrailValue,
     Ids,
     Ledger,
     PlanRecord,
@@ -124,16 +124,14 @@ def assign(
 ) -> None:
     """Give assignments out, under the name of a request if there is one."""
     first, size = tx.head.assigned, len(arms)
-    asked = None
-    if request is not None:
-        asked = Request(request, size + 1, first, size, tx.head.phase)
     tx.add_assignments(
         ids_of(arms),
         np.full(size, 0.25),
         at=at,
-        request=asked,
         forecasts=None if forecasts is None else np.array(forecasts),
     )
+    if request is not None:
+        tx.add(Request(request, size + 1, first, size, tx.head.phase))
     tx.head.assigned += size
     tx.head.rounds += size // tx.head.size
 
@@ -171,21 +169,20 @@ def report(
     at: float = 2.0,
 ) -> None:
     """Report outcomes that have a window."""
-    tx.add_reports(ids, rewards, at=at, late=[late] * len(ids))
+    pairs = enumerate(zip(ids, rewards, strict=True), tx.head.reports)
+    tx.add(*(Report(number, *told, at, late) for number, told in pairs))
     tx.head.reports += len(ids)
 
 
 def guard(
     tx: Transaction, values: Sequence[tuple[int, int, float]], *, at: float = 2.0
-) -> NDArray[Any]:
+) -> list[GuardrailValue]:
     """Tell values of guardrails: ids, guardrails and values."""
-    first = tx.head.values
-    rows = [
-        (first + place, number, 1, number % 2, guardrail, value, at)
-        for place, (number, guardrail, value) in enumerate(values)
+    added = [
+        GuardrailValue(place, number, 1, number % 2, guardrail, value, at)
+        for place, (number, guardrail, value) in enumerate(values, tx.head.values)
     ]
-    added = np.array(rows, dtype=VALUE)
-    tx.add_values(added)
+    tx.add(*added)
     tx.head.values += len(added)
     return added
 
@@ -226,7 +223,7 @@ def change(tx: Transaction, kind: str, label: str, **known: Any) -> Change:
 
 WRITES: dict[str, Callable[[Transaction], Any]] = {
     "asking": lambda tx: assign(tx, [1, 1, 0], request="more", forecasts=[1.0, 2.0, 3.0]),
-    "naming": lambda tx: tx.add_units([about(7, "zoe", ""), about(8, None, None, "{}")]),
+    "naming": lambda tx: tx.add(about(7, "zoe", ""), about(8, None, None, "{}")),
     "erasing": lambda tx: tx.erase_units(ids_of([1])),
     "telling": lambda tx: tell(tx, [3, 4], [4.0, 5.0], late=[True, False], at=50.0),
     "reporting": lambda tx: report(tx, [7, 1], [0.5, 2.0], late=True, at=55.0),
@@ -252,7 +249,7 @@ def write_everything(tx: Transaction) -> Contents:
     known = '{"name":"é","x":0.1}'
     assign(tx, [1], at=2.5, forecasts=[1 / 3])
     named = [about(1, "zoe", "9:00"), about(2, "zoe", "18:00"), about(3, None, None, known)]
-    tx.add_units(named)
+    tx.add(*named)
     tx.erase_units(ids_of([2]))
     tell(tx, [3, 0], [0.5, -0.5], at=3.0)
     lose(tx, [2], reason="no answer", at=4.0)
@@ -285,7 +282,7 @@ def write_everything(tx: Transaction) -> Contents:
             (4, 4, 2, 0, 0.25, 6.0, -2.0, nan, nan, False, nan),
             (5, 5, 2, 1, 0.25, 6.0, 0.5, nan, nan, False, nan),
         ],
-        "units": [named[0], _erased(named[1]), named[2]],
+        "units": [named[0], named[1].erased(), named[2]],
         "units named": {UnitKey("zoe", "9:00"): named[0]},
         "rounds": {"zoe": [1], "ann": []},
         "answers": [
@@ -303,7 +300,7 @@ def write_everything(tx: Transaction) -> Contents:
         ],
         "last reports": {1: 1 / 3, 3: 0.5},
         "values": values,
-        "values of": {0: values[[1]], 1: values[:0], 3: values[[0, 2]]},
+        "values of": {0: [values[1]], 1: [], 3: [values[0], values[2]]},
         "asked": requests,
         "plans": [PlanRecord(plans[0], 0, 0), PlanRecord(plans[1], 4, 4)],
         "summaries": [record],
@@ -318,10 +315,6 @@ def write_everything(tx: Transaction) -> Contents:
     return {name: plain(part) for name, part in wanted.items()}
 
 
-def _erased(record: UnitRecord) -> UnitRecord:
-    return replace(record, salt=None, unit=None, decision_point=None, covariates=None)
-
-
 # --- reading -----------------------------------------------------------------------------------
 
 
@@ -329,20 +322,22 @@ def contents(snapshot: Snapshot) -> Contents:
     """All that can be read, as plain values."""
     assigned, plans = snapshot.head.assigned, list(snapshot.plans())
     found = {name: snapshot.request(name) for name in _NAMES}
-    reported = snapshot.reports_of(range(assigned))
+    reported = snapshot.records_of(Report, range(assigned))
     _settlements(snapshot, np.arange(assigned))
     parts = {
         "head": snapshot.head,
         "rows": read_rows(snapshot, 0, assigned),
-        "units": list(snapshot.units(0, assigned)),
+        "units": list(snapshot.records(UnitRecord, 0, assigned)),
         "units named": snapshot.units_named(_KEYS),
         "rounds": {name: np.sort(snapshot.rounds_of(name)) for name in ("zoe", "ann")},
         "answers": read_answers(snapshot, 0, assigned),
-        "reports": list(snapshot.reports()),
+        "reports": list(snapshot.records(Report)),
         "last reports": {each.assignment: each.reward for each in reported},
-        "values": np.concatenate([np.empty(0, dtype=VALUE), *snapshot.values()]),
-        "values of": {number: snapshot.values_of([number]) for number in (0, 1, 3)},
-        "asked": list(snapshot.requests()),
+        "values": list(snapshot.records(GuardrailValue)),
+        "values of": {
+            number: snapshot.records_of(GuardrailValue, [number]) for number in (0, 1, 3)
+        },
+        "asked": list(snapshot.records(Request)),
         "plans": plans,
         "summaries": list(snapshot.summaries()),
         "changes": list(snapshot.changes()),

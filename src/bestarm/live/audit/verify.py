@@ -17,16 +17,20 @@ from numpy.typing import NDArray
 from bestarm.errors import DamagedStoreError, InvalidInputError
 from bestarm.live import events, units
 from bestarm.live.draws import PlanDraws
+from bestarm.live.events import Chained
 from bestarm.live.export import Progress
 from bestarm.live.options import Options
 from bestarm.live.store.contract import (
+    ALL,
     Event,
     Ids,
     PlanRecord,
+    Report,
     Rows,
     Snapshot,
     SummaryRecord,
     TimeLimits,
+    UnitRecord,
     answers_of,
     as_data,
 )
@@ -36,10 +40,8 @@ from bestarm.records import Plan, Summary
 
 SHOWN = 20  # findings of one kind that are written out: there may be millions
 _ROUNDING = 1e-3  # seconds
-_ALL = 2**62
 _STATES = {"paused": "paused", "resumed": "running", "stopped": "stopped", "finished": "finished"}
 
-_Records = Iterator[tuple[Any, ...]]
 _Known = tuple[str, dict[str, Any]]  # a record's name, and what its event says of it
 T = TypeVar("T")
 
@@ -164,13 +166,8 @@ class _Log:
 
     def __init__(self, snapshot: Snapshot, findings: _Findings, created: dict[str, Any]) -> None:
         self._snapshot, self._findings, self._created = snapshot, findings, created
-        records: dict[str, _Records] = {
-            "requests": (tuple(vars(each).values()) for each in snapshot.requests()),
-            "units": self._units(),
-            "reports": self._reports(),
-            "guardrails": (row for rows in snapshot.values() for row in rows.tolist()),
-            "changes": (tuple(vars(each).values()) for each in snapshot.changes()),
-        }
+        records = {name: snapshot.records(kind) for name, kind in events.CHAINS.items()}
+        records |= {"units": self._units(), "reports": self._reports()}
         nouns = {"guardrails": "values of guardrails"}
         self._hash_chains = {
             name: _HashChain(nouns.get(name, name), each, findings)
@@ -215,14 +212,15 @@ class _Log:
                 findings.add("log", f"{what} is not in the log.")
             self._check_head()
 
-    def _reports(self) -> _Records:
-        for report in self._snapshot.reports():
+    def _reports(self) -> Iterator[Report]:
+        for report in self._snapshot.records(Report):
             self.late_reports += report.late
-            yield tuple(vars(report).values())
+            yield report
 
-    def _units(self) -> _Records:
+    def _units(self) -> Iterator[UnitRecord]:
         snapshot = self._snapshot
-        drawn, others = snapshot.units(0, _ALL), snapshot.units(-_ALL, -snapshot.head.unavailable)
+        drawn = snapshot.records(UnitRecord)
+        others = snapshot.records(UnitRecord, -ALL, -snapshot.head.unavailable)
         # As they were recorded: before an assignment is made, its unit may not be available.
         in_order = merge(
             units.unavailable(snapshot), drawn, key=lambda each: (each.first, each.size > 0)
@@ -235,7 +233,7 @@ class _Log:
                 known_of = _noun(units.members(record)[0])
                 what = f"What is known of {known_of} is not what was recorded"
                 self._findings.add("units", f"{what}: its unit or covariates were changed.")
-            yield units.hashed(record)
+            yield record
 
     def _check_erased(self) -> None:
         for number in sorted(self._unknown_ids - self._erased_ids)[: 2 * SHOWN]:
@@ -360,14 +358,11 @@ class _Log:
 
 
 class _HashChain:
-    """_Records, each hashed with those before it; events hold the hash of all so far."""
+    """Records, each hashed with those before it; events hold the hash of all so far."""
 
-    def __init__(self, name: str, records: _Records, findings: _Findings) -> None:
+    def __init__(self, name: str, records: Iterator[Chained], findings: _Findings) -> None:
         self._name, self._findings = name, findings
-        readable = findings.readable(records)
-        self._hashes = accumulate(
-            readable, lambda before, each: events.chain_hash(before, *each), initial=""
-        )
+        self._hashes = accumulate(findings.readable(records), events.chain_hash, initial="")
         self._hash: str | None = next(self._hashes)  # of those read so far; None once one is wrong
 
     def read_to(self, expected: str, where: str) -> None:
@@ -464,8 +459,8 @@ class _Redraw:
 
     def _check_windows(self, rows: Rows, window: float) -> None:
         """Compare outcomes with what was reported within their window."""
-        reports = [each for each in self._snapshot.reports_of(rows["id"].tolist()) if not each.late]
-        told = {report.assignment: report.reward for report in reports}
+        reports = self._snapshot.records_of(Report, rows["id"].tolist())
+        told = {report.assignment: report.reward for report in reports if not report.late}
         wrong = ~np.isnan(rows["lost"]) & np.isin(rows["id"], list(told))
         self._findings.add_each(rows, wrong, "window", "was reported in time, and is lost")
         rows = rows[~np.isnan(rows["reward"])]

@@ -48,13 +48,14 @@ from bestarm.records import Plan, Rounds, Summary
 __all__ = [
     "ANSWER",
     "ROW",
-    "VALUE",
     "Change",
     "Event",
+    "GuardrailValue",
     "Head",
     "Ids",
     "Ledger",
     "PlanRecord",
+    "Record",
     "Report",
     "Request",
     "Rows",
@@ -83,17 +84,10 @@ ROW = np.dtype(
 # `told` are NaN, even if an outcome came later.
 _NUMBERS = ("reward", "asked", "told", "lost", "forecast")
 ANSWER = np.dtype([("arm", "<i8"), *((name, "<f8") for name in _NUMBERS)])
-# A value told of a guardrail, which is known by its place; `number` counts them in the order told.
-VALUE = np.dtype(
-    [
-        *((name, np.int64) for name in ("number", "id", "phase", "arm", "guardrail")),
-        *((name, float) for name in ("value", "told")),
-    ]
-)
-R = TypeVar("R")  # a kind of records
 Rows = NDArray[Any]
 Ids = NDArray[np.int64]
 
+ALL = 2**62  # above every number of a record, and every id
 _MAX_GAP = 1000  # ids farther apart than this are read as two ranges
 _NEARLY_ALL = 16  # arrived outcomes for each that is outstanding
 
@@ -162,6 +156,11 @@ class Request:
     size: int  # how many it was given
     phase: int  # their phase
 
+    @property
+    def number(self) -> int:
+        """Requests are in order of their assignments."""
+        return self.first
+
 
 @dataclass(frozen=True)
 class Report:
@@ -172,6 +171,19 @@ class Report:
     reward: float
     told: float
     late: bool  # whether the assignment was settled before, or the experiment over
+
+
+@dataclass(frozen=True)
+class GuardrailValue:
+    """A value told of a guardrail."""
+
+    number: int  # 0, 1, 2, … in the order told
+    assignment: int
+    phase: int  # of the assignment
+    arm: int
+    guardrail: int  # its place among the guardrails of the experiment
+    value: float
+    told: float
 
 
 class UnitKey(NamedTuple):
@@ -198,6 +210,15 @@ class UnitRecord:
     decision_point: str | None = None  # empty where the unit has none
     covariates: str | None = None  # as JSON
 
+    @property
+    def number(self) -> int:
+        """That of its round."""
+        return self.round
+
+    def erased(self) -> UnitRecord:
+        """What is left of it once it is erased."""
+        return UnitRecord(self.round, self.first, self.size, self.digest, None)
+
 
 @dataclass(frozen=True)
 class Change:
@@ -211,6 +232,13 @@ class Change:
     features: tuple[float, ...] | None  # of an option that was added; None: a dimension of its own
     made_by: str  # "hand", or what retired it by itself
     at: float
+
+
+Record = (
+    PlanRecord | SummaryRecord | Event | Change | Request | UnitRecord | Report | GuardrailValue
+)
+R = TypeVar("R", bound=Record)
+T = TypeVar("T", Report, GuardrailValue)
 
 
 class TimeLimits(NamedTuple):
@@ -513,65 +541,38 @@ class Snapshot(ABC):
         """
 
     @abstractmethod
-    def records(self, kind: type[R], start: int = 0, *, limit: int | None = None) -> Iterator[R]:
-        """The records of a kind from a number on, in order of number, at most `limit` of them.
+    def records(self, kind: type[R], start: int = 0, end: int = ALL) -> Iterator[R]:
+        """The records of a kind with numbers from `start` up to `end`, in order of number."""
 
-        There are plans, summaries, events, changes of options and reports.
-        """
+    @abstractmethod
+    def records_of(self, kind: type[T], ids: Sequence[int]) -> Sequence[T]:
+        """The reports of these assignments, or the values of guardrails, in order of number."""
 
-    def plans(self, start: int = 1, *, limit: int | None = None) -> Iterator[PlanRecord]:
+    def plans(self, start: int = 1) -> Iterator[PlanRecord]:
         """The plans from a phase on."""
-        return self.records(PlanRecord, start, limit=limit)
+        return self.records(PlanRecord, start)
 
     def summaries(self, start: int = 0) -> Iterator[SummaryRecord]:
         """The summaries from a number on."""
         return self.records(SummaryRecord, start)
 
-    def events(self, start: int = 0, *, limit: int | None = None) -> Iterator[Event]:
-        """The events from a number on."""
-        return self.records(Event, start, limit=limit)
+    def events(self, start: int = 0, end: int = ALL) -> Iterator[Event]:
+        """The events with numbers from `start` up to `end`."""
+        return self.records(Event, start, end)
 
     def changes(self, start: int = 0) -> Iterator[Change]:
         """The changes of options from a number on."""
         return self.records(Change, start)
-
-    def reports(self, start: int = 0) -> Iterator[Report]:
-        """The reports from a number on."""
-        return self.records(Report, start)
 
     @abstractmethod
     def request(self, name: str) -> Request | None:
         """The request of exactly this name, or None."""
 
     @abstractmethod
-    def requests(self) -> Iterator[Request]:
-        """All named requests, in the order made."""
-
-    @abstractmethod
-    def reports_of(self, ids: Sequence[int]) -> Iterator[Report]:
-        """The reports of these assignments; those of one assignment in order of number."""
-
-    @abstractmethod
-    def values(self, start: int = 0, end: int = 2**62) -> Iterator[Rows]:
-        """The values of guardrails with numbers from `start` up to `end`, as VALUE, in order of
-        number, in pieces."""
-
-    @abstractmethod
-    def values_of(self, ids: Sequence[int]) -> Rows:
-        """The values of guardrails of these assignments, as VALUE, in order of number."""
-
-    @abstractmethod
     def rows(self, first: int, end: int) -> Iterator[Rows]:
         """The assignments with ids from `first` up to `end`, as ROW, in order of id, in pieces.
 
         Ids that were never assigned are left out.
-        """
-
-    @abstractmethod
-    def units(self, first: int, end: int) -> Iterator[UnitRecord]:
-        """What is known of the rounds with numbers from `first` up to `end`, in order of number.
-
-        Rounds of which nothing was ever known are left out.
         """
 
     @abstractmethod
@@ -597,7 +598,7 @@ class Snapshot(ABC):
 
     @abstractmethod
     def deferrals(
-        self, first: int = 0, end: int = 2**62, *, waiting: bool = False
+        self, first: int = 0, end: int = ALL, *, waiting: bool = False
     ) -> tuple[Ids, Ids]:
         """The deferred assignments, which were outstanding when their phase closed, in order of id,
         and the number of the summary that covers each, or −1.
@@ -618,8 +619,8 @@ class Snapshot(ABC):
         Raises:
             DamagedStoreError: the phase has no plan.
         """
-        found = next(self.plans(phase, limit=1), None)
-        if found is None or found.plan.phase != phase:
+        found = next(self.records(PlanRecord, phase, phase + 1), None)
+        if found is None:
             raise damaged(f"The plan of phase {phase} cannot be read (it is missing).", phase)
         return found
 
@@ -682,7 +683,6 @@ class Transaction(Snapshot):
         probabilities: Array,
         *,
         at: float,
-        request: Request | None,
         forecasts: Array | None = None,
     ) -> None:
         """Add assignments of the head's phase, with ids from the head's `assigned` on.
@@ -693,19 +693,10 @@ class Transaction(Snapshot):
             arms: one per assignment.
             probabilities: of the arms to be in their round.
             at: the time.
-            request: the named request that they answer, which is added too.
             forecasts: one per assignment, or None.
 
         Raises:
             StoreError: one of these ids is on record.
-        """
-
-    @abstractmethod
-    def add_units(self, records: Sequence[UnitRecord]) -> None:
-        """Add what is known of rounds of which nothing is known.
-
-        Raises:
-            StoreError: something is known of one, or a unit has a round at this decision point.
         """
 
     @abstractmethod
@@ -720,25 +711,6 @@ class Transaction(Snapshot):
 
         Raises:
             StoreError: one of these assignments has an outcome.
-        """
-
-    @abstractmethod
-    def add_reports(
-        self, ids: Sequence[int], rewards: Sequence[float], *, at: float, late: Sequence[bool]
-    ) -> None:
-        """Add reports, with numbers from the head's `reports` on.
-
-        Raises:
-            StoreError: a report of one of these numbers is on record.
-        """
-
-    @abstractmethod
-    def add_values(self, values: Rows) -> None:
-        """Add values of guardrails, as VALUE, with numbers from the head's `values` on.
-
-        Raises:
-            StoreError: one of these numbers is on record, or another value of the same assignment
-                and guardrail.
         """
 
     @abstractmethod
@@ -766,11 +738,13 @@ class Transaction(Snapshot):
         """Record the number of the summary that covers these assignments."""
 
     @abstractmethod
-    def add(self, record: PlanRecord | SummaryRecord | Change | Event) -> None:
-        """Add a record; its number follows that of the last one of its kind.
+    def add(self, *records: Record) -> None:
+        """Add records of one kind.
 
         Raises:
-            StoreError: one of its kind and number is on record.
+            StoreError: one of its kind and number is on record; or another request of its name,
+                another round of its unit at its decision point, or another value of its assignment
+                and guardrail.
         """
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_left, insort
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from threading import RLock
 from typing import Any, TypeVar
@@ -15,17 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.live.store.contract import (
+    ALL,
     ROW,
-    VALUE,
-    Change,
-    Event,
+    GuardrailValue,
     Head,
     Ids,
-    PlanRecord,
+    R,
+    Record,
     Report,
     Request,
     Rows,
-    SummaryRecord,
+    T,
     Transaction,
     UnitKey,
     UnitRecord,
@@ -34,7 +35,7 @@ from bestarm.live.store.contract import (
 from bestarm.numerics.geometry import Array
 
 K = TypeVar("K")
-T = TypeVar("T")
+V = TypeVar("V")
 
 _PIECE = 4096  # rows searched at a time
 # With the number of the summary that covers a deferral, −1 for none; −2 if it is not a deferral.
@@ -52,15 +53,11 @@ class MemoryLedger(Transaction):
         self.head = Head()
         self._rows = np.empty(0, dtype=_STORED)
         self._used = 0
-        self._units: dict[int, UnitRecord] = {}  # by round
-        self._rounds_of: dict[str, dict[str, int]] = {}  # by unit and decision point
         self._losses: dict[int, list[int]] = {}  # ids by phase
-        self._requests: dict[str, Request] = {}
-        self._reports_of: dict[int, list[Report]] = {}
-        self._values = np.empty(0, dtype=VALUE)
-        self._values_of: dict[int, list[int]] = {}  # numbers by assignment
-        kinds = (PlanRecord, SummaryRecord, Event, Change, Report)
-        self._records: dict[type, list[Any]] = {kind: [] for kind in kinds}
+        self._records: defaultdict[type, dict[int, Any]] = defaultdict(dict)  # by number
+        self._numbers: defaultdict[type, list[int]] = defaultdict(list)  # of these, in order
+        self._by_key: dict[Hashable, Any] = {}  # see `_keys`
+        self._groups: dict[Hashable, list[int]] = {}  # numbers
         self._undo: list[Callable[[], object]] = []  # the steps of the transaction
 
     @contextmanager
@@ -89,42 +86,28 @@ class MemoryLedger(Transaction):
     def now(self) -> float:
         return time.time()
 
-    def records(self, kind: type[T], start: int = 0, *, limit: int | None = None) -> Iterator[T]:
-        known = self._records[kind]
-        first = max(0, start - known[0].number) if known else 0
-        yield from known[first : None if limit is None else first + limit]
+    def records(self, kind: type[R], start: int = 0, end: int = ALL) -> Iterator[R]:
+        known, numbers = self._records[kind], self._numbers[kind]
+        wanted = numbers[bisect_left(numbers, start) : bisect_left(numbers, end)]
+        yield from (known[number] for number in wanted)
+
+    def records_of(self, kind: type[T], ids: Sequence[int]) -> Sequence[T]:
+        numbers = (number for each in set(ids) for number in self._groups.get((kind, each), ()))
+        return [self._records[kind][number] for number in sorted(numbers)]
 
     def request(self, name: str) -> Request | None:
-        return self._requests.get(name)
-
-    def requests(self) -> Iterator[Request]:
-        yield from self._requests.values()
-
-    def reports_of(self, ids: Sequence[int]) -> Iterator[Report]:
-        for number in ids:
-            yield from self._reports_of.get(number, ())
-
-    def values(self, start: int = 0, end: int = 2**62) -> Iterator[Rows]:
-        yield self._values[start : min(end, self.head.values)].copy()
-
-    def values_of(self, ids: Sequence[int]) -> Rows:
-        numbers = sorted(each for number in ids for each in self._values_of.get(number, ()))
-        return self._values[numbers]
+        found: Request | None = self._by_key.get((Request, name))
+        return found
 
     def rows(self, first: int, end: int) -> Iterator[Rows]:
         yield self._rows[first : min(end, self._used)][list(ROW.names or ())].astype(ROW)
 
-    def units(self, first: int, end: int) -> Iterator[UnitRecord]:
-        known = self._units
-        near = range(first, end) if end - first < len(known) else sorted(known)
-        yield from (known[each] for each in near if first <= each < end and each in known)
-
     def units_named(self, keys: Sequence[UnitKey]) -> dict[UnitKey, UnitRecord]:
-        found = {key: self._rounds_of.get(key.unit, {}).get(key.decision_point) for key in keys}
-        return {key: self._units[number] for key, number in found.items() if number is not None}
+        found = {key: self._by_key.get((UnitRecord, key)) for key in keys}
+        return {key: record for key, record in found.items() if record is not None}
 
     def rounds_of(self, unit: str) -> Ids:
-        return np.array([*self._rounds_of.get(unit, {}).values()], dtype=np.int64)
+        return np.array(self._groups.get((UnitRecord, unit), ()), dtype=np.int64)
 
     def lost_arms(self, phase: int, start: int, count: int) -> Ids:
         ids = self._losses.get(phase, [])[start : start + count]
@@ -142,7 +125,7 @@ class MemoryLedger(Transaction):
         return start + np.flatnonzero(~_settled(rows) & (rows["asked"] <= asked_by))
 
     def deferrals(
-        self, first: int = 0, end: int = 2**62, *, waiting: bool = False
+        self, first: int = 0, end: int = ALL, *, waiting: bool = False
     ) -> tuple[Ids, Ids]:
         covered_by = self._rows["summary"][first : min(end, self._used)]
         places = np.flatnonzero(covered_by == -1 if waiting else covered_by >= -1)
@@ -158,7 +141,6 @@ class MemoryLedger(Transaction):
         probabilities: Array,
         *,
         at: float,
-        request: Request | None,
         forecasts: Array | None = None,
     ) -> None:
         first, end, used = self.head.assigned, self.head.assigned + len(arms), self._used
@@ -175,37 +157,43 @@ class MemoryLedger(Transaction):
         rows["late"], rows["refused"], rows["summary"] = False, False, -2
         self._used = end
         self._undo.append(lambda: setattr(self, "_used", used))
-        if request is not None:
-            self._requests[request.name] = request
-            self._undo.append(lambda: self._requests.pop(request.name))
 
-    def add_units(self, records: Sequence[UnitRecord]) -> None:
+    def add(self, *records: Record) -> None:
         for record in records:
-            unit, point = record.unit, record.decision_point
-            points = {} if unit is None else self._rounds_of.setdefault(unit, {})
-            if record.round in self._units or point in points:
-                raise damaged("What should be new of a round is on record.")
-            self._put(self._units, record.round, record)
-            if point is not None:
-                self._put(points, point, record.round)
+            kind, number = type(record), record.number
+            key, group = _keys(record)
+            if number in self._records[kind] or key in self._by_key:
+                raise damaged("A record that should be new is on record.")
+            self._put(self._records[kind], number, record)
+            numbers = self._numbers[kind]
+            insort(numbers, number)
+            self._undo.append(partial(numbers.remove, number))
+            if key is not None:
+                self._put(self._by_key, key, record)
+            if group is not None:
+                self._append(self._groups.setdefault(group, []), number)
 
     def erase_units(self, rounds: Ids) -> None:
         for number in rounds.tolist():
-            record = self._units[number]
-            erased = replace(record, salt=None, unit=None, decision_point=None, covariates=None)
-            self._put(self._units, number, erased)
-            if record.unit is not None and record.decision_point is not None:
-                points = self._rounds_of.pop(record.unit)
-                left = {point: each for point, each in points.items() if each != number}
-                self._rounds_of |= {record.unit: left} if left else {}
-                self._undo.append(partial(self._rounds_of.__setitem__, record.unit, points))
+            record = self._records[UnitRecord][number]
+            self._put(self._records[UnitRecord], number, record.erased())
+            key, group = _keys(record)
+            if key is not None:
+                self._remove(self._by_key, key)
+                left = [each for each in self._remove(self._groups, group) if each != number]
+                if left:
+                    self._put(self._groups, group, left)
 
-    def _put(self, known: dict[K, T], key: K, new: T) -> None:
+    def _put(self, known: MutableMapping[K, V], key: K, new: V) -> None:
         undo = partial(known.__setitem__, key, known[key]) if key in known else None
         self._undo.append(undo or partial(known.pop, key))
         known[key] = new
 
-    def _append(self, known: list[T], new: T) -> None:
+    def _remove(self, known: MutableMapping[K, V], key: K) -> V:
+        self._undo.append(partial(known.__setitem__, key, known[key]))
+        return known.pop(key)
+
+    def _append(self, known: list[V], new: V) -> None:
         known.append(new)
         self._undo.append(known.pop)
 
@@ -222,27 +210,6 @@ class MemoryLedger(Transaction):
         if not np.isnan(self._rows["reward"][places]).all():
             raise damaged("An outcome that should be new is on record.")
         self._set(places, reward=rewards, told=at, late=late)
-
-    def add_reports(
-        self, ids: Sequence[int], rewards: Sequence[float], *, at: float, late: Sequence[bool]
-    ) -> None:
-        for number, each in enumerate(zip(ids, rewards, late, strict=True), self.head.reports):
-            report = Report(number, each[0], each[1], at, each[2])
-            self._append(self._records[Report], report)
-            self._append(self._reports_of.setdefault(report.assignment, []), report)
-
-    def add_values(self, values: Rows) -> None:
-        first, end = self.head.values, self.head.values + len(values)
-        known = self.values_of(values["id"].tolist())[["id", "guardrail"]].tolist()
-        if not set(known).isdisjoint(values[["id", "guardrail"]].tolist()):
-            raise damaged("A value that should be new is on record.")
-        if end > len(self._values):
-            grown = np.empty(max(end, 2 * len(self._values)), dtype=VALUE)
-            grown[:first] = self._values[:first]
-            self._values = grown
-        self._values[first:end] = values
-        for number, assignment in zip(values["number"], values["id"].tolist(), strict=True):
-            self._append(self._values_of.setdefault(assignment, []), int(number))
 
     def add_losses(self, ids: Sequence[int], *, reason: str, at: float) -> None:  # noqa: ARG002
         """Add losses, in this order. Nobody asks for the reasons of an experiment in memory."""
@@ -261,11 +228,21 @@ class MemoryLedger(Transaction):
     def settle_deferrals(self, ids: Ids, *, summary: int) -> None:
         self._set(ids, summary=summary)
 
-    def add(self, record: PlanRecord | SummaryRecord | Change | Event) -> None:
-        known = self._records[type(record)]
-        if known and record.number != known[-1].number + 1:
-            raise damaged("A record that should be new is on record.")
-        self._append(known, record)
+
+def _keys(record: Record) -> tuple[Hashable, Hashable]:
+    """What no other record has, and what several may have; None where there is none."""
+    kind = type(record)
+    match record:
+        case Request(name):
+            return (kind, name), None
+        case UnitRecord(unit=str(unit), decision_point=str(point)):
+            return (kind, UnitKey(unit, point)), (kind, unit)
+        case Report(assignment=number):
+            return None, (kind, number)
+        case GuardrailValue(assignment=number, guardrail=guardrail):
+            return (kind, number, guardrail), (kind, number)
+        case _:
+            return None, None
 
 
 def _settled(rows: Rows) -> NDArray[np.bool_]:

@@ -28,19 +28,23 @@ from bestarm.errors import (
     UnknownExperimentError,
 )
 from bestarm.live.store.contract import (
+    ALL,
     ROW,
     UNREADABLE,
-    VALUE,
     Change,
     Event,
+    GuardrailValue,
     Head,
     Ids,
     PlanRecord,
+    R,
+    Record,
     Report,
     Request,
     Rows,
     Snapshot,
     SummaryRecord,
+    T,
     Transaction,
     UnitKey,
     UnitRecord,
@@ -56,20 +60,23 @@ from bestarm.live.values import ExperimentListing
 from bestarm.numerics.geometry import Array
 from bestarm.records import BlockPlan, Plan, Rounds, Summary, as_blocks
 
-T = TypeVar("T")
+Data = TypeVar("Data")
 
-_ALL = 2**62
 _PIECE = 20_000  # assignments read at a time
 _NAMED_AT_A_TIME = 50  # units found by one statement
-_PAGE = 5_000  # plans, summaries, events, reports or requests read at a time
+_PAGE = 5_000  # records read at a time
 
 # --- Statements on one experiment ---------------------------------------------------------------
 
 
-def _in_order(table: sa.Table, *columns: Any, key: str = "number") -> sa.Select[Any]:
-    """Rows of an experiment with a key from `start` on, in order of it, `size` of them."""
-    wanted = sa.select(*(columns or list(table.c)[1:])).where(
-        table.c.experiment == sa.bindparam("experiment"), table.c[key] >= sa.bindparam("start")
+def _mine(table: sa.Table) -> sa.ColumnElement[bool]:
+    return table.c.experiment == sa.bindparam("experiment")
+
+
+def _in_order(table: sa.Table, *columns: str, key: str = "number") -> sa.Select[Any]:
+    """Rows of an experiment with a key from `start` up to `end`, in order of it, `size` of them."""
+    wanted = sa.select(*([table.c[name] for name in columns] or list(table.c)[1:])).where(
+        _mine(table), table.c[key] >= sa.bindparam("start"), table.c[key] < sa.bindparam("end")
     )
     return wanted.order_by(table.c[key]).limit(sa.bindparam("size"))
 
@@ -101,33 +108,21 @@ def _save(names: tuple[str, ...]) -> sa.Update:
     return sa.update(s.experiments).where(mine).values(new)
 
 
-_REQUESTS = _in_order(s.requests, key="first")
-_REQUEST = _REQUESTS.where(s.requests.c.name == sa.bindparam("name"))
-
-_end: sa.BindParameter[int] = sa.bindparam("end")
+_REQUEST = sa.select(*list(s.requests.c)[1:]).where(
+    _mine(s.requests), s.requests.c.name == sa.bindparam("name")
+)
 _assigned = s.assignments.c
-
-
-def _range(table: sa.Table, *names: str) -> sa.Select[Any]:
-    """Columns of rows with numbers from `start` up to `end`."""
-    return _in_order(table, *(table.c[name] for name in names)).where(table.c.number < _end)
-
 
 # Outcomes and losses are joined to their assignments here and not by the database: of new tables
 # PostgreSQL has no statistics yet, and compares every row of one with every row of the other.
 _DRAWN = ("id", "round", "phase", "arm", "probability", "asked", "forecast")  # columns of ROW
-_ASSIGNMENTS = _range(s.assignments, "number", *_DRAWN[1:])
-_OUTCOMES = _range(s.outcomes, "number", "reward", "told", "late")
-_LOSSES = _range(s.losses, "number", "at")
-_REWARDS = _range(s.outcomes, "number", "reward")
-_LOST = _range(s.losses, "number")
-_REPORTS_OF = _in_order(s.reports, key="assignment").where(s.reports.c.assignment < _end)
-_REPORTS_OF = _REPORTS_OF.order_by(s.reports.c.number)
-_VALUES = _range(s.values, *list(s.values.c.keys())[1:])
-_VALUES_OF = _in_order(s.values, key="assignment").where(s.values.c.assignment < _end)
-_UNITS = _in_order(s.units, key="round").where(s.units.c.round < _end)
+_ASSIGNMENTS = _in_order(s.assignments, "number", *_DRAWN[1:])
+_OUTCOMES = _in_order(s.outcomes, "number", "reward", "told", "late")
+_LOSSES = _in_order(s.losses, "number", "at")
+_REWARDS = _in_order(s.outcomes, "number", "reward")
+_LOST = _in_order(s.losses, "number")
 _ROUNDS_OF = sa.select(s.units.c.round).where(
-    s.units.c.experiment == sa.bindparam("experiment"), s.units.c.unit == sa.bindparam("unit")
+    _mine(s.units), s.units.c.unit == sa.bindparam("unit")
 )
 _ERASE = (
     sa.update(s.units)
@@ -141,7 +136,7 @@ def _units_named(size: int) -> sa.Select[Any]:
     """The statement for the rounds of so many units, each found in the index."""
     named = (
         sa.and_(
-            s.units.c.experiment == sa.bindparam("experiment"),
+            _mine(s.units),
             s.units.c.unit == sa.bindparam(f"unit_{place}"),
             s.units.c.decision_point == sa.bindparam(f"decision_point_{place}"),
         )
@@ -150,22 +145,19 @@ def _units_named(size: int) -> sa.Select[Any]:
     return sa.select(*list(s.units.c)[1:]).where(sa.or_(*named))
 
 
-_OUTSTANDING = _range(s.assignments, "number").where(
+_OUTSTANDING = _in_order(s.assignments, "number").where(
     _assigned.asked <= sa.bindparam("asked_by"),
     *(~each for each in _settled(s.assignments)),
 )
 _LOST_ARMS = (
     sa.select(_assigned.arm)
     .select_from(s.losses.outerjoin(s.assignments, _same(s.assignments, s.losses)))
-    .where(
-        s.losses.c.experiment == sa.bindparam("experiment"),
-        s.losses.c.phase == sa.bindparam("phase"),
-    )
+    .where(_mine(s.losses), s.losses.c.phase == sa.bindparam("phase"))
     .order_by(s.losses.c.place)
     .offset(sa.bindparam("start"))
     .limit(sa.bindparam("size"))
 )
-_DEFERRALS = _range(s.deferrals, "number", "summary")
+_DEFERRALS = _in_order(s.deferrals, "number", "summary")
 _WAITING = _DEFERRALS.where(s.deferrals.c.summary == sa.literal_column("-1"))
 _ARRIVALS = _WAITING.where(sa.or_(*_settled(s.deferrals)))
 # Without the condition on the summary PostgreSQL may look at all rows of the experiment.
@@ -224,47 +216,28 @@ class SqlSnapshot(Snapshot):
         columns = self._columns(statement, **values)
         return _whole(columns[0]) if columns else np.empty(0, dtype=np.int64)
 
-    def records(self, kind: type[T], start: int = 0, *, limit: int | None = None) -> Iterator[T]:
-        (statement, read, key), left = _RECORDS[kind], _ALL if limit is None else limit
-        while left and (found := self._select(statement, start=start, size=min(left, _PAGE))):
-            yield from (read(*row) for row in found)
-            start, left = found[-1][key] + 1, left - len(found)
+    def records(self, kind: type[R], start: int = 0, end: int = ALL) -> Iterator[R]:
+        known = _KINDS[kind]
+        while start < end:
+            found = self._select(known.in_order, start=start, end=end, size=_PAGE)
+            for row in found:
+                record: R = known.read(*row)
+                yield record
+                start = record.number + 1
+            if len(found) < _PAGE:
+                return
+
+    def records_of(self, kind: type[T], ids: Sequence[int]) -> Sequence[T]:
+        known, wanted, found = _KINDS[kind], set(ids), list[T]()
+        assert known.by_assignment is not None
+        for run in id_ranges(np.array(ids, dtype=np.int64)):
+            near = {"start": int(run[0]), "end": int(run[-1]) + 1, "size": ALL}
+            records = itertools.starmap(known.read, self._select(known.by_assignment, **near))
+            found += (record for record in records if record.assignment in wanted)
+        return sorted(found, key=lambda record: record.number)
 
     def request(self, name: str) -> Request | None:
-        found = self._select(_REQUEST, name=name, start=0, size=1)
-        return next((Request(*row) for row in found), None)
-
-    def requests(self) -> Iterator[Request]:
-        return self.records(Request)
-
-    def reports_of(self, ids: Sequence[int]) -> Iterator[Report]:
-        wanted = set(ids)
-        for run in id_ranges(np.asarray(ids, dtype=np.int64)):
-            near = {"start": int(run[0]), "end": int(run[-1]) + 1}
-            found = itertools.starmap(_read_report, self._select(_REPORTS_OF, **near, size=_ALL))
-            yield from (report for report in found if report.assignment in wanted)
-
-    def values(self, start: int = 0, end: int = _ALL) -> Iterator[Rows]:
-        while start < end and len(found := self._values(_VALUES, start=start, end=end)):
-            yield found
-            start = int(found["number"][-1]) + 1
-
-    def values_of(self, ids: Sequence[int]) -> Rows:
-        parts = [np.empty(0, dtype=VALUE)]
-        for run in id_ranges(np.asarray(ids, dtype=np.int64)):
-            near = {"start": int(run[0]), "end": int(run[-1]) + 1}
-            found = self._values(_VALUES_OF, **near, size=_ALL)
-            parts.append(found[np.isin(found["id"], run)])
-        return np.sort(np.concatenate(parts), order="number")
-
-    def _values(self, statement: sa.Select[Any], *, size: int = _PIECE, **values: Any) -> Rows:
-        columns = self._columns(statement, **values, size=size)
-        found = np.empty(len(columns[0]) if columns else 0, dtype=VALUE)
-        for name, column in zip(VALUE.names or (), columns, strict=bool(columns)):
-            found[name] = _whole(column) if VALUE[name].kind == "i" else column
-        if np.isnan(found["value"]).any() or np.isnan(found["told"]).any():
-            raise _unreadable("a number is missing")
-        return found
+        return next((Request(*row) for row in self._select(_REQUEST, name=name)), None)
 
     def rows(self, first: int, end: int) -> Iterator[Rows]:
         while first < end:
@@ -280,7 +253,7 @@ class SqlSnapshot(Snapshot):
             rows["reward"] = rows["told"] = rows["lost"] = np.nan
             rows["late"] = False
             for statement, names in ((_OUTCOMES, ("reward", "told", "late")), (_LOSSES, ("lost",))):
-                found = self._columns(statement, start=first, end=end_of_piece, size=_ALL)
+                found = self._columns(statement, start=first, end=end_of_piece, size=ALL)
                 _join(rows, names, found)
             yield rows
             first = end_of_piece
@@ -289,15 +262,10 @@ class SqlSnapshot(Snapshot):
         wanted, near = set(ids), {"start": min(ids, default=0), "end": max(ids, default=0) + 1}
         if near["end"] - near["start"] > len(wanted) + _PIECE:
             return super().settlements(ids)
-        told = self._select(_REWARDS, **near, size=_ALL)
-        lost = self._select(_LOST, **near, size=_ALL) if self.head.losses else []
+        told = self._select(_REWARDS, **near, size=ALL)
+        lost = self._select(_LOST, **near, size=ALL) if self.head.losses else []
         rewards = {number: reward for number, reward in told if number in wanted}
         return rewards, wanted & {number for (number,) in lost}
-
-    def units(self, first: int, end: int) -> Iterator[UnitRecord]:
-        while found := self._select(_UNITS, start=first, end=end, size=_PAGE):
-            yield from itertools.starmap(UnitRecord, found)
-            first = found[-1][0] + 1
 
     def units_named(self, keys: Sequence[UnitKey]) -> dict[UnitKey, UnitRecord]:
         records, size = list[UnitRecord](), 1 if len(keys) == 1 else _NAMED_AT_A_TIME
@@ -323,21 +291,21 @@ class SqlSnapshot(Snapshot):
         return int(found[0]) if found.size else None
 
     def outstanding(
-        self, start: int, end: int, *, asked_by: float = math.inf, size: int = _ALL
+        self, start: int, end: int, *, asked_by: float = math.inf, size: int = ALL
     ) -> Ids:
         values = {"start": start, "end": end, "asked_by": asked_by, "size": size}
         return self._ids(_OUTSTANDING, **values)
 
     def deferrals(
-        self, first: int = 0, end: int = _ALL, *, waiting: bool = False
+        self, first: int = 0, end: int = ALL, *, waiting: bool = False
     ) -> tuple[Ids, Ids]:
         read = _WAITING if waiting else _DEFERRALS
-        columns = self._columns(read, start=first, end=end, size=_ALL)
+        columns = self._columns(read, start=first, end=end, size=ALL)
         ids, covered_by = map(_whole, columns or [np.empty(0, dtype=np.int64)] * 2)
         return ids, covered_by
 
     def arrivals(self) -> Ids:
-        return self._ids(_ARRIVALS, start=0, end=_ALL, size=_ALL)
+        return self._ids(_ARRIVALS, start=0, end=ALL, size=ALL)
 
 
 class SqlTransaction(SqlSnapshot, Transaction):
@@ -362,7 +330,6 @@ class SqlTransaction(SqlSnapshot, Transaction):
         probabilities: Array,
         *,
         at: float,
-        request: Request | None,
         forecasts: Array | None = None,
     ) -> None:
         head, order = self.head, np.arange(len(arms))
@@ -377,14 +344,12 @@ class SqlTransaction(SqlSnapshot, Transaction):
             asked=at,
             **optional,
         )
-        if request is not None:
-            self._insert(s.requests, **vars(request))
 
-    def add_units(self, records: Sequence[UnitRecord]) -> None:
+    def add(self, *records: Record) -> None:
         if records:
-            columns = zip(*(vars(each).values() for each in records), strict=True)
-            names = [column.name for column in s.units.c][1:]
-            self._insert(s.units, **dict(zip(names, map(list, columns), strict=True)))
+            rows = [_row(record) for record in records]
+            columns = {name: [row[name] for row in rows] for name in rows[0]}
+            self._insert(_KINDS[type(records[0])].table, **columns)
 
     def erase_units(self, rounds: Ids) -> None:
         rows = [{"of": self._number, "erased": each} for each in rounds.tolist()]
@@ -395,22 +360,6 @@ class SqlTransaction(SqlSnapshot, Transaction):
     ) -> None:
         flags = [int(each) for each in late]
         self._insert(s.outcomes, number=list(ids), reward=list(rewards), told=at, late=flags)
-
-    def add_reports(
-        self, ids: Sequence[int], rewards: Sequence[float], *, at: float, late: Sequence[bool]
-    ) -> None:
-        self._insert(
-            s.reports,
-            number=self.head.reports + np.arange(len(ids)),
-            assignment=list(ids),
-            reward=list(rewards),
-            told=at,
-            late=[int(each) for each in late],
-        )
-
-    def add_values(self, values: Rows) -> None:
-        columns = {name: values[name] for name in VALUE.names or ()}
-        self._insert(s.values, assignment=columns.pop("id"), **columns)
 
     def add_losses(self, ids: Sequence[int], *, reason: str, at: float) -> None:
         every = np.asarray(ids, dtype=np.int64)
@@ -433,10 +382,6 @@ class SqlTransaction(SqlSnapshot, Transaction):
             {"of": self._number, "deferred": each, "covering": summary} for each in ids.tolist()
         ]
         self.session.execute_many(_COVER, rows)
-
-    def add(self, record: PlanRecord | SummaryRecord | Change | Event) -> None:
-        tables = {PlanRecord: s.plans, SummaryRecord: s.summaries, Change: s.changes}
-        self._insert(tables.get(type(record), s.events), **_row(record))
 
 
 def _numbers(column: Sequence[Any]) -> NDArray[Any]:
@@ -464,12 +409,14 @@ def _unreadable(why: str) -> DamagedStoreError:
     return damaged(f"The record of assignments, outcomes or losses cannot be read ({why}).")
 
 
-def _row(record: PlanRecord | SummaryRecord | Change | Event) -> dict[str, Any]:
-    """A record as its table has it: plans, summaries and what is no single value as JSON."""
+def _row(record: Record) -> dict[str, Any]:
+    """A record as its table has it: plans, summaries and what is not a single value as JSON."""
     row: dict[str, Any] = {"phase": record.number} if isinstance(record, PlanRecord) else {}
     for name, value in vars(record).items():
         part = as_data(value) if isinstance(value, (Plan, Summary)) else value
         row[name] = canonical(part) if isinstance(part, (dict, tuple)) else part
+    if isinstance(record, Report):
+        row["late"] = int(record.late)
     return row
 
 
@@ -526,7 +473,7 @@ def _read_event(number: int, at: float, kind: str, text: str, hashed: str) -> Ev
     return Event(number, at, kind, _parsed(dict, text, f"event {number}"), hashed)
 
 
-def _parsed(read: Callable[[dict[str, Any]], T], text: str, what: str) -> T:
+def _parsed(read: Callable[[dict[str, Any]], Data], text: str, what: str) -> Data:
     try:
         data = json.loads(text)
         if not isinstance(data, dict):
@@ -537,14 +484,30 @@ def _parsed(read: Callable[[dict[str, Any]], T], text: str, what: str) -> T:
         raise damaged(f"The record of {what} cannot be read ({why}).", what) from error
 
 
-# How records are read, and in which column their number is.
-_RECORDS: dict[type, tuple[sa.Select[Any], Callable[..., Any], int]] = {
-    PlanRecord: (_in_order(s.plans, key="phase"), _read_plan, 0),
-    SummaryRecord: (_in_order(s.summaries), _read_summary, 0),
-    Event: (_in_order(s.events), _read_event, 0),
-    Change: (_in_order(s.changes), _read_change, 0),
-    Report: (_in_order(s.reports), _read_report, 0),
-    Request: (_REQUESTS, Request, 2),
+class _Kind(NamedTuple):
+    """How records of a kind are kept and read."""
+
+    table: sa.Table
+    read: Callable[..., Any]  # a record from a row
+    in_order: sa.Select[Any]  # by number
+    by_assignment: sa.Select[Any] | None = None
+
+    @classmethod
+    def of(cls, table: sa.Table, read: Callable[..., Any], *, key: str = "number") -> _Kind:
+        """A kind whose records have their number in the column `key`."""
+        about = _in_order(table, key="assignment") if "assignment" in table.c else None
+        return cls(table, read, _in_order(table, key=key), about)
+
+
+_KINDS: dict[type, _Kind] = {
+    PlanRecord: _Kind.of(s.plans, _read_plan, key="phase"),
+    SummaryRecord: _Kind.of(s.summaries, _read_summary),
+    Event: _Kind.of(s.events, _read_event),
+    Change: _Kind.of(s.changes, _read_change),
+    Request: _Kind.of(s.requests, Request, key="first"),
+    UnitRecord: _Kind.of(s.units, UnitRecord, key="round"),
+    Report: _Kind.of(s.reports, _read_report),
+    GuardrailValue: _Kind.of(s.values, GuardrailValue),
 }
 
 
@@ -653,7 +616,7 @@ class SqlLedger:
         store: Store, *, limit: int | None = None, after: str | None = None
     ) -> Sequence[ExperimentListing]:
         """The experiments of a database, oldest first: see `Experiment.list`."""
-        start = {"after": after, "limit": _ALL if limit is None else limit}
+        start = {"after": after, "limit": ALL if limit is None else limit}
         known, found = _select(store, (_NUMBER, {"name": after}), (_FOLLOWING, start))
         if after is not None and not known:
             raise UnknownExperimentError(

@@ -7,6 +7,7 @@ Rows of large tables are found by experiment and number, so in SQLite they need 
 from __future__ import annotations
 
 import dataclasses
+import math
 import reprlib
 from collections.abc import Iterator
 from typing import Any
@@ -40,7 +41,8 @@ class Checked(sa.TypeDecorator[Any]):
         """
         if self._flag and value in {0, 1}:
             return bool(value)
-        if value is None or isinstance(value, self._kinds):
+        missing = isinstance(value, float) and math.isnan(value)  # which PostgreSQL keeps
+        if value is None or (isinstance(value, self._kinds) and not missing):
             return value
         what = f"The record of {self.place} cannot be read (it is {reprlib.repr(value)})."
         raise damaged(what, self.place)
