@@ -158,6 +158,32 @@ def test_answers_that_come_after_their_plan_was_closed(experiment: Experiment) -
     assert sum(row.planned for row in seen.allocation) == pytest.approx(600)
 
 
+def test_late_outcomes_drop_an_option_in_the_phase_that_is_open(sqlite_url: str) -> None:
+    """The log names the phase whose outcomes did it, and the page the phase in which it was."""
+    late: list[int] = []
+    with Experiment.create(sqlite_url, "late", ["old", "new"], bounds=(0, 1), seed=0) as experiment:
+        watch = Watch(experiment)
+        for _ in range(10):
+            given = experiment.ask(30)
+            late += [each.id for each in given if each.label == "old"]
+            experiment.tell_many((each.id, 1) for each in given if each.label == "new")
+            watch.overview()
+        assert experiment.phase > 5
+        experiment.tell_many(dict.fromkeys(late, 0))
+        events = list(experiment.events())
+        kinds = [event.kind for event in events]
+        dropped = events[kinds.index("eliminated")]
+        before = events[: dropped.number]
+        open_phase = max(event.data["phase"] for event in before if event.kind == "planned")
+        assert kinds[dropped.number - 1] == "answered"
+        assert dropped.data["phase"] < open_phase
+        for seen in (watch.overview(), overview(experiment)):
+            [old] = [each for each in seen.leaderboard if each.label == "old"]
+            assert old.phase_out == open_phase
+            [words] = [each.words for each in seen.events if each.kind == "eliminated"]
+            assert words == f"‘old’ dropped by the outcomes of phase {dropped.data['phase']}."
+
+
 def test_it_follows_to_the_winner(experiment: Experiment) -> None:
     while not experiment.finished:
         drive(experiment, 400)

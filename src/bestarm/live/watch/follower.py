@@ -99,7 +99,9 @@ class Log:
     notable: list[Event] = field(default_factory=list)  # the events that tell something
     routine: list[Event] = field(default_factory=list)  # the last few that do not
     routine_before: int = 0  # how many of these came before
-    eliminated: dict[int, int] = field(default_factory=dict)  # the phases that dropped targets
+    phase: int = 0  # the last that was planned
+    # The phase in which each target was dropped: the open one, of whatever phase the outcomes were.
+    eliminated: dict[int, int] = field(default_factory=dict)
     retired: int = 0  # options
     # When the last summaries were closed, and with how many pulls in all.
     closings: list[tuple[float, int]] = field(default_factory=list)
@@ -113,8 +115,10 @@ class Log:
         for event in snapshot.events(self.head.events):
             if event.kind == "created":
                 self.created = event.at
+            if event.kind == "planned":
+                self.phase = event.data["phase"]
             if event.kind == "eliminated":
-                self.eliminated |= dict.fromkeys(event.data["targets"], event.data["phase"])
+                self.eliminated |= dict.fromkeys(event.data["targets"], self.phase)
             self.retired += event.kind == "retired"
             if event.kind == "finished":
                 self.end = event.data

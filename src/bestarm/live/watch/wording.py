@@ -251,7 +251,7 @@ def describe(event: Event, problem: Problem, *, open_plans: bool) -> str:
         case "answered":
             text = f"{phase}: {plural(data['drawn'], 'outcome')} added that came later."
         case "eliminated":
-            text = f"{_list(data['labels'])} dropped in {phase.lower()}."
+            text = f"{_list(data['labels'])} dropped by the outcomes of {phase.lower()}."
         case "guardrail":
             text = f"{_list([data['label']])} is worse than the control in {data['guardrail']} by "
             text += f"more than {data['worse_by']:g}."
