@@ -27,7 +27,14 @@ from bestarm.live.forecasts import Covariates, forecast_maker, kind_of, read_cov
 from bestarm.live.guarding import GuardrailReplayer, GuardrailRow, check_guardrails
 from bestarm.live.inputs import Label
 from bestarm.live.replay import ReplayResult, recommend, replay
-from bestarm.live.spec import Spec, as_options, check_first, make_spec, policy_for
+from bestarm.live.spec import (
+    Spec,
+    as_options,
+    check_first,
+    make_spec,
+    policy_for,
+    read_policy_options,
+)
 from bestarm.live.standings import Standings
 from bestarm.live.store.contract import ALL, Event, Head, Snapshot, UnitKey, canonical
 from bestarm.live.store.memory import MemoryLedger
@@ -231,10 +238,8 @@ class Experiment(ExperimentCore):
         spec = make_spec(
             problem,
             policy,
-            policy_options,
+            read_policy_options(policy_options, bounds=bounds, control=control),
             read_seed(seed),
-            bounds=bounds,
-            control=control,
             forecaster=kind,
             guardrails=guardrails,
         )

@@ -23,8 +23,6 @@ from bestarm.policies.registry import free_options, load, policies, unknown_opti
 from bestarm.problem import Problem
 from bestarm.records import BlockPlan, Plan
 
-Options = Mapping[str, object] | None
-
 _SCALES = ("delta", "noise", "baseline", "source_labels")
 _KINDS = {"policy": str, "options": dict, "seed": int, "bestarm": str}
 _FORECASTERS = (None, "default", "own")
@@ -128,11 +126,9 @@ def _read_traits(data: Any) -> Traits:
 def make_spec(
     problem: Problem,
     policy: str,
-    options: Options,
+    options: dict[str, Any],
     seed: int,
     *,
-    bounds: object = None,
-    control: object = None,
     forecaster: str | None = None,
     guardrails: object = None,
 ) -> Spec:
@@ -144,15 +140,7 @@ def make_spec(
             value=policy,
             remedy="Name it, for example 'anytime', or give your own as 'module:attribute'.",
         )
-    made, plain = make_policy(
-        problem,
-        policy,
-        options,
-        seed,
-        bounds=bounds,
-        control=control,
-        forecasts=forecaster is not None,
-    )
+    made, plain = _make_changing(problem, policy, options, seed, forecasts=forecaster is not None)
     with _as_input_errors(policy, plain):
         plan = made.plan()
         if plan is not None and max(plan.pulls, plan.most or 0) >= _MOST_PULLS:
@@ -200,7 +188,10 @@ def check_first(plan: Plan | None, forecasts: bool, *, by_plan: bool = False) ->
         )
 
 
-def _plain(options: Options) -> dict[str, Any]:
+def read_policy_options(
+    options: Mapping[str, object] | None, *, bounds: object = None, control: object = None
+) -> dict[str, Any]:
+    """The options of a policy as plain data, with those that have an argument of their own."""
     if options is not None and not isinstance(options, Mapping):
         raise InvalidInputError(
             f"`policy_options` must be names with values; got {options!r}.",
@@ -214,8 +205,18 @@ def _plain(options: Options) -> dict[str, Any]:
         raise InvalidInputError(
             message, field="policy_options", value=sorted(options), remedy=remedy
         )
+    own = {"bounds": None if bounds is None else interval(bounds, "bounds"), "control": control}
+    for name, value in own.items():
+        if value is not None and name in (options or {}):
+            raise InvalidInputError(
+                f"`{name}` is given twice: by itself and among the `policy_options`.",
+                field=name,
+                value=value,
+                remedy="Leave it out of the `policy_options`.",
+            )
+    own = {name: value for name, value in own.items() if value is not None}
     read: dict[str, Any] = {}
-    for name, value in (options or {}).items():
+    for name, value in {**(options or {}), **own}.items():
         try:
             read |= json.loads(canonical({name: value}))
         except (TypeError, ValueError):
@@ -248,15 +249,11 @@ def policy_for(
 ) -> Policy:
     """The anytime rule for options; or another policy, which is made for its own."""
     if not isinstance(options, Policy):
-        return make_policy(
+        known, plain = (
             as_options(options),
-            "anytime",
-            None,
-            seed,
-            bounds=bounds,
-            control=control,
-            forecasts=forecasts,
-        )[0]
+            read_policy_options(None, bounds=bounds, control=control),
+        )
+        return _make_changing(known, "anytime", plain, seed, forecasts=forecasts)[0]
     for field, value in (("bounds", bounds), ("control", control)):
         if value is not None:
             message = f"`{field}` is given beside a policy, which is made already."
@@ -265,31 +262,13 @@ def policy_for(
     return options
 
 
-def make_policy(
-    problem: Problem,
-    name: str,
-    options: Options,
-    seed: int,
-    *,
-    bounds: object = None,
-    control: object = None,
-    forecasts: bool = False,
+def _make_changing(
+    problem: Problem, name: str, plain: dict[str, Any], seed: int, *, forecasts: bool
 ) -> tuple[Policy, dict[str, Any]]:
     """A policy and its options, such that options come and go if the policy can do that.
 
     What is asked of it may exclude that; or the options say whether they do.
     """
-    plain = _plain(options)
-    own = {"bounds": None if bounds is None else interval(bounds, "bounds"), "control": control}
-    for key, value in own.items():
-        if value is not None and key in plain:
-            raise InvalidInputError(
-                f"`{key}` is given twice: by itself and among the `policy_options`.",
-                field=key,
-                value=value,
-                remedy="Leave it out of the `policy_options`.",
-            )
-    plain |= _plain({key: value for key, value in own.items() if value is not None})
     if "changes" not in plain and "changes" in (free_options(load(name)) or {}):
         changing = plain | {"changes": True}
         try:
