@@ -29,7 +29,7 @@ from bestarm.live.store.contract import (
 from bestarm.live.units import AskedRounds, known_of
 from bestarm.live.values import Batch, Known
 from bestarm.numerics.geometry import Array
-from bestarm.problem import Problem, as_weights
+from bestarm.problem import as_weights
 from bestarm.records import BlockPlan, Blocks, Plan, round_robin
 
 # Makes the forecasts of the rounds that were asked for at these places, before the draw.
@@ -229,22 +229,6 @@ class Assigner:
         first, end = (int(rows["round"][place]) for place in (0, -1))
         known = list(snapshot.records(UnitRecord, first, end + 1)) if head.units_hash else []
         return replace(batch, known=_known(known)) if known else batch
-
-    @staticmethod
-    def serve(head: Head, problem: Problem, target: int, count: int, asked: AskedRounds) -> Batch:
-        """Assignments of a target after the end: not of the experiment, and not recorded."""
-        count = count if asked.available else 0
-        known = [Known(key.unit, key.decision_point or None) for key in asked.keys or ()]
-        label, features = problem.target_labels[target], problem.target[target]
-        same = np.flatnonzero((problem.source == features).all(axis=1)).tolist()
-        named = [arm for arm in same if problem.source_labels[arm] == label] or same
-        labels = problem.source_labels
-        arm, labels = (named[0], labels) if named else (-1, (*labels, label))
-        parts = np.full(count, arm), np.ones(count), head.rounds + np.arange(count)
-        for part in parts:
-            part.flags.writeable = False
-        given = (None,) * count, *parts, labels, head.phase, 0, head.state
-        return Batch(*given, known=known or None, experiment=False)
 
     def repeat_units(
         self,

@@ -23,7 +23,7 @@ from bestarm.errors import (
     InvalidInputError,
     UnknownAssignmentError,
 )
-from bestarm.live import events, guarding, summaries
+from bestarm.live import events, guarding, serving, summaries
 from bestarm.live.events import log
 from bestarm.live.guarding import Finding, GuardrailReplayer, Value
 from bestarm.live.inputs import conflict
@@ -300,7 +300,7 @@ def record_told(
 
     Those of `served` more assignments, which were made after the end, are not recorded.
     """
-    check_served(tx.head, served)
+    serving.check_served(tx.head, served)
     new = _check_values(tx, values, guardrails, now) if values else []
     receipt = replace(record_outcomes(tx, outcomes, bounds=bounds, now=now), served=served)
     if not new:
@@ -366,15 +366,6 @@ def record_outcomes(
         data = events.late_data(np.array([*late]), np.array([new[each] for each in late]))
         log(tx, "late", now, **data)
     return receipt
-
-
-def check_served(head: Head, served: int) -> None:
-    """Raise InvalidInputError if outcomes have no id though the experiment is not over."""
-    if served and not head.over:
-        needs = "An outcome needs the id of an assignment or its unit"
-        message = f"{needs}: the experiment is {head.state}."
-        remedy = "Use the ids that `ask` returned: only assignments made after the end have none."
-        raise InvalidInputError(message, field="id", value=None, remedy=remedy)
 
 
 def _add_outcomes(

@@ -1,0 +1,59 @@
+"""After the end: `ask` serves the winner. Nothing of that is recorded, nor of its outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from bestarm.errors import InvalidInputError
+from bestarm.live.store.contract import Head, Snapshot
+from bestarm.live.units import AskedRounds
+from bestarm.live.values import Batch, Known
+from bestarm.problem import Problem
+
+_PAGE = 1000  # events read at a time, from the last on
+
+
+def last_recommendation(snapshot: Snapshot) -> dict[str, Any] | None:
+    """What the log of a finished experiment says that its policy recommended; None of any other.
+
+    By it every process serves the same, whatever the policy would say now.
+    """
+    if snapshot.head.state != "finished":
+        return None
+    pages = reversed(range(0, snapshot.head.events, _PAGE))
+    events = (event for start in pages for event in snapshot.events(start, start + _PAGE))
+    return next(event.data for event in events if event.kind == "finished")
+
+
+def served_target(end: Mapping[str, Any], control: int | None) -> int:
+    """The target that is served: the best if one was shown, or else the control if there is one."""
+    shown = end["final"] and end["error_bound"] is not None
+    return int(end["target"] if shown or control is None else control)
+
+
+def serve(head: Head, problem: Problem, target: int, count: int, asked: AskedRounds) -> Batch:
+    """Assignments of a target after the end: not of the experiment, and not recorded."""
+    count = count if asked.available else 0
+    known = [Known(key.unit, key.decision_point or None) for key in asked.keys or ()]
+    label, features = problem.target_labels[target], problem.target[target]
+    same = np.flatnonzero((problem.source == features).all(axis=1)).tolist()
+    named = [arm for arm in same if problem.source_labels[arm] == label] or same
+    labels = problem.source_labels
+    arm, labels = (named[0], labels) if named else (-1, (*labels, label))
+    parts = np.full(count, arm), np.ones(count), head.rounds + np.arange(count)
+    for part in parts:
+        part.flags.writeable = False
+    given = (None,) * count, *parts, labels, head.phase, 0, head.state
+    return Batch(*given, known=known or None, experiment=False)
+
+
+def check_served(head: Head, served: int) -> None:
+    """Raise InvalidInputError if outcomes have no id though the experiment is not over."""
+    if served and not head.over:
+        needs = "An outcome needs the id of an assignment or its unit"
+        message = f"{needs}: the experiment is {head.state}."
+        remedy = "Use the ids that `ask` returned: only assignments made after the end have none."
+        raise InvalidInputError(message, field="id", value=None, remedy=remedy)
