@@ -22,10 +22,10 @@ def texts(notebook: dict[str, Any]) -> list[list[str]]:
     Figures of a cell with the tag `figures-vary` are left out: there SP-BAI chooses among anchors
     that tie, so its pulls depend on how a processor rounds.
     """
-    return [[*map(_comparable(cell), _words(cell.get("outputs", [])))] for cell in notebook["cells"]]
+    return [[*map(_reader(cell), _words(cell.get("outputs", [])))] for cell in notebook["cells"]]
 
 
-def _comparable(cell: dict[str, Any]) -> Callable[[str], str]:
+def _reader(cell: dict[str, Any]) -> Callable[[str], str]:
     if "figures-vary" in cell["metadata"].get("tags", []):
         return partial(re.sub, r"\d[\d,.]*", "#")
     return str
