@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-__all__ = ["Unit", "decimal"]
+__all__ = ["Unit", "decimal", "rough"]
 
 
 def decimal(value: float, places: int) -> str:
@@ -16,6 +16,16 @@ def decimal(value: float, places: int) -> str:
     """
     text = f"{value:,.{places}f}".replace("-", "−")
     return text if text.strip("−0.,") else "0"
+
+
+def rough(count: float) -> str:
+    """A count that is only estimated, to two digits.
+
+    >>> rough(65246), rough(99.7), rough(7)
+    ('65,000', '100', '7')
+    """
+    digits = len(str(round(count)))
+    return f"{round(count, min(0, 2 - digits)):,.0f}"
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from bestarm.cli.command import command
 from bestarm.cli.experiment.command import open_experiment
 from bestarm.cli.output import console, count, printable, table
 from bestarm.defaults import STORE
+from bestarm.units import rough
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -92,9 +93,9 @@ def render(overview: Overview) -> Group:
     if head.losses:
         going.append(f"{head.losses:,} lost")
     if overview.pace is not None and not head.over:
-        going.append(f"{overview.pace:,.0f} outcomes per hour")
+        going.append(f"{rough(overview.pace)} outcomes per hour")
     if overview.forecast is not None and overview.forecast.expected is not None:
-        going.append(f"about {overview.forecast.expected:,} more")
+        going.append(f"about {rough(overview.forecast.expected)} more")
     return Group(
         Text(f"{printable(overview.name)}: {head.state}", style="bold"),
         Text(printable(overview.verdict)),

@@ -29,6 +29,7 @@ from bestarm.live.values import in_rounds
 from bestarm.live.watch.overview import ArmAllocation, Overview, Watch
 from bestarm.live.watch.wording import percent
 from bestarm.server.pages.charts import COLOURS, Chart, charts, number, option_style, style
+from bestarm.units import rough
 
 _PLOTLY = "plotly.min.js"
 
@@ -202,6 +203,7 @@ def _environment() -> Environment:
         lasting=_lasting,
         part=_part,
         plain=_plain,
+        rough=rough,
         tied=_tied,
     )
     made.globals.update(
