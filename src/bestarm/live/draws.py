@@ -89,7 +89,7 @@ def draw_block(seed: int, number: int, blocks: object, weights: object) -> list[
     these gets the block's first arm, the next one the second, and so on.
 
     >>> [draw_block(0, number, [[0, 1], [1, 2]], [0.5, 0.5]) for number in (0, 2, 4)]
-    [[1, 2], [2, 1], [0, 1]]
+    [[2, 1], [2, 1], [1, 0]]
     """
     whole(seed, "seed", least=0)
     whole(number, "number", least=0, below=2**62)

@@ -32,8 +32,8 @@ class Oracle:
         >>> from bestarm import environments
         >>> from bestarm.policies import GOpt
         >>> from bestarm.simulation import Oracle, simulate
-        >>> simulate(Oracle(GOpt, gap="gap"), environments.small_gap(), runs=1).pulls.tolist()
-        [387106]
+        >>> simulate(Oracle(GOpt, gap="gap"), environments.small_gap(), runs=1).correct.tolist()
+        [True]
     """
 
     def __init__(self, method: Callable[..., Policy], **truths: str) -> None:

@@ -30,8 +30,8 @@ class GSE(LinearShrinking):
     Example:
         >>> from bestarm import Problem
         >>> from bestarm.policies.budget.gse import GSE
-        >>> GSE(Problem([[1, 0], [0, 1], [0.5, 0.5]]), budget=100).plan().counts.tolist()
-        [25, 25, 0]
+        >>> GSE(Problem([[1, 0], [0, 1]]), budget=100).plan().counts.tolist()
+        [50, 50]
 
     Reference: Azizi, Kveton and Ghavamzadeh (2022), algorithm 1 with exact designs in place of
     Frank–Wolfe's.

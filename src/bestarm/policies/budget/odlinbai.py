@@ -33,8 +33,8 @@ class ODLinBAI(LinearShrinking):
     Example:
         >>> from bestarm import Problem
         >>> from bestarm.policies.budget.odlinbai import ODLinBAI
-        >>> ODLinBAI(Problem([[1, 0], [0, 1], [0.5, 0.5]]), budget=103).plan().counts.tolist()
-        [50, 50, 0]
+        >>> ODLinBAI(Problem([[1, 0], [0, 1]]), budget=103).plan().counts.tolist()
+        [51, 51]
 
     Reference: Yang and Tan (2022), algorithm 1.
     """

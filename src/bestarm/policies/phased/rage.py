@@ -38,8 +38,8 @@ class RAGE(LeastSquaresElimination):
 
     Example:
         >>> from bestarm import Problem, RAGE
-        >>> RAGE(Problem([[1, 0], [0, 1]]), sigma=1.0).plan().pulls
-        2267
+        >>> RAGE(Problem([[1, 0], [0, 1]], delta=0.05), sigma=1.0).plan().pulls
+        2693
 
     Reference: Fiez, Jain, Jamieson and Ratliff (2019).
     """
