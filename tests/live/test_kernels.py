@@ -61,3 +61,15 @@ def test_policies_decide_and_plan_the_same_under_another_family(other: Worker) -
     """The tests of policies ask the same of the family of this machine."""
     folder = str(Path(__file__).parents[1] / "policies")
     assert other.do("call", folder=folder, module="golden", function="all_differences") == []
+
+
+def test_simulations_are_the_same_under_another_family(
+    other: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = str(Path(__file__).parents[1] / "simulation")
+    monkeypatch.syspath_prepend(folder)
+    import seeded_runs  # noqa: PLC0415
+
+    assert other.do("call", folder=folder, module="seeded_runs", function="pulls") == (
+        seeded_runs.pulls()
+    )

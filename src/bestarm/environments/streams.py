@@ -10,6 +10,7 @@ state of the generator, so that they need not pass through memory: bit for bit, 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from functools import cached_property
@@ -24,7 +25,7 @@ from bestarm.environments.environment import AdjustableStream, ForecastFunction,
 from bestarm.errors import InvalidInputError
 from bestarm.forecasting import Forecaster
 from bestarm.numerics.geometry import Array
-from bestarm.numerics.sampling import next_random_word
+from bestarm.numerics.sampling import next_random_word, round_probabilities
 from bestarm.presampled import Parts, PresampledRewards
 from bestarm.records import BlockPlan, Counts, Plan, Rounds, Summary
 
@@ -178,8 +179,8 @@ class BaseStream(ABC):
         """
         assert plan.weights is not None
         support = np.flatnonzero(plan.weights).astype(np.uint32)
-        weights = plan.weights[support]
-        return support, weights / weights.sum()
+        weights = round_probabilities(plan.weights[support])
+        return support, weights / math.fsum(weights)
 
     def _arm_sampler(self, plan: Plan) -> FillArms:
         """A function that fills an array with the plan's next arms: drawn, or in a round-robin."""

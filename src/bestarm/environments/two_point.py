@@ -12,6 +12,7 @@ from bestarm.environments.semiparametric import Semiparametric
 from bestarm.environments.streams import BaseStream, BlockStream
 from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
+from bestarm.numerics.sampling import round_probabilities
 from bestarm.presampled import PresampledRewards
 from bestarm.records import Counts, Plan, Summary
 
@@ -116,4 +117,4 @@ def _success_probabilities(means: Array, bounds: tuple[float, float]) -> Array:
             field="bounds",
             value=bounds,
         )
-    return np.clip(probabilities, 0.0, 1.0)
+    return round_probabilities(np.clip(probabilities, 0.0, 1.0))

@@ -1,6 +1,7 @@
-"""Random words of NumPy's SFC64, continued in compiled code from the state of a generator.
+"""What draws share: probabilities that are the same on every processor, and random words.
 
-The words need not pass through memory, and are, bit for bit, those of `SFC64.random_raw`.
+The words are those of NumPy's SFC64, continued in compiled code from the state of a generator. They
+need not pass through memory, and are, bit for bit, those of `SFC64.random_raw`.
 """
 
 from __future__ import annotations
@@ -9,10 +10,22 @@ import numpy as np
 from numba import uint64
 
 from bestarm.compiling import compiled
+from bestarm.numerics.geometry import Array
 
-__all__ = ["Word", "next_random_word"]
+__all__ = ["Word", "next_random_word", "round_probabilities"]
 
 Word = np.uint64
+_DIGITS = 12
+
+
+def round_probabilities(probabilities: Array) -> Array:
+    """Probabilities without their last digits, in which processors differ.
+
+    A draw may depend on them: to draw from a binomial law NumPy draws the rarer of success and
+    failure, and so something else where one half becomes a little more than that.
+    """
+    mantissas, exponents = np.frexp(probabilities)
+    return np.asarray(np.ldexp(np.round(mantissas, _DIGITS), exponents))
 
 
 @compiled
