@@ -13,7 +13,7 @@ from bestarm import Problem
 from bestarm.errors import InvalidInputError
 from bestarm.planning import Effort, JobEffort, PlanRequest, plan_experiment
 from bestarm.planning import plan as planning_module
-from bestarm.planning.plan import Job, duration, estimate_effort
+from bestarm.planning.plan import Job, describe_time, estimate_effort
 from bestarm.policies import Policy
 from bestarm.recommendation import Recommendation
 from bestarm.records import Plan, Summary
@@ -171,7 +171,7 @@ def test_a_cap_and_a_plan_that_is_known_bound_the_estimate() -> None:
     ],
 )
 def test_durations_in_words(seconds: float, words: str) -> None:
-    assert duration(seconds) == words
+    assert describe_time(seconds) == words
 
 
 def costing(seconds: float, pulls: float = 40_000.0) -> Effort:

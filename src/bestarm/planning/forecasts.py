@@ -15,6 +15,7 @@ from bestarm.planning.request import PlanRequest
 from bestarm.problem import Problem
 from bestarm.simulation.results import Z95, Results, wilson
 
+INTERRUPTED = "Interrupted: the figures are partial, of the experiments simulated so far."
 _LEVELS = {"low": 0.1, "median": 0.5, "high": 0.9}
 _YEAR = 365  # days
 _WORTH = 0.5  # of the lower bound: what assuming no baseline must leave to be worth a sentence
@@ -361,7 +362,7 @@ def plan_warnings(
 ) -> Iterator[str]:
     """All warnings, the most important first."""
     if partial:
-        yield "Interrupted: the figures are partial, of the experiments simulated so far."
+        yield INTERRUPTED
     yield from _about_errors(request.problem.delta, forecasts)
     yield from _about_caps(forecasts, scenarios)
     yield from _about_baseline(request.problem, scenarios)
@@ -377,14 +378,20 @@ def plan_warnings(
         )
 
 
+def about_wrong_winners(
+    policy: str, scenario: str, wrong: int, runs: int, delta: float
+) -> Iterator[str]:
+    """That a policy errs more often than it may, where its runs show that."""
+    if wilson(wrong, runs)[0] > delta:
+        yield (
+            f"{policy} named a wrong winner in {wrong} of {runs} experiments under {scenario!r}, "
+            f"more often than δ = {delta:g} allows: its assumptions do not hold there."
+        )
+
+
 def _about_errors(delta: float, forecasts: Sequence[PolicyForecast]) -> Iterator[str]:
     for each in forecasts:
-        if each.error_interval[0] > delta:
-            yield (
-                f"{each.name} named a wrong winner in {each.wrong} of {each.runs} experiments "
-                f"under {each.scenario!r}, more often than δ = {delta:g} allows: its assumptions "
-                "do not hold there."
-            )
+        yield from about_wrong_winners(each.name, each.scenario, each.wrong, each.runs, delta)
     least = min((each.runs for each in forecasts), default=0)
     if least and wilson(0, least)[1] > delta:
         few = "1 simulated experiment is" if least == 1 else f"{least} simulated experiments are"

@@ -16,7 +16,7 @@ from scipy.optimize import isotonic_regression
 from bestarm.checks import whole
 from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
-from bestarm.planning.forecasts import AssumedWorld, about_scales
+from bestarm.planning.forecasts import INTERRUPTED, AssumedWorld, about_scales, about_wrong_winners
 from bestarm.planning.plan import MOST_PULLS, Effort, Job, Runs, capped, estimate_effort
 from bestarm.planning.request import DEFAULT_POLICIES, PlanRequest
 from bestarm.planning.worlds import ScenarioWorld
@@ -394,14 +394,10 @@ def detectable_lift(points: Sequence[LiftPoint], power: float) -> DetectableLift
 
 def _warnings(request: PlanRequest, curves: Sequence[LiftCurve], *, partial: bool) -> Iterator[str]:
     if partial:
-        yield "Interrupted: the figures are partial, of the experiments simulated so far."
-    delta = request.problem.delta
+        yield INTERRUPTED
     for each in curves:
         worst = max(each.points, key=lambda point: point.wrong / point.runs)
-        if wilson(worst.wrong, worst.runs)[0] > delta:
-            yield (
-                f"{each.policy} named a wrong winner in {worst.wrong} of {worst.runs} experiments "
-                f"under {each.scenario!r}, more often than δ = {delta:g} allows: its assumptions "
-                "do not hold there."
-            )
+        yield from about_wrong_winners(
+            each.policy, each.scenario, worst.wrong, worst.runs, request.problem.delta
+        )
     yield from dict.fromkeys(about_scales(request.problem, [each.world for each in curves]))

@@ -256,7 +256,7 @@ class Effort:
         """The estimate in a few words."""
         span = " to ".join(dict.fromkeys(_rounded(each) for each in self.pulls))
         total = self.runs * len(self.jobs)
-        time = duration(self.seconds / workers)
+        time = describe_time(self.seconds / workers)
         return f"about {time}; {total:,} run{'s' * (total > 1)} of about {span} outcomes"
 
     def refuse_beyond(self, limit: float, *, expected: float, runs: int) -> None:
@@ -271,9 +271,9 @@ class Effort:
         each = "one run" if runs == 1 else f"{runs:,} runs"
         raise InvalidInputError(
             f"This plan is out of reach: {each} of each policy would take about "
-            f"{duration(expected)}, and the limit is {duration(limit)}. A run of {longest.policy} "
-            f"under {longest.scenario!r} has about {_rounded(longest.pulls)} outcomes and takes "
-            f"{duration(longest.seconds)}.",
+            f"{describe_time(expected)}, and the limit is {describe_time(limit)}. A run of "
+            f"{longest.policy} under {longest.scenario!r} has about {_rounded(longest.pulls)} "
+            f"outcomes and takes {describe_time(longest.seconds)}.",
             field="gap",
             value=longest.gap,
             remedy="Plan for a larger gap, tighter bounds, fewer runs, visitors or policies, or "
@@ -281,7 +281,7 @@ class Effort:
         )
 
 
-def duration(seconds: float) -> str:
+def describe_time(seconds: float) -> str:
     """A length of time in words, to about two digits."""
     for unit, name in ((86_400 * 365.0, "years"), (86_400.0, "days"), (3600.0, "h"), (60.0, "min")):
         if seconds >= unit:

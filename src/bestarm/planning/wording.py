@@ -8,7 +8,7 @@ from typing import Any
 from bestarm.planning.amounts import describe_lift, in_percent
 from bestarm.planning.forecasts import ExperimentPlan, PolicyForecast, Saving, Spread, unit_of
 from bestarm.planning.lifts import DetectableLifts, LiftCurve, detectable_lifts
-from bestarm.planning.plan import duration, plan_experiment
+from bestarm.planning.plan import describe_time, plan_experiment
 from bestarm.planning.request import PlanRequest
 from bestarm.problem import Problem
 from bestarm.tables import TextTable, percent_range
@@ -44,7 +44,7 @@ def plan_words(plan: ExperimentPlan, problem: Problem) -> Words:
         )
     if plan.window is not None:
         yield (
-            f"A window of {duration(plan.window)} at {plan.per_day:,.10g} outcomes per day: "
+            f"A window of {describe_time(plan.window)} at {plan.per_day:,.10g} outcomes per day: "
             f"{plan.delay:,} are always under way. Days include that."
         )
     whatever = "whatever the baseline does" if problem.drifts else "where there is no baseline"
