@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
-from textwrap import wrap
+from textwrap import TextWrapper
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -149,8 +149,12 @@ def print_result(result: Result, *, as_json: bool) -> None:
 
 def wrapped(lines: Iterable[str | TextTable]) -> Iterator[str | TextTable]:
     """The same, with sentences that are no wider than the terminal."""
+    whole = TextWrapper(console().width, break_long_words=False, break_on_hyphens=False)  # paths
     for part in lines:
-        yield from wrap(part, console().width) or [""] if isinstance(part, str) else [part]
+        if isinstance(part, str):
+            yield from whole.wrap(part) or [""]
+        else:
+            yield part
 
 
 def number(value: float) -> float | None:
