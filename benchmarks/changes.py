@@ -2,10 +2,14 @@
 
 python -m benchmarks.changes [--runs 10000] [--seed 5] [--workers 2]
     [--only best runner-up added mixed]
+python -m benchmarks.changes --cost --runs 200
 
 Every adversary also meets the naive rule: a retired option's part in the wealth is kept, or there
 is no reserve for options that are added. Options that matter are nearly tied, so that a right
 answer is as rare as a wrong one; delta = 0.1. Runs are cut after a number of batches.
+
+With --cost nobody is adverse: how many outcomes a product test takes where an option that is not
+the best is added or retired, delta = 0.05.
 """
 
 from __future__ import annotations
@@ -157,13 +161,80 @@ def mixed(seed: int, *, naive: bool) -> bool:
 ADVERSARIES = {"best": best, "runner-up": runner_up, "added": added, "mixed": mixed}
 
 
+RATES = [0.2, 0.3, 0.2]  # of the options of the start, at the middle of the wave
+LOSER = 0.2  # the rate of an option that is added
+EARLY = 500  # outcomes before a change
+CAP = 50_000  # outcomes: who has dropped the best has no winner to find
+COSTS: dict[str, dict[str, bool]] = {
+    "three options, changes=False": {"changes": False},
+    "three options": {},
+    "one of three retired": {"retires": True},
+    "four options": {"four": True},
+    "three options, a fourth added": {"adds": True},
+    "a fourth added, one retired": {"adds": True, "retires": True},
+}
+
+
+def outcomes_until_decided(
+    seed: int,
+    *,
+    changes: bool = True,
+    four: bool = False,
+    adds: bool = False,
+    retires: bool = False,
+) -> tuple[int, bool]:
+    """Outcomes of a product test until it is decided, and whether it has dropped the best."""
+    rng = np.random.default_rng([seed, 43])
+    rates = [*RATES, LOSER] if four else RATES
+    rule = AnytimeBAI(Problem(_names(rates), delta=0.05), bounds=(0, 1), changes=changes)
+    outcomes = 0
+    while not rule.has_stopped() and outcomes < CAP:
+        plan = rule.plan()
+        assert plan is not None
+        assert plan.weights is not None
+        times = outcomes + np.arange(plan.pulls)
+        arms = rng.choice(len(rates), size=plan.pulls, p=plan.weights)
+        wave = 0.1 * np.sin(2 * np.pi * times / 1000)
+        rewards = rng.random(plan.pulls) < np.array(rates)[arms] + wave
+        rule.update(Summary.from_pulls(arms, rewards, size=len(rates), center=plan.center))
+        outcomes += plan.pulls
+        if outcomes >= EARLY > outcomes - plan.pulls and not rule.has_stopped():
+            if adds:
+                rates = [*rates, LOSER]
+                rule.add(Problem(_names(rates), delta=0.05))
+            if retires:
+                rule.retire(0)
+    return outcomes, 1 not in rule.recommend().active
+
+
+def _names(rates: list[float]) -> list[str]:
+    return [f"option {i}" for i in range(len(rates))]
+
+
+def print_costs(runs: int, pool: ProcessPoolExecutor) -> None:
+    """The median of outcomes until decided, with and without changes; intervals of 95 %."""
+    for name, settings in COSTS.items():
+        play = partial(outcomes_until_decided, **settings)
+        found = list(pool.map(play, range(runs), chunksize=10))
+        taken = np.array([outcomes for outcomes, _ in found])
+        half = 0.98 / np.sqrt(runs)  # of the interval of 95 %, as a probability
+        low, median, high = np.quantile(taken, [0.5 - half, 0.5, 0.5 + half])
+        told = f"{median:6,.0f} ({low:,.0f} to {high:,.0f}), dropped the best: "
+        print(f"{name:32s}{told}{sum(wrong for _, wrong in found)} of {runs}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=5)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--only", nargs="*", default=list(ADVERSARIES))
+    parser.add_argument("--cost", action="store_true")
     chosen = parser.parse_args()
+    if chosen.cost:
+        with ProcessPoolExecutor(chosen.workers) as pool:
+            print_costs(chosen.runs, pool)
+        return
     print(f"Runs in which the best option left is dropped, delta = {DELTA:g}; interval of 99 %")
     with ProcessPoolExecutor(chosen.workers) as pool:
         for name in chosen.only:
