@@ -19,8 +19,8 @@ _LARGEST = 60_000  # bytes of a picture, which base64 writes as four thirds of t
 def texts(notebook: dict[str, Any]) -> list[list[str]]:
     """The words that each cell shows, and `image` for a picture.
 
-    Figures of a cell with the tag `figures-vary` are left out: there SP-BAI chooses among anchors
-    that tie, so its pulls depend on how a processor rounds.
+    Figures of a cell with the tag `figures-vary` are left out: they rest on thousands of designs,
+    whose last digits depend on the processor.
     """
     return [[*map(_reader(cell), _words(cell.get("outputs", [])))] for cell in notebook["cells"]]
 
