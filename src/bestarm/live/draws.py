@@ -27,7 +27,7 @@ from bestarm.live.store.contract import (
     damaged,
 )
 from bestarm.live.units import AskedRounds, known_of
-from bestarm.live.values import Batch, Known
+from bestarm.live.values import Batch
 from bestarm.numerics.geometry import Array
 from bestarm.problem import as_weights
 from bestarm.records import BlockPlan, Blocks, Plan, round_robin
@@ -203,8 +203,7 @@ class Assigner:
         fewer = size < count * head.size and head.state == "running"
         parts = arms, probabilities, first + np.arange(size) // head.size
         waiting = head.outstanding if fewer else 0
-        batch = _batch(head, head.phase, start, parts, labels, waiting)
-        return batch if known is None else replace(batch, known=_known(known))
+        return _batch(head, head.phase, range(start, start + size), parts, labels, waiting, known)
 
     def repeat(
         self, snapshot: Snapshot, request: Request, count: int, labels: tuple[str, ...]
@@ -225,10 +224,10 @@ class Assigner:
         if short and head.planned and head.state == "running" and not head.available(head.size):
             waiting = head.outstanding  # as it is now, whatever it was then
         parts = rows["arm"].copy(), rows["probability"].copy(), rows["round"].copy()
-        batch = _batch(head, request.phase, request.first, parts, labels, waiting)
         first, end = (int(rows["round"][place]) for place in (0, -1))
         known = list(snapshot.records(UnitRecord, first, end + 1)) if head.units_hash else []
-        return replace(batch, known=_known(known)) if known else batch
+        ids = range(request.first, request.first + request.size)
+        return _batch(head, request.phase, ids, parts, labels, waiting, known)
 
     def repeat_units(
         self,
@@ -244,25 +243,21 @@ class Assigner:
         rows = snapshot.rows_of(np.array(ids))
         rows = rows[np.searchsorted(rows["id"], ids)]
         parts = rows["arm"].copy(), rows["probability"].copy(), rows["round"].copy()
-        batch = _batch(snapshot.head, snapshot.head.phase, 0, parts, labels, waiting)
-        phases = rows["phase"].tolist()
-        return replace(batch, ids=ids, phases=phases, known=_known(records))
-
-
-def _known(records: Sequence[UnitRecord]) -> list[Known]:
-    """What is known of each assignment of rounds."""
-    return [known for record in records for known in [known_of(record)] * record.size]
+        batch = _batch(snapshot.head, snapshot.head.phase, ids, parts, labels, waiting, records)
+        return replace(batch, phases=rows["phase"].tolist())
 
 
 def _batch(
     head: Head,
     phase: int,
-    start: int,
+    ids: Sequence[int],
     parts: tuple[Ids, Array, Ids],
     labels: tuple[str, ...],
     waiting: int,
+    records: Sequence[UnitRecord] | None,
 ) -> Batch:
+    """A batch, with what is known of its rounds if anything is."""
     for part in parts:
         part.flags.writeable = False
-    ids = range(start, start + len(parts[0]))
-    return Batch(ids, *parts, labels, phase, waiting, head.state)
+    known = [each for record in records or () for each in [known_of(record)] * record.size]
+    return Batch(ids, *parts, labels, phase, waiting, head.state, known=known or None)

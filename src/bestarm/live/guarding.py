@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bestarm.checks import suggestion
-from bestarm.errors import ConflictingOutcomeError, InvalidInputError, ReplayError
+from bestarm.errors import ConflictingOutcomeError, InvalidInputError
+from bestarm.live.replay import disagreement
 from bestarm.live.store.contract import GuardrailValue, PlanRecord, Snapshot, damaged
 from bestarm.policies.guardrail import Guardrail, read_guardrails
 from bestarm.policies.policy import Traits
@@ -314,34 +315,24 @@ class GuardrailReplayer:
         for record, end in zip(records, ends, strict=True):
             self._advance(snapshot, record)
             before = record.plan.phase - 1
-            for name, target, excess in _excess(self._evidence):
-                known = min(found.get((name, target), before + 1), gone.get(target, before + 1))
+            for key, excess in _excess(self._evidence).items():
+                known = min(found.get(key, before + 1), gone.get(key[1], before + 1))
                 if excess > _SAME and known > before:
-                    raise _disagreement(name, target, "was to be found worse, and is not")
+                    raise disagreement(f"Option {key[1]} was to be found worse in {key[0]!r}")
             self._adopt(record)
             for data in events:
                 if data["phase"] == record.plan.phase:
-                    evidence = self._with(snapshot, end, data["values"])
                     key = data["guardrail"], data["target"]
-                    if not any(
-                        (name, target) == key and excess >= -_SAME
-                        for name, target, excess in _excess(evidence)
-                    ):
-                        raise _disagreement(*key, "was found worse, without evidence")
+                    excess_then = _excess(self._with(snapshot, end, data["values"]))
+                    if excess_then.get(key, -math.inf) < -_SAME:
+                        what = f"Option {key[1]} was found worse in {key[0]!r}, without evidence"
+                        raise disagreement(what)
 
 
-def _excess(evidence: Sequence[GuardrailEvidence]) -> Iterator[tuple[str, int, float]]:
-    """By how much the evidence against each option exceeds what finds it worse."""
-    for each in evidence:
-        for target, excess in enumerate((each.log_evidence() - each.levels).tolist()):
-            yield each.guardrail.name, target, excess
-
-
-def _disagreement(name: str, target: int, what: str) -> ReplayError:
-    return ReplayError(
-        f"The replay differs from the record. Of the guardrail {name!r}, option {target} {what} in "
-        "the log.",
-        field="replay",
-        remedy="Call `Experiment.verify`: if the record is sound, use the version of bestarm that "
-        "began the experiment.",
-    )
+def _excess(evidence: Sequence[GuardrailEvidence]) -> dict[tuple[str, int], float]:
+    """By how much the evidence exceeds what finds an option worse, by guardrail and option."""
+    return {
+        (each.guardrail.name, target): excess
+        for each in evidence
+        for target, excess in enumerate((each.log_evidence() - each.levels).tolist())
+    }

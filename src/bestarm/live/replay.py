@@ -210,7 +210,7 @@ def replay(snapshot: Snapshot, policy: Policy) -> ReplayResult:
     def expect(what: str, kind: str, **data: object) -> None:
         event = next(events, None)
         if event is None or event.kind != kind or not data.items() <= event.data.items():
-            raise _disagreement(f"{what} is not the one in the log")
+            raise disagreement(f"{what} is not the one in the log")
 
     remarks = []
     active = set(policy.recommend().active)
@@ -218,9 +218,7 @@ def replay(snapshot: Snapshot, policy: Policy) -> ReplayResult:
         if isinstance(step, Change):
             event = next(changes, None)
             if event is None or (event.kind, event.data["label"]) != (step.kind, step.label):
-                raise _disagreement(
-                    f"The change of option {step.label!r} is not the one in the log"
-                )
+                raise disagreement(f"The change of option {step.label!r} is not the one in the log")
             active = set(policy.recommend().active)
             continue
         if isinstance(step, Plan):
@@ -234,11 +232,11 @@ def replay(snapshot: Snapshot, policy: Policy) -> ReplayResult:
     recommendation = recommend(policy, snapshot.head.state)
     if snapshot.head.state == "finished":
         if policy.plan() is not None:
-            raise _disagreement("The policy continues where it stopped in the log")
+            raise disagreement("The policy continues where it stopped in the log")
         end = f"The end with {recommendation.label!r} ({recommendation.reason})"
         expect(end, "finished", **recommendation_data(recommendation))
     if next(events, None) is not None:
-        raise _disagreement("The log continues where the record ends")
+        raise disagreement("The log continues where the record ends")
     return ReplayResult(recommendation, tuple(remark for remark in remarks if remark is not None))
 
 
@@ -256,7 +254,8 @@ def _remark(policy: Policy, recorded: Plan) -> Remark | None:
     return Remark(recorded.phase, recorded.pulls, planned.pulls, difference)
 
 
-def _disagreement(what: str) -> ReplayError:
+def disagreement(what: str) -> ReplayError:
+    """The error for a replay that differs from the record, as a sentence says."""
     return ReplayError(
         f"The replay differs from the record. {what}.",
         field="replay",

@@ -11,7 +11,7 @@ from bestarm.errors import MissingDependencyError
 from bestarm.figures import Distance, shorten
 from bestarm.live.options import Options
 from bestarm.live.replay import recommend
-from bestarm.policies.policy import Look, Policy
+from bestarm.policies.policy import Look, Policy, Rates
 from bestarm.recommendation import Recommendation
 from bestarm.tables import TextTable
 from bestarm.units import Unit
@@ -49,7 +49,7 @@ class Standings:
         labels, control = options.problem.target_labels, options.traits.control
         recommendation = recommend(policy, state)
         look = policy.look() if recommendation.pulls else None
-        rates = policy.rates() if len(labels) <= _RATED else None
+        rates = rates_of(policy, len(labels))
         rows = []
         for target, label in enumerate(labels):
             status = _status(target, recommendation, options)
@@ -106,6 +106,11 @@ class Standings:
             label = f"{shorten(row.option)}, {row.status}"
             drawn.append(Distance(label, -estimate, -high, -low, leads or row.status == "possible"))
         return drawn
+
+
+def rates_of(policy: Policy, targets: int) -> Rates | None:
+    """What each target would have paid on average, unless there are too many to compute it."""
+    return policy.rates() if targets <= _RATED else None
 
 
 def _status(target: int, recommendation: Recommendation, options: Options) -> str:

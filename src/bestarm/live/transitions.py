@@ -44,6 +44,7 @@ from bestarm.live.store.contract import (
     Transaction,
     answers_of,
     damaged,
+    is_outstanding,
 )
 from bestarm.live.units import AskedRounds
 from bestarm.live.values import Receipt
@@ -143,8 +144,7 @@ def _oldest(tx: Transaction) -> float:
     # The clock was set back, so that the times are not in order of id.
     oldest = math.inf
     for rows in tx.rows(head.settled_end, head.assigned):
-        outstanding = np.isnan(rows["reward"]) & np.isnan(rows["lost"])
-        oldest = min(oldest, rows["asked"][outstanding].min(initial=math.inf))
+        oldest = min(oldest, rows["asked"][is_outstanding(rows)].min(initial=math.inf))
     return oldest
 
 

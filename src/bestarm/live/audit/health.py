@@ -30,6 +30,7 @@ from bestarm.live.store.contract import (
     check_arms,
     check_size,
     damaged,
+    is_outstanding,
 )
 from bestarm.live.values import Check, in_time, plural, savings
 from bestarm.numerics.geometry import Array
@@ -223,7 +224,7 @@ class _Tail:
         self.overdue_after = max(_LEAST_OVERDUE, _OVERDUE_RATIO * usual) if limit is None else limit
         deferred = snapshot.rows_of(snapshot.deferrals(waiting=True)[0])
         self.rows = rows = np.concatenate([deferred, window[window["id"] >= head.summary_end]])
-        outstanding = np.isnan(rows["reward"]) & np.isnan(rows["lost"])
+        outstanding = is_outstanding(rows)
         self.ages = now - rows["asked"][outstanding]
         ids = rows["id"][outstanding & (rows["id"] >= head.summary_end)]
         self._settled_end = ids.min(initial=head.assigned)
@@ -405,7 +406,7 @@ def _delays(snapshot: Snapshot, bounds: Bounds) -> Check:
     pieces = snapshot.rows(0, min(head.summary_end, _FIRST))
     rows: Rows = np.concatenate([np.empty(0, dtype=ROW), *pieces])
     lost = ~np.isnan(rows["lost"])
-    waiting = rows["phase"][np.isnan(rows["reward"]) & ~lost]
+    waiting = rows["phase"][is_outstanding(rows)]
     # Of the last phase some may be among the assignments that are not read.
     end = int(waiting.min(initial=rows["phase"].max(initial=0)))
     rows = rows[~lost & (rows["phase"] < end)]

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from heapq import merge
 from itertools import accumulate, chain
 from typing import Any, TypeVar
@@ -33,9 +32,10 @@ from bestarm.live.store.contract import (
     UnitRecord,
     answers_of,
     as_data,
+    is_outstanding,
 )
 from bestarm.live.summaries import RunningTotals
-from bestarm.live.values import plural
+from bestarm.live.values import in_utc, plural
 from bestarm.records import Plan, Summary
 
 SHOWN = 20  # findings of one kind that are written out: there may be millions
@@ -81,8 +81,8 @@ class Audit:
             f"{plural(self.events, 'event')} of the log compared"
         )
         if self.erased:
-            last = datetime.fromtimestamp(self.erased[-1], UTC).strftime("%Y-%m-%d %H:%M UTC")
-            checked += f"; {plural(len(self.erased), 'unit')} erased, the last {last}"
+            checked += f"; {plural(len(self.erased), 'unit')} erased, "
+            checked += f"the last {in_utc(self.erased[-1])}"
         if self.sound:
             return f"sound: {checked}"
         return "\n".join([f"NOT SOUND ({checked}):", *(f"- {each}" for each in self.findings)])
@@ -559,9 +559,8 @@ class _Redraw:
         self, totals: RunningTotals, rows: Rows, pending: NDArray[np.bool_], arms: int
     ) -> None:
         """Add rows up; all but the pending ones must be settled, and in time."""
-        unsettled = np.isnan(rows["reward"]) & np.isnan(rows["lost"])
         what = "was summed up, but is neither told nor lost"
-        self._findings.add_each(rows, unsettled & ~pending, "outcomes", what)
+        self._findings.add_each(rows, is_outstanding(rows) & ~pending, "outcomes", what)
         self._check_in_time(rows[~pending])
         answers = answers_of(rows)
         answers["arm"] = np.where(answers["arm"] < arms, np.maximum(answers["arm"], 0), 0)

@@ -65,6 +65,7 @@ __all__ = [
     "UnitKey",
     "UnitRecord",
     "answers_of",
+    "is_outstanding",
 ]
 
 # --- Records ------------------------------------------------------------------------------------
@@ -465,6 +466,12 @@ class Head:
 
 def _count_below(ids: Sequence[int], end: int) -> int:
     return 0 if min(ids, default=end) >= end else sum(number < end for number in ids)
+
+
+def is_outstanding(rows: Rows) -> NDArray[np.bool_]:
+    """Which of these assignments have neither an outcome nor a loss."""
+    outstanding: NDArray[np.bool_] = np.isnan(rows["reward"]) & np.isnan(rows["lost"])
+    return outstanding
 
 
 def answers_of(rows: Rows) -> Rows:

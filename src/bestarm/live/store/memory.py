@@ -13,7 +13,6 @@ from threading import RLock
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bestarm.live.store.contract import (
     ALL,
@@ -31,6 +30,7 @@ from bestarm.live.store.contract import (
     UnitKey,
     UnitRecord,
     damaged,
+    is_outstanding,
 )
 from bestarm.numerics.geometry import Array
 
@@ -122,7 +122,7 @@ class MemoryLedger(Transaction):
 
     def outstanding(self, start: int, end: int, *, asked_by: float = math.inf) -> Ids:
         rows = self._rows[start:end]
-        return start + np.flatnonzero(~_settled(rows) & (rows["asked"] <= asked_by))
+        return start + np.flatnonzero(is_outstanding(rows) & (rows["asked"] <= asked_by))
 
     def deferrals(
         self, first: int = 0, end: int = ALL, *, waiting: bool = False
@@ -133,7 +133,7 @@ class MemoryLedger(Transaction):
 
     def arrivals(self) -> Ids:
         ids, _ = self.deferrals(waiting=True)
-        return ids[_settled(self._rows[ids])]
+        return ids[~is_outstanding(self._rows[ids])]
 
     def add_assignments(
         self,
@@ -243,8 +243,3 @@ def _keys(record: Record) -> tuple[Hashable, Hashable]:
             return (kind, number, guardrail), (kind, number)
         case _:
             return None, None
-
-
-def _settled(rows: Rows) -> NDArray[np.bool_]:
-    settled: NDArray[np.bool_] = ~(np.isnan(rows["reward"]) & np.isnan(rows["lost"]))
-    return settled

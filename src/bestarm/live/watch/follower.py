@@ -20,6 +20,7 @@ from bestarm.live.guarding import GuardrailReplayer, GuardrailRow
 from bestarm.live.options import Options
 from bestarm.live.replay import PolicyReplayer, recommend
 from bestarm.live.spec import Spec
+from bestarm.live.standings import rates_of
 from bestarm.live.store.contract import Event, Head, Snapshot, SummaryRecord
 from bestarm.numerics.geometry import Array
 from bestarm.policies.policy import Look, Policy, Rates
@@ -30,7 +31,6 @@ T = TypeVar("T", Look, Rates)
 
 _APART = 1.15  # pulls from one look to the next, as a ratio
 _SLICES = 24
-_RATED = 200  # targets up to which rates are computed: it takes a pass over all batches
 _ROUTINE = {"planned", "closed", "answered", "late", "failed"}
 _KEPT_ROUTINE = 12
 
@@ -204,7 +204,7 @@ class Follower:
         self.slices = _merged(self._parts)
         before = [each for each in self._kept if each.pulls < self.recommendation.pulls]
         now, targets = _look(policy) if head.summaries else (), self.options.problem.targets
-        rates = policy.rates() if targets <= _RATED else None
+        rates = rates_of(policy, targets)
         self.rates = None if rates is None else _known(rates, targets, "estimate", "low", "high")
         self.looks = [each.widened(targets) for each in (*before, *now)]
         self.looks = self.looks or _phases(self.recommendation.trace, targets)
