@@ -20,7 +20,8 @@ from bestarm.errors import (
     InvalidInputError,
     MissingDependencyError,
 )
-from bestarm.live.store.contract import Ids, TimeLimits, UnitKey
+from bestarm.live.store.contract import Ids, UnitKey
+from bestarm.live.store.head import TimeLimits
 from bestarm.live.values import Assignment
 
 if TYPE_CHECKING:

@@ -40,12 +40,12 @@ from bestarm.live.store.contract import (
     Rows,
     Snapshot,
     SummaryRecord,
-    TimeLimits,
     Transaction,
     answers_of,
     damaged,
     is_outstanding,
 )
+from bestarm.live.store.head import TimeLimits
 from bestarm.live.units import AskedRounds
 from bestarm.live.values import Receipt
 from bestarm.policies.guardrail import Guardrail

@@ -28,12 +28,12 @@ from bestarm.live.store.contract import (
     Rows,
     Snapshot,
     SummaryRecord,
-    TimeLimits,
     UnitRecord,
     answers_of,
     as_data,
     is_outstanding,
 )
+from bestarm.live.store.head import TimeLimits
 from bestarm.live.summaries import RunningTotals
 from bestarm.live.values import in_utc, plural
 from bestarm.records import Plan, Summary
