@@ -459,6 +459,8 @@ class Machine(RuleBasedStateMachine):
         if not crashed or at > 1:
             self.model.retire(left[-1], "crash")
             self.history.append((self.clock.now, ("retire", (left[-1], "crash"))))
+        if not crashed:  # the steps that follow were taken too, and may have ended it
+            self.model.advance()
         self.go_on(who)
 
     def crash(self, who: int, at: int, name: str, *arguments: Any) -> bool:
