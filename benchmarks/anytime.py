@@ -44,7 +44,7 @@ from bestarm.environments import (
 from bestarm.figures import NAMED, RIVALS, add_heading, new_figure, save
 from bestarm.numerics.geometry import Array
 from bestarm.policies import BernsteinElimination
-from bestarm.policies.anytime import bets, estimates, evidence, sampler
+from bestarm.policies.anytime import bets, estimates, sampler
 from bestarm.policies.anytime.compiled_run import CompiledRun
 from bestarm.policies.policy import Method
 from bestarm.simulation import Results, run_once
@@ -136,7 +136,6 @@ def compare_ingredients(runs: int) -> None:
         "mixing: 1 % of the G-design": (sampler, "G_DESIGN_SHARE", 0.01),
         "mixing: 30 %": (sampler, "G_DESIGN_SHARE", 0.3),
         "gaps: believed down to half an error": (sampler, "LEAST_GAP_ERRORS", 0.5),
-        "needs: the same for all contrasts": (evidence, "LEAST_NEED", 1e6),
         "no guess of the baseline": (estimates.Estimates, "rewards", unpredicted),
     }
     print("\nIngredients, small gap with the paper's baseline (ratio to the rule as it is)")

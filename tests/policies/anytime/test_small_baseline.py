@@ -16,10 +16,12 @@ from bestarm import AnytimeBAI, Problem, simulate
 from bestarm.design.bounded import best_sum
 from bestarm.environments import Semiparametric, soare
 from bestarm.errors import InvalidInputError
-from bestarm.numerics.geometry import Array
+from bestarm.numerics.geometry import Array, lift
 from bestarm.numerics.linalg import cholesky
 from bestarm.policies.anytime.bets import Frame, Scale
-from bestarm.policies.anytime.readout import Parts, Sampling, tilted_weights
+from bestarm.policies.anytime.estimates import LEVEL, SCALARS, Estimates
+from bestarm.policies.anytime.readout import Parts, Sampling, believed_gaps, tilted_weights
+from bestarm.policies.anytime.sampler import has_sums, pose_design
 from bestarm.records import Counts, Summary
 from bestarm.simulation import run_once
 
@@ -219,32 +221,72 @@ def test_plans_depend_on_rewards_less_the_level() -> None:
     assert found[0][1] == found[1][1]
 
 
-def test_bounded_rewards_use_a_level_that_is_declared() -> None:
-    """Told the level, the hard contrast takes a fraction of the pulls."""
+@settings(deadline=None)  # the first call may compile
+@given(st.integers(0, 10_000), st.floats(0.5, 4.0))
+def test_gaps_are_believed_down_to_some_errors(seed: int, sure: float) -> None:
+    """The error of y·θ̂ at a known level is √(yᵀ A⁻¹ y), A being the information."""
+    rng = np.random.default_rng(seed)
+    information = np.cov(rng.normal(size=(2, 9))) + np.eye(2)
+    slope, rows = rng.normal(size=2), rng.normal(size=(3, 2))
+    upper = information.copy()
+    cholesky(upper)
+    gaps, errors = believed_gaps(rows, 0.0, (slope, 0.0, 0.1, upper), sure)
+    expected = np.sqrt(np.einsum("ij,jk,ik->i", rows, np.linalg.inv(information), rows))
+    np.testing.assert_allclose(errors, expected, rtol=1e-9)
+    np.testing.assert_allclose(np.abs(gaps), np.maximum(np.abs(rows @ slope), sure * errors))
+
+
+@pytest.mark.parametrize(
+    ("pulls", "gap", "explored"), [(200, 0.3, True), (200, 0.6, True), (2000, 0.3, False)]
+)
+def test_designs_explore_cheap_sums_while_a_gap_is_not_known(
+    pulls: int, gap: float, explored: bool
+) -> None:
+    """A gap of a fraction of its error may be large: what would then be cheap is still drawn for.
+
+    `gap` is in errors. The level is where it hurts most: once many pulls show a gap too small for
+    the bound, there is nothing to explore.
+    """
+    arms, start = np.array([[1.0, 0.0], [0.0, 1.0], [0.95, 0.3]]), np.full(3, 1 / 3)
+    estimates = Estimates(arms, Scale(-2.1, 2.1, 1.0), bound=0.1)
+    state, centered = estimates.state, arms - arms.mean(axis=0)
+    state.information[:] = pulls * centered.T @ centered / 3
+    state.total_arm[:] = pulls * arms.mean(axis=0)
+    state.scalars[SCALARS.pulls], state.scalars[SCALARS.spread] = pulls, 1.0
+    state.scalars[LEVEL], state.spread[:] = 0.1, 1.0
+    row = (arms[0] - arms[2])[None]
+    error = believed_gaps(row, 0.0, estimates.belief, 1.0)[1][0]
+    state.slope[:] = gap * error * row[0] / (row[0] @ row[0])
+    _, posed = pose_design(arms, lift(arms), start, tuple(state), estimates.known, (row, 0.0))
+    assert has_sums(posed) == explored
+
+
+def _pulls_of_a_hard_contrast(level: float | None, seed: int) -> int:
+    """Pulls until two arms that yes-or-no rewards hardly tell apart are told apart."""
     source = np.array([[1.0, 0.0], [0.0, 1.0], [np.cos(0.4), np.sin(0.4)]])
-    counts = []
-    for level in (None, 0.5):
-        rng = np.random.default_rng(4)
+    rng = np.random.default_rng(seed)
 
-        def pull(plan: object, rng: np.random.Generator = rng) -> Summary:
-            counts = rng.multinomial(plan.pulls, plan.weights)  # type: ignore[attr-defined]
-            yes = rng.binomial(counts, 0.5 + 0.35 * source[:, 0]).astype(float)
-            values = np.repeat(
-                [0, 0, 1, 1, 2, 2], np.column_stack([counts - yes, yes]).astype(int).ravel()
-            )
-            rewards = np.repeat(
-                [0.0, 1.0] * 3, np.column_stack([counts - yes, yes]).astype(int).ravel()
-            )
-            return Summary.from_pulls(values, rewards, size=3, center=plan.center)  # type: ignore[attr-defined]
+    def pull(plan: object) -> Summary:
+        counts = rng.multinomial(plan.pulls, plan.weights)  # type: ignore[attr-defined]
+        yes = rng.binomial(counts, 0.5 + 0.35 * source[:, 0]).astype(float)
+        repeats = np.column_stack([counts - yes, yes]).astype(int).ravel()
+        arms, rewards = np.repeat([0, 0, 1, 1, 2, 2], repeats), np.repeat([0.0, 1.0] * 3, repeats)
+        return Summary.from_pulls(arms, rewards, size=3, center=plan.center)  # type: ignore[attr-defined]
 
-        policy = AnytimeBAI(
-            Problem(source, baseline=0.02, delta=0.05), bounds=(0, 1), level=level, max_pulls=40_000
-        )
-        recommendation = play(policy, pull).recommend()
-        assert recommendation.target == 0
-        counts.append(recommendation.pulls)
-    assert counts[1] < 0.8 * counts[0]
-    assert "the baseline within 0.02 of 0.5" in " ".join(recommendation.assumptions)
+    problem = Problem(source, baseline=0.02, delta=0.05)
+    policy = AnytimeBAI(problem, bounds=(0, 1), level=level, max_pulls=40_000)
+    recommendation = play(policy, pull).recommend()
+    assert recommendation.target == 0
+    told = "the baseline within 0.02 of 0.5" in " ".join(recommendation.assumptions)
+    assert told == (level is not None)
+    return recommendation.pulls
+
+
+def test_bounded_rewards_use_a_level_that_is_declared() -> None:
+    """Told the level, the hard contrast takes a fraction of the pulls: on average a fifth."""
+    seeds = range(4, 10)
+    told = sum(_pulls_of_a_hard_contrast(0.5, seed) for seed in seeds)
+    assert told < 0.5 * sum(_pulls_of_a_hard_contrast(None, seed) for seed in seeds)
 
 
 def test_for_plain_names_no_bound_is_used() -> None:

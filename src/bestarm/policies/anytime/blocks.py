@@ -328,11 +328,11 @@ class BlockSampler:
 
     def _scaled_contrasts(self, evidence: Evidence) -> Array:
         """Open contrasts, each divided by what it may be off: see `sampler.design_problem`."""
-        (rows, needs), estimates = evidence.open_contrasts(), self.estimates
+        rows, estimates = evidence.open_contrasts(), self.estimates
         reads = np.linalg.solve(estimates.information, rows.T)
         errors = np.sqrt(estimates.variance * np.einsum("ij,ji->i", rows, reads))
         gaps = np.maximum(rows @ estimates.slope + self._config.margin, LEAST_GAP_ERRORS * errors)
-        return np.asarray(rows * (np.sqrt(needs) / gaps)[:, None])
+        return np.asarray(rows * (1 / gaps)[:, None])
 
     def check(self, plan: Plan) -> None:
         """Raise unless a recorded plan is of a rule with these options."""

@@ -39,7 +39,6 @@ from bestarm.policies.anytime.estimates import (
     predict_rewards,
 )
 from bestarm.policies.anytime.evidence import (
-    LEAST_NEED,
     BestTargetEvidence,
     Evidence,
     LevelEvidence,
@@ -323,9 +322,9 @@ def run(
         if not keeps_design(float(counters[_STAGE_PULLS]), same, scalars[0]):
             design = g_design
             if scalars[0] > 0:
-                rows, needs = leader_contrasts(targets, order, values, level, LEAST_NEED)
+                rows = leader_contrasts(targets, order)
                 certified, design = _design(
-                    coordinates, features, g_design, weights, state, known, (rows, needs, 0.0)
+                    coordinates, features, g_design, weights, state, known, (rows, 0.0)
                 )
                 if not certified:
                     break

@@ -19,7 +19,6 @@ from bestarm.records import Summary
 _ALL_PAIRS = 4096  # up to this many contrasts between chosen and others a design sees all of them
 _REPLAYED = 50_000  # contrasts of past batches to take in at once, beyond two batches a target
 _KEPT = 32  # targets chosen before, besides four times those chosen: they may come back
-LEAST_NEED = 0.5  # nats: a contrast that lacks little may still lack it for a while
 WINDOW = 32  # batches with outcomes outstanding, at the end of each of which the wealth is read
 
 
@@ -86,13 +85,6 @@ def finalized(past: Sequence[AnyBatch]) -> int:
     return done
 
 
-class OpenContrasts(NamedTuple):
-    """Contrasts that want evidence: rows in coordinates, and how much each wants, in nats."""
-
-    rows: Array
-    needs: Array
-
-
 class PlacedBets(NamedTuple):
     """Bets on a batch, and the targets whose they are."""
 
@@ -127,8 +119,8 @@ class Evidence(Protocol):
         """Whether no other target is better than this one by more than the tolerance."""
         ...
 
-    def open_contrasts(self) -> OpenContrasts:
-        """The contrasts that want evidence."""
+    def open_contrasts(self) -> Array:
+        """The contrasts that want evidence: rows in coordinates."""
         ...
 
     def place_bets(self, frame: AnyFrame) -> PlacedBets | None:
@@ -209,16 +201,13 @@ def opponent_contrasts(targets: Array, order: Indices) -> Array:
 
 
 @tiered
-def leader_contrasts(
-    targets: Array, order: Indices, values: Array, level: float, least: float
-) -> tuple[Array, Array]:
-    """The contrasts of the leader with the others, and how much evidence each wants, in nats."""
-    rows, needs = np.empty((len(order) - 1, targets.shape[1])), np.empty(len(order) - 1)
+def leader_contrasts(targets: Array, order: Indices) -> Array:
+    """The contrasts of the leader with the others."""
+    rows = np.empty((len(order) - 1, targets.shape[1]))
     for i in range(len(rows)):
-        needs[i] = max(level - values[order[i + 1]], least)
         for j in range(rows.shape[1]):
             rows[i, j] = targets[order[0], j] - targets[order[i + 1], j]
-    return rows, needs
+    return rows
 
 
 @tiered
@@ -325,10 +314,9 @@ class BestTargetEvidence:
         """Whether this target is the last one left."""
         return self.decided and int(self._order[0]) == target
 
-    def open_contrasts(self) -> OpenContrasts:
+    def open_contrasts(self) -> Array:
         """The leader's contrasts to all others that are left."""
-        known = self._order, self._values, self._level, LEAST_NEED
-        return OpenContrasts(*leader_contrasts(self._targets.now, *known))
+        return leader_contrasts(self._targets.now, self._order)
 
     def place_bets(self, frame: AnyFrame) -> PlacedBets:
         """Every target left against the leader, the leader against the runner-up."""
@@ -517,7 +505,7 @@ class TopTargetsEvidence:
         """Whether every chosen target has beaten every other one."""
         return bool((self._lacking <= 0).all())
 
-    def open_contrasts(self) -> OpenContrasts:
+    def open_contrasts(self) -> Array:
         """Undecided pairs of chosen and others; only those along the border if they are many."""
         lacking = self._lacking
         undecided = lacking > 0
@@ -529,19 +517,16 @@ class TopTargetsEvidence:
             undecided = border & undecided if (border & undecided).any() else undecided
         inside, outside = np.nonzero(undecided)
         targets = self._targets.now
-        rows = targets[self._order[inside]] - targets[self._order[self._top + outside]]
-        return OpenContrasts(rows, np.maximum(lacking[inside, outside], LEAST_NEED))
+        return targets[self._order[inside]] - targets[self._order[self._top + outside]]
 
-    def _open_contrasts_of_control(self) -> OpenContrasts:
+    def _open_contrasts_of_control(self) -> Array:
         """The undecided pairs of the control, where all others are decided."""
         [control] = self._control
-        needs = self._level - self._pairs[control].most
-        rivals = self._order[(needs[self._order] > 0) & (self._order != control)]
+        lacking = self._level - self._pairs[control].most
+        rivals = self._order[(lacking[self._order] > 0) & (self._order != control)]
         rivals.sort()
         targets = self._targets.now
-        return OpenContrasts(
-            targets[control] - targets[rivals], np.maximum(needs[rivals], LEAST_NEED)
-        )
+        return np.asarray(targets[control] - targets[rivals])
 
     def place_bets(self, frame: AnyFrame) -> None:
         """None that need to be kept: they follow from the frame."""
@@ -673,16 +658,16 @@ class EffectMeasurement:
         self.active: Indices = np.sort([target, control])
         self.leaders = target, control
         self.decided = True
-        self._contrast = (targets[target] - targets[control])[None]
+        self._contrast: Array = (targets[target] - targets[control])[None]
         self._evidence = before.log_evidence().copy()
 
     def is_shown_best(self, target: int) -> bool:
         """Whether it is the one that was named."""
         return target == self.leaders[0]
 
-    def open_contrasts(self) -> OpenContrasts:
+    def open_contrasts(self) -> Array:
         """The lead over the control."""
-        return OpenContrasts(self._contrast, np.ones(1))
+        return self._contrast
 
     def place_bets(self, frame: AnyFrame) -> None:
         """None: the decision is made."""

@@ -203,8 +203,10 @@ def tilts(w: Array, row: Array, varied: Array, gaps: Array, level: float, bound:
 
 
 @tiered
-def believed_gaps(contrasts: Array, margin: float, belief: Parts) -> tuple[Array, Array]:
-    """y·θ̂ of each contrast, not nearer to 0 than its error; and that error.
+def believed_gaps(
+    contrasts: Array, margin: float, belief: Parts, sure: float
+) -> tuple[Array, Array]:
+    """y·θ̂ of each contrast, not nearer to 0 than `sure` times its error; and that error.
 
     So designs explore what is not known yet. The error is the standard error of y·θ̂ at a known
     level, which is that of the best-known combination of y·θ and ν: its own error, which the level
@@ -221,7 +223,7 @@ def believed_gaps(contrasts: Array, margin: float, belief: Parts) -> tuple[Array
             error += whitened[j, y] * whitened[j, y]
         error = math.sqrt(error)
         gap = dot(contrasts[y], slope) + margin
-        gaps[y] = max(gap, error) if gap >= 0 else min(gap, -error)
+        gaps[y] = max(gap, sure * error) if gap >= 0 else min(gap, -sure * error)
         errors[y] = error
     return gaps, errors
 
@@ -255,7 +257,7 @@ def tilted_weights(
     w, charges = apply_readout(contrasts, readout), np.zeros(len(contrasts))
     if bound == math.inf:
         return w, charges
-    (gaps, errors), row = believed_gaps(contrasts, margin, belief), readout[len(slope)]
+    (gaps, errors), row = believed_gaps(contrasts, margin, belief, 1.0), readout[len(slope)]
     sums = tilts(w, row, varied, gaps, level, bound)
     for y in range(len(contrasts)):
         # Charges for gaps that are not there lose wealth for good: the larger, the more caution.

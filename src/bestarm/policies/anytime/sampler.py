@@ -227,20 +227,20 @@ def still_serves(stage: Stage, key: Key, now: int) -> bool:
 
 @tiered
 def design_problem(
-    features: Array, spread: Array, rows: Array, needs: Array, known: Parts
+    features: Array, spread: Array, rows: Array, known: Parts
 ) -> tuple[Array, Array]:
     """Features and contrasts whose largest variance factor is to be minimised.
 
-    The design minimises max over y of need_y ‖y‖² / gap_y² under Σ_cov,p⁻¹, from estimates so far.
+    The design minimises max over y of ‖y‖² / gap_y² under Σ_cov,p⁻¹, from estimates so far.
     A contrast with variance factor ‖y‖² gathers evidence at a rate of gap² / (2 s² ‖y‖²) per pull,
-    so this is the design under which the last of them has what it needs soonest. Arms whose rewards
-    vary more count for less: their features are divided by their deviation.
+    so under this design the slowest of them gathers it as quickly as can be. How much each lacks is
+    left out: where luck held evidence back, gaps are not smaller. Arms whose rewards vary more
+    count for less: their features are divided by their deviation.
 
     Args:
         features: φ of all source arms: x, or (1, x) if there is a baseline.
         spread: the expected (r − c(a))² of each.
         rows: the open contrasts in coordinates.
-        needs: how much evidence each wants.
         known: Σ n Σ_cov over the batches, θ̂, what is added to each contrast's estimate, below
             how many standard errors it is not believed, and R; with a finite R, information, θ̂ and
             rows are lifted, with the level first.
@@ -262,7 +262,7 @@ def design_problem(
             gap -= abs(rows[y, 0]) * bound
         gap = max(gap + margin, sure * math.sqrt(typical * error))
         for j in range(rank):
-            posed[y, lifted + j] = rows[y, j] * (math.sqrt(needs[y]) / gap)
+            posed[y, lifted + j] = rows[y, j] * (1 / gap)
             size = max(size, abs(posed[y, lifted + j]))
     for y in range(count):
         for j in range(rank):
@@ -302,20 +302,20 @@ def pose_design(
         start: a design.
         state: the parts of an `EstimatorState`.
         known: `Estimates.known`.
-        contrasts: the open contrasts, how much evidence each wants, and the margin.
+        contrasts: the open contrasts, and the margin.
     """
-    rows, needs, margin = contrasts
+    rows, margin = contrasts
     slope, information, spread, bound = state[1], state[2], state[9], known[BOUND]
     if bound == math.inf:
         learned = information, slope, margin, LEAST_GAP_ERRORS, bound
-        return design_problem(features, spread, rows, needs, learned)
+        return design_problem(features, spread, rows, learned)
     (count, rank), level = rows.shape, state[0][LEVEL]
     belief, tilted = np.empty(rank + 1), np.empty((count, rank + 1))
     drawn, shares, _, _, readout, _ = least_variance_readout(arms, start, spread, True)
     varied = np.empty(len(drawn))
     for i in range(len(drawn)):
         varied[i] = shares[i] * spread[drawn[i]]
-    gaps, _ = believed_gaps(rows, margin, beliefs(state, known))
+    gaps, _ = believed_gaps(rows, margin, beliefs(state, known), LEAST_GAP_ERRORS)
     sums = tilts(apply_readout(rows, readout), readout[rank], varied, gaps, level, bound)
     belief[0] = level
     for j in range(rank):
@@ -325,7 +325,7 @@ def pose_design(
         for j in range(rank):
             tilted[y, j + 1] = rows[y, j]
     learned = lifted_information(state, known), belief, margin, LEAST_GAP_ERRORS, bound
-    return design_problem(features, spread, tilted, needs, learned)
+    return design_problem(features, spread, tilted, learned)
 
 
 @tiered
@@ -472,7 +472,7 @@ class IndependentSampler:
         explored = g_design(config.problem).copy()
         assert self.stage is not None  # that of the batches that were learned from
         design: Array = self.stage.sampling.probabilities.copy()
-        contrasts = *evidence.open_contrasts(), config.margin
+        contrasts = evidence.open_contrasts(), config.margin
         known, state = estimates.known, tuple(estimates.state)
         for _ in range(1 if config.bound == math.inf else TILT_STEPS):
             features, rows = pose_design(
