@@ -15,6 +15,7 @@ from pathlib import Path
 import alembic.command
 import pytest
 import shortcuts
+from hypothesis import HealthCheck, settings
 from needed import need_found
 from postgres import Server, find_programs, server
 from terse_workers import make_terse
@@ -34,6 +35,10 @@ if "TMPDIR" not in os.environ and _MEMORY.is_dir() and shutil.disk_usage(_MEMORY
     tempfile.tempdir = None  # to be found again
 
 alembic.command.__dict__["upgrade"] = shortcuts.upgrade_from_recording
+
+# On a busy machine a property takes long, and holds all the same.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 _LONGEST = ("test_docs.py", "test_browser.py")
 
