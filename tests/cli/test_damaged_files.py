@@ -23,11 +23,20 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An experiment with something of everything."""
     path = tmp_path_factory.mktemp("made") / "store.db"
     problem = Problem(np.eye(3), source_labels=["a", "b", "c"])
+    refund = {"bounds": [0, 1], "worse_by": 0.1, "alpha": 0.05, "action": "alert"}
     with Experiment.create(
-        f"sqlite:///{path}", "t", problem, policy_options={"bounds": [0, 1]}, seed=1, lease=1e6
+        f"sqlite:///{path}",
+        "t",
+        problem,
+        bounds=(0, 1),
+        control="a",
+        guardrails={"refund": refund},
+        seed=1,
+        lease=1e6,
     ) as experiment:
         ids = experiment.ask(40, request_id="first").ids
         experiment.tell_many({number: 0.5 * (number % 2) for number in ids[:30]})
+        experiment.tell(ids[30], refund=1)
         experiment.fail(ids[31], "gone")
     with closing(Store(f"sqlite:///{path}")) as store:
         create_token(store, "me", Role.VIEW)
@@ -104,6 +113,8 @@ DAMAGE = {
     "a word for an arm": ("assignments", "arm = 'tea'", "export"),
     "a word for a reward": ("outcomes", "reward = 'good'", "export"),
     "a word for a loss": ("losses", "at = 'late'", "export"),
+    "a value of no guardrail": ("values", "guardrail = 7", "export"),
+    "a value of the guardrail before the first": ("values", "guardrail = -1", "export"),
     "a word for a request": ("requests", "size = 'some'", "verify"),
     "a role that there is not": ("tokens", "role = 9", "tokens"),
 }

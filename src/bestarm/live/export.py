@@ -123,6 +123,8 @@ def _values(snapshot: Snapshot, rows: Rows, guardrails: Sequence[str]) -> Column
         ids = [each.assignment for each in values]
         places = np.searchsorted(rows["id"], ids, side="right") - 1
         for place, value in zip(places.tolist(), values, strict=True):
+            if not 0 <= value.guardrail < len(guardrails):
+                raise damaged("A value is of a guardrail that there is not.")
             columns[guardrails[value.guardrail]][place] = value.value
     return columns
 

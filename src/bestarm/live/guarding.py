@@ -255,7 +255,7 @@ class GuardrailReplayer:
         last = self._open.plan.phase - (not closed)
         told: defaultdict[tuple[int, int], list[tuple[int, float]]] = defaultdict(list)
         for each in snapshot.records(GuardrailValue, start, end):
-            if each.guardrail >= len(evidence):
+            if not 0 <= each.guardrail < len(evidence):
                 raise damaged("A value is of a guardrail that there is not.")
             if each.phase <= last:
                 told[each.guardrail, each.phase].append((each.arm, each.value))
@@ -318,7 +318,8 @@ class GuardrailReplayer:
             for key, excess in _excess(self._evidence).items():
                 known = min(found.get(key, before + 1), gone.get(key[1], before + 1))
                 if excess > _SAME and known > before:
-                    raise disagreement(f"Option {key[1]} was to be found worse in {key[0]!r}")
+                    what = f"Option {key[1]} was to be found worse in {key[0]!r}"
+                    raise disagreement(f"{what}, and is not in the log")
             self._adopt(record)
             for data in events:
                 if data["phase"] == record.plan.phase:

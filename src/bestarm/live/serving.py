@@ -46,8 +46,8 @@ def serve(head: Head, problem: Problem, target: int, count: int, asked: AskedRou
     parts = np.full(count, arm), np.ones(count), head.rounds + np.arange(count)
     for part in parts:
         part.flags.writeable = False
-    given = (None,) * count, *parts, labels, head.phase, 0, head.state
-    return Batch(*given, known=known or None, experiment=False)
+    columns = (None,) * count, *parts, labels, head.phase, 0, head.state
+    return Batch(*columns, known=known or None, experiment=False)
 
 
 def check_served(head: Head, served: int) -> None:

@@ -249,11 +249,9 @@ def policy_for(
 ) -> Policy:
     """The anytime rule for options; or another policy, which is made for its own."""
     if not isinstance(options, Policy):
-        known, plain = (
-            as_options(options),
-            read_policy_options(None, bounds=bounds, control=control),
-        )
-        return _make_changing(known, "anytime", plain, seed, forecasts=forecasts)[0]
+        problem = as_options(options)
+        plain = read_policy_options(None, bounds=bounds, control=control)
+        return _make_changing(problem, "anytime", plain, seed, forecasts=forecasts)[0]
     for field, value in (("bounds", bounds), ("control", control)):
         if value is not None:
             message = f"`{field}` is given beside a policy, which is made already."

@@ -693,6 +693,6 @@ def _record_summary(tx: Transaction, told: _SummaryStep, labels: Sequence[str], 
         head.spread_left += summaries.spread_of(record.summary)
     data = {"drawn": drawn, **events.request_data(head)}
     log(tx, "answered" if record.late else "closed", at, **events.summary_data(record), **data)
-    if told.dropped:  # by the outcomes of this phase; after late ones another is open
+    if told.dropped:  # by outcomes of this phase; if they came late, a later one is open
         names = [labels[target] for target in told.dropped]
         log(tx, "eliminated", at, phase=record.phase, targets=told.dropped, labels=names)

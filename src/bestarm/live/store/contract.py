@@ -2,7 +2,7 @@
 
 A `Ledger` holds one experiment: a `Head` of counters, and rows that are only ever added. Everything
 an experiment does is a short transaction on its ledger: a `Snapshot`, which only reads, or a
-`Transaction`, which writes too. An implementation keeps the laws below;
+`Transaction`, which writes too. An implementation keeps the rules below;
 `bestarm.testing.check_store` tests each of them.
 
 Threads and processes:

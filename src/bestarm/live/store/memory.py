@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
@@ -166,8 +166,9 @@ class MemoryLedger(Transaction):
                 raise damaged("A record that should be new is on record.")
             self._put(self._records[kind], number, record)
             numbers = self._numbers[kind]
-            insort(numbers, number)
-            self._undo.append(partial(numbers.remove, number))
+            place = bisect_left(numbers, number)
+            numbers.insert(place, number)
+            self._undo.append(partial(numbers.pop, place))
             if key is not None:
                 self._put(self._by_key, key, record)
             if group is not None:

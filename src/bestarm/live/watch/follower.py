@@ -100,7 +100,7 @@ class Log:
     routine: list[Event] = field(default_factory=list)  # the last few that do not
     routine_before: int = 0  # how many of these came before
     phase: int = 0  # the last that was planned
-    # The phase in which each target was dropped: the open one, of whatever phase the outcomes were.
+    # The phase that was open when each target was dropped; late outcomes may be of an earlier one.
     eliminated: dict[int, int] = field(default_factory=dict)
     retired: int = 0  # options
     # When the last summaries were closed, and with how many pulls in all.

@@ -31,7 +31,8 @@ class Checked(sa.TypeDecorator[Any]):
         super().__init__()
         self.impl, self.place = kind, place
         self._flag = isinstance(kind, sa.Boolean)
-        self._kinds = (int, float) if isinstance(kind, sa.Float) else kind.python_type
+        self._real = isinstance(kind, sa.Float)
+        self._kinds = (int, float) if self._real else kind.python_type
 
     def check(self, value: Any) -> Any:
         """The value.
@@ -41,8 +42,10 @@ class Checked(sa.TypeDecorator[Any]):
         """
         if self._flag and value in {0, 1}:
             return bool(value)
-        missing = isinstance(value, float) and math.isnan(value)  # which PostgreSQL keeps
-        if value is None or (isinstance(value, self._kinds) and not missing):
+        if value is None:
+            return None
+        # PostgreSQL keeps NaN in a column of numbers.
+        if isinstance(value, self._kinds) and not (self._real and math.isnan(value)):
             return value
         what = f"The record of {self.place} cannot be read (it is {reprlib.repr(value)})."
         raise damaged(what, self.place)
