@@ -1,4 +1,4 @@
-"""What draws share: probabilities that are the same on every processor, and random words.
+"""Probabilities that are the same on every processor, and random words.
 
 The words are those of NumPy's SFC64, continued in compiled code from the state of a generator. They
 need not pass through memory, and are, bit for bit, those of `SFC64.random_raw`.

@@ -25,7 +25,7 @@ _STATES = ("running", "paused", "stopped", "finished")
 _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
-# Of an experiment: the name, the kind, what it is, and the counter of its head.
+# Metrics of an experiment: name, type, help text, and the counter of its head.
 _COUNTERS = (
     ("assignments_total", "counter", "Assignments made.", "assigned"),
     ("outcomes_total", "counter", "Outcomes told in time.", "outcomes"),

@@ -137,7 +137,7 @@ def find_role(store: Store, text: str) -> Role | None:
 
 
 def _parts(text: str) -> tuple[int | None, str]:
-    """The number and the secret of a token, whether there is one of it or not."""
+    """The number and the secret in the text of a token, which need not exist."""
     found = _TOKEN.fullmatch(text)
     return (None, "") if found is None else (int(found[1]), found[2])
 
@@ -169,7 +169,7 @@ def require(found: Role | None, role: Role) -> Role:
 
 
 def token_number(text: str) -> int | None:
-    """The public number of a token, whether there is one of it or not."""
+    """The public number in the text of a token, which need not exist."""
     return _parts(text)[0]
 
 

@@ -92,7 +92,7 @@ IfNoneMatch = Annotated[
 
 
 def is_known(tag: str, if_none_match: str | None) -> bool:
-    """Whether a caller knows what is of this ETag."""
+    """Whether If-None-Match names this ETag."""
     known = {each.strip().removeprefix("W/") for each in (if_none_match or "").split(",")}
     return not known.isdisjoint({"*", tag.removeprefix("W/")})
 
