@@ -220,8 +220,8 @@ def test_visitors_say_which_lift_is_found_with_which_probability() -> None:
 
 
 def test_visitors_without_a_base_rate_find_leads_in_units_of_the_outcome(arms: str) -> None:
-    out, _ = run(arms, "--visitors", "3", "--runs", "2", "--drift", "none")
-    assert re.search(r"With 3 visitors no lead up to \S+ is found with probability 80 %\.", out)
+    out, _ = run(arms, "--visitors", "1", "--runs", "2", "--drift", "none")
+    assert re.search(r"With 1 visitor no lead up to \S+ is found with probability 80 %\.", out)
     assert "base rate" not in out
 
 

@@ -11,7 +11,6 @@ from chained_policies import Scripted
 from bestarm import AnytimeBAI, Problem
 from bestarm.live import Experiment
 from bestarm.live.watch.overview import overview
-from bestarm.policies.anytime.bets import StakeGrid
 from bestarm.policies.anytime.evidence import WINDOW, BestTargetEvidence, TopTargetsEvidence
 from bestarm.records import Plan, Summary
 
@@ -277,4 +276,4 @@ def test_shares_of_a_prefix_are_looked_at_one_by_one() -> None:
     policy.update(Summary(none.astype(int), none, none, pending=half, center=plan.center))
     assert (evidence._values >= shown - 1e-12).all()
     wealth = evidence._wealth + evidence._pending[0].growth
-    assert (StakeGrid.make().log_value(wealth) < shown).all()
+    assert (evidence._grid.log_value(wealth) < shown).all()

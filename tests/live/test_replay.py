@@ -65,7 +65,7 @@ def test_an_experiment_goes_on_where_it_would_be_planned_otherwise(
     with Experiment.open(store_url, "offer") as experiment:
         replayed = experiment.replay()
         assert [remark.phase for remark in replayed.remarks][:2] == [1, 2]
-        assert replayed.remarks[0].planned == 33
+        assert replayed.remarks[0].planned == 66
         assert replayed.remarks[0].pulls == 12
         assert max(remark.difference for remark in replayed.remarks) > 0.01
         assert (
@@ -150,7 +150,7 @@ def test_remarks_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     shown = CliRunner().invoke(app, ["experiment", "replay", "offer", *store])
     assert shown.exit_code == 0
     assert "The replay agrees with the log." in shown.stdout
-    assert "Remark: phase 1 of 12 assignments would be planned with 33" in shown.stdout
+    assert "Remark: phase 1 of 12 assignments would be planned with 66" in shown.stdout
     data = CliRunner().invoke(app, ["experiment", "replay", "offer", *store, "--json"])
     found = json.loads(data.stdout)
     assert found["agrees"] is True

@@ -106,7 +106,7 @@ def begin(path: Path, policy: str = "anytime") -> str:
     with Experiment.create(
         url, "drinks", DRINKS, policy=policy, policy_options=options, seed=0
     ) as experiment:
-        for size in (16, 5) if policy == "anytime" else (6, 5):
+        for size in (8, 2) if policy == "anytime" else (6, 5):
             batch = experiment.ask(size)
             experiment.tell_many({each.id: 0.5 for each in batch})
     return url

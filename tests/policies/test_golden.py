@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -56,12 +57,15 @@ def test_a_policy_that_names_a_version_has_a_recorded_run(info: PolicyInfo) -> N
     assert recorded, f"Add a Case for {info.name} to CASES in tests/policies/golden.py, and run it."
 
 
+WIDER = partial(bets.log_shares, bets.EFFECTS, width=1.0)
+
+
 @pytest.mark.parametrize(
     ("name", "module", "constant", "value"),
     [
         ("anytime, expected_gap", bets, "_EXPECTED", np.array([0.5, 1.0, 2.0])),
         ("anytime", bets, "MAX_LOSS", 0.89),
-        ("anytime, bounds", bets, "LOG_PRIOR", bets.LOG_PRIOR[::-1].copy()),
+        ("anytime, bounds", bets, "log_effect_shares", WIDER),
         ("lucb, certified", base, "_RHO", 301),
         ("ae, certified", base, "_RHO", 301),
         ("bernstein", bernstein, "_REFERENCE", 30.1),

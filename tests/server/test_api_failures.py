@@ -154,13 +154,13 @@ def test_an_experiment_of_another_version_keeps_what_is_told_and_says_why_it_doe
     served: Served, api: httpx.Client, experiment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = api.post(f"{experiment}/ask", json={"count": 100}).json()["assignments"]
-    monkeypatch.setattr(AnytimeBAI, "version", 7)
+    monkeypatch.setattr(AnytimeBAI, "version", AnytimeBAI.version + 1)
     with in_thread(served.url) as other, other.client() as elsewhere:
         wrong(elsewhere.get(f"{experiment}/recommendation"), 503, "replay")
         rewards = {each["id"]: 1.0 for each in given}
         told = elsewhere.post(f"{experiment}/tell", json=outcomes(rewards))
         error = wrong(told, 503, "replay")
-        assert "version 7" in error["message"]
+        assert f"version {AnytimeBAI.version}" in error["message"]
         assert error["remedy"].startswith("The outcomes sent are recorded.")
         assert elsewhere.get(experiment).json()["outstanding"] == 0
     monkeypatch.undo()

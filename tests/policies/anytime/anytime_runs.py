@@ -79,8 +79,14 @@ def play(policy: AnytimeBAI, pull: Pull, plans: int = 10_000) -> AnytimeBAI:
 
 def made_for_short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put the stakes where a thousand pulls decide: any shares are valid, and these err more."""
-    shares = 1 / (1 + np.square(np.log10(bets_module.STAKES / 0.1) / 0.2))
-    monkeypatch.setattr(bets_module, "LOG_PRIOR", np.log(shares / shares.sum()))
+
+    def around(stakes: Array, likely: float) -> Array:
+        shares = 1 / (1 + np.square(np.log10(stakes / likely) / 0.2))
+        return np.asarray(np.log(shares / shares.sum()))
+
+    monkeypatch.setattr(bets_module, "LOG_PRIOR", around(bets_module.STAKES, 0.1))
+    short = around(bets_module.EFFECTS, 0.2)
+    monkeypatch.setattr(bets_module, "log_effect_shares", lambda _: short)
 
 
 def make_frame(

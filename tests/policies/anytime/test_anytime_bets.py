@@ -9,11 +9,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from anytime_runs import make_frame
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.integrate import quad
 
 from bestarm import Summary
 from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.bets import (
+    EFFECTS,
+    LIKELY_BOUNDED_EFFECT,
+    LIKELY_EFFECT,
     LOG_PRIOR,
     STAKES,
     BatchOutcome,
@@ -21,6 +26,8 @@ from bestarm.policies.anytime.bets import (
     Frame,
     Scale,
     StakeGrid,
+    _cost,
+    _log_loss,
 )
 from bestarm.policies.anytime.intervals import lower_ends
 from bestarm.policies.anytime.readout import Sampling
@@ -185,38 +192,122 @@ def forms(bets: Bets, arms: Counts, rewards: Array, stakes: Array) -> tuple[Arra
     deepest = min(-z.min(), fall)  # F
     even = len(z) * (w @ (frame.sampling.weights * frame.guess))
     even -= len(z) * frame.tail * (np.abs(w) @ frame.sampling.weights)
-    x, inside = stakes * deepest, z >= -fall
-    cost = (-np.log1p(-x) - x) / deepest**2  # ψ(F)
-    all_cost = (-np.log1p(-stakes * fall) - stakes * fall) / fall**2  # ψ(C)
+    highest, inside = z.max(), z >= -fall  # M
     logs = np.array([np.log1p(stake * z[inside]).sum() for stake in stakes])
-    logs += (stakes[:, None] * z[~inside] - all_cost[:, None] * z[~inside] ** 2).sum(axis=1)
-    quartic = (-np.log1p(-x) - x - x**2 / 2 - x**3 / 3) / deepest**4
-    fourth = sum(
-        w[arm] ** 4 * (residuals[arms == arm] ** 2).max() * (residuals[arms == arm] ** 2).sum()
-        for arm in range(2)
-    )
-    squares = stakes * z.sum() - cost * (z**2).sum()
-    cubes = stakes * z.sum() - stakes**2 * (z**2).sum() / 2 + stakes**3 * (z**3).sum() / 3
-    return logs + stakes * even, squares + stakes * even, cubes - quartic * fourth + stakes * even
+    logs -= h(-stakes * fall) * stakes**2 * (z[~inside] ** 2).sum()
+    logs += stakes * z[~inside].sum()
+    one = h(-stakes * deepest) * (z**2).sum()
+    two = h(-stakes * deepest) * (z**2 * (highest - z)).sum()
+    two += h(stakes * highest) * (z**2 * (z + deepest)).sum()
+    taken = one, two / (deepest + highest)
+    first, second = (stakes * z.sum() - stakes**2 * each for each in taken)
+    return logs + stakes * even, first + stakes * even, second + stakes * even
+
+
+def h(u: Array) -> Array:
+    """(u − log(1 + u))/u²."""
+    return np.asarray((u - np.log1p(u)) / u**2)
 
 
 @pytest.mark.parametrize("lowest", [-0.3, -0.7, -0.8, -0.9, -1.5, -4.0])
 def test_totals_never_say_more_than_the_pulls_do_with_noise_beyond_what_is_allowed_for(
     lowest: float,
 ) -> None:
-    """Lemma 4: rewards below −0.788 make z fall below −C. Then the form with cubes is not used,
-    even where it would show more (docs/anytime.md, after Lemma 3)."""
+    """Lemma 4: rewards below −0.788 make z fall below −C. Then the form with M is not used, though
+    it would show more (docs/anytime.md, after Lemma 3)."""
     bets, arms, rewards = noisy_batch(lowest)
     summary = Summary.from_pulls(arms, rewards, size=2)
     (stakes,), (growth,) = bets.settle(BatchOutcome(bets.frame, summary))
-    exact, squares, cubes = forms(bets, arms, rewards, stakes)
+    exact, first, second = forms(bets, arms, rewards, stakes)
     assert (growth <= exact + 1e-12).all()
     beyond = lowest < -0.5 - NOISY.reach(0)[0]
     assert beyond == (lowest < -0.788)
     if lowest > -1.0:
-        assert (cubes[3:5] > squares[3:5] + 1e-4).all()
-    shown = squares if beyond else np.maximum(squares, cubes)
-    np.testing.assert_allclose(growth, shown, rtol=1e-6, atol=1e-11)
+        assert (second > first).all()
+    np.testing.assert_allclose(growth, first if beyond else second, rtol=1e-6, atol=1e-9)
+
+
+def test_what_totals_show_of_rewards_at_either_end_is_all_there_is() -> None:
+    """Lemma 2 is an equality where every z is −F or M."""
+    frame = make_frame(
+        np.array([[-0.5], [0.5]]),
+        np.full(2, 0.5),
+        guess=np.zeros(2),
+        spread=np.ones(2),
+        scale=Scale(-1.0, 1.0),
+    )
+    rng = np.random.default_rng(7)
+    arms, rewards = rng.integers(0, 2, 40), rng.choice([-1.0, 1.0], 40)
+    bets = frame.bets(np.array([[1.0]]))
+    stakes, growth = bets.settle(BatchOutcome(frame, Summary.from_pulls(arms, rewards, size=2)))
+    exact = exact_growth(bets, arms, rewards, stakes)
+    assert (growth <= exact).all()
+    np.testing.assert_allclose(growth, exact, atol=1e-8)
+
+
+@pytest.mark.parametrize("mean", [-1e-3, 0.0, 1e-3])
+def test_series_and_closed_form_of_the_cost_agree(mean: float) -> None:
+    """On both sides of where one takes over from the other, and never below h."""
+    for u in mean + np.linspace(-1e-5, 1e-5, 21):
+        exact = math.fsum((-u) ** k / (k + 2) for k in range(12))
+        assert exact <= _cost(float(u)) < exact + 1e-8
+
+
+@settings(max_examples=200)
+@given(
+    z=st.lists(st.floats(-1.0, 30.0), min_size=1, max_size=12),
+    stake=st.floats(1e-4, 0.9),
+    wider=st.floats(0.0, 5.0),
+)
+def test_the_second_form_of_the_lemma_lies_between_the_first_and_the_truth(
+    z: list[float], stake: float, wider: float
+) -> None:
+    """Lemma 2, for F and M that z reaches and for wider ones: those show less."""
+    values = np.array(z)
+    fall, rise = max(-values.min(), 1e-6), max(values.max(), 1e-6) + wider
+    squares = values**2
+    parts = (squares * (rise - values)).sum(), (squares * (values + fall)).sum()
+    shown = stake * values.sum() - _log_loss(
+        stake, fall, rise, (parts[0] / (fall + rise), parts[1] / (fall + rise))
+    )
+    exact, first = np.log1p(stake * values).sum(), stake * values.sum()
+    first -= _log_loss(stake, fall, rise, (squares.sum(), 0.0))
+    size = 1e-9 * (1 + stake**2 * squares.sum())
+    assert first - size <= shown <= exact + size
+
+
+def stakes_of(weights: list[float], metric: Array | None) -> tuple[Array, float]:
+    """λ of the contrast of two arms with noise of deviation 2, and the deviation of z."""
+    sampling = Sampling(np.array([[-1.0], [1.0]]), np.array(weights), np.full(2, 4.0))
+    frame = Frame(
+        sampling,
+        guess=np.zeros(2),
+        spread=np.full(2, 4.0),
+        scale=Scale(-0.01, 0.01),  # falls do not matter
+        size=50,
+        pulls=0,
+        grid=StakeGrid.make(likely_effect=0.15),
+        metric=metric,
+    )
+    none = np.zeros(2)
+    batch = BatchOutcome(frame, Summary(none.astype(int), none, none))
+    bets = frame.bets(np.array([[2.0]]))
+    return bets.settle(batch).stakes[0, 4:], 2 * math.sqrt(bets.w[0] ** 2 @ np.array(weights))
+
+
+@pytest.mark.parametrize("weights", [[0.5, 0.5], [0.9, 0.1]])
+def test_a_stake_stays_with_an_effect_while_designs_change(weights: list[float]) -> None:
+    """λ = S/s, where S = eσ̂‖y‖/s; without a size S is e itself."""
+    stakes, deviation = stakes_of(weights, np.array([[0.25]]))  # ‖y‖ = 1
+    np.testing.assert_allclose(stakes, EFFECTS[4:] * 2 / deviation**2, rtol=0.05)
+    stakes, deviation = stakes_of(weights, None)
+    np.testing.assert_allclose(stakes, EFFECTS[4:] / deviation, rtol=0.05)
+
+
+def test_targets_that_seem_near_each_other_may_differ_by_much_all_the_same() -> None:
+    """One target far from the others makes them seem near: stakes do not shrink without end."""
+    stakes, deviation = stakes_of([0.5, 0.5], np.array([[1e-12]]))
+    np.testing.assert_allclose(stakes, EFFECTS[4:] * 0.08 / deviation, rtol=0.05)
 
 
 def test_a_margin_is_that_much_of_a_head_start() -> None:
@@ -273,10 +364,11 @@ def test_the_shares_are_a_distribution_and_reach_every_scale() -> None:
     assert StakeGrid.make().log_value(np.zeros((2, len(STAKES)))) == pytest.approx(0)
 
 
+@pytest.mark.parametrize("effect", [None, LIKELY_EFFECT, LIKELY_BOUNDED_EFFECT])
 @pytest.mark.parametrize("gap", [None, 1e-9, 0.01, 0.3, 1e6])
-def test_shares_add_up_to_one_at_most(gap: float | None) -> None:
+def test_shares_add_up_to_one_at_most(gap: float | None, effect: float | None) -> None:
     """After rounding too: with more, wealth would begin above 1. Little less, and none is lost."""
-    grid = StakeGrid.make(gap)
+    grid = StakeGrid.make(gap, likely_effect=effect)
     shares = np.exp(grid.log_shares)
     assert len(shares) == len(grid.signals) + len(grid.gaps)
     assert 1 - 1e-12 < math.fsum(shares) <= 1

@@ -85,13 +85,13 @@ def test_the_baseline_to_come_is_foreseen(baseline: Callable[[Array], Array], er
     """Guesses of the next batch's rewards, in root mean square, when the noise has deviation 1."""
     world = Semiparametric(np.eye(2), [0.02, 0.0], baseline=baseline, declared_baseline=20.0)
     policy = AnytimeBAI(world.problem(0.1), mean_bound=1.0)
-    stream = world.begin(np.random.default_rng(10))
+    stream = world.begin(np.random.default_rng(3))
     errors, weights, at = [], [], 0
-    for batch in range(90):
+    for batch in range(250):
         plan = next_plan(policy)
         policy.update(stream.pull(plan))
         guess = policy._past[-1].frame.guess.mean()
-        if batch > 10:
+        if batch > 60:
             truth = baseline(np.arange(at + 1.0, at + plan.pulls + 1)).mean() + 0.01
             errors.append((guess - truth) ** 2)
             weights.append(plan.pulls)

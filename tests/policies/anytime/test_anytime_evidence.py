@@ -225,7 +225,7 @@ def test_a_pair_that_is_decided_bets_no_more() -> None:
     policy = AnytimeBAI(Problem(np.eye(4)), bounds=(0, 1), top=1, tolerance=0.01)
     evidence = policy._evidence
     assert isinstance(evidence, TopTargetsEvidence)
-    play(policy, clicks((0.6, 0.58, 0.1, 0.1), np.random.default_rng(12)), plans=60)
+    play(policy, clicks((0.6, 0.58, 0.1, 0.1), np.random.default_rng(12)), plans=150)
     assert not evidence.decided
     leader = int(evidence.chosen[0])
     assert evidence._pairs[leader].rivals.tolist() == [1 - leader]

@@ -18,7 +18,7 @@ from bestarm import AnytimeBAI, Problem, Summary
 from bestarm.bounds import control_shares
 from bestarm.environments import Semiparametric, baselines
 from bestarm.numerics.geometry import Array
-from bestarm.policies.anytime.bets import BatchOutcome, StakeGrid
+from bestarm.policies.anytime.bets import LIKELY_BOUNDED_EFFECT, BatchOutcome, StakeGrid
 from bestarm.policies.anytime.intervals import (
     _RATE_STAKES,
     ControlEffect,
@@ -89,7 +89,7 @@ def test_intervals_state_twice_the_error_where_the_decision_raised_them(
     assert (it.low <= it.high).all()
 
 
-GRID = StakeGrid.make()
+GRID = StakeGrid.make(likely_effect=LIKELY_BOUNDED_EFFECT)
 
 
 def test_lost_pulls_count_in_intervals_as_in_bets() -> None:

@@ -21,8 +21,33 @@ from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.forecasting import Forecaster
 from bestarm.numerics.geometry import Array
 from bestarm.policies import BernsteinElimination, Method
-from bestarm.policies.anytime.bets import Scale
-from bestarm.policies.anytime.sampler import ForecastInterval
+from bestarm.policies.anytime.bets import Scale, contrast_sizes
+from bestarm.policies.anytime.sampler import ForecastInterval, contrast_metric, span_of
+
+
+def pairs_sizes(features: Array, problem: Problem) -> Array:
+    span = span_of(problem, tilted=False)
+    contrasts = (features[:, None] - features[None])[~np.eye(len(features), dtype=bool)]
+    return contrast_sizes(span.contrast_coordinates(contrasts), contrast_metric(problem))
+
+
+def test_options_without_features_have_a_distance_of_one() -> None:
+    for options in (2, 3, 7):
+        problem = Problem(np.eye(options))
+        np.testing.assert_allclose(pairs_sizes(np.eye(options), problem), 1.0)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_units_and_constants_of_features_do_not_change_how_far_options_are_apart(
+    offset: float,
+) -> None:
+    rng = np.random.default_rng(3)
+    features = rng.normal(size=(8, 3))
+    sizes = pairs_sizes(features, Problem(features))
+    assert np.mean(sizes**2) == pytest.approx(1)
+    assert sizes.max() > 2 * sizes.min()
+    changed = np.hstack([features * [1e-3, 1.0, 1e4] + offset, np.full((8, 1), 5.0)])
+    np.testing.assert_allclose(pairs_sizes(changed, Problem(changed)), sizes, rtol=1e-6)
 
 
 def test_every_plan_keeps_a_share_of_the_design_for_all_arms() -> None:
@@ -35,7 +60,7 @@ def test_every_plan_keeps_a_share_of_the_design_for_all_arms() -> None:
     pull = clicks([0.55, 0.5, 0.05, 0.05], np.random.default_rng(2))
     design = centered_g(problem.source, tol=1e-6).weights
     last = design
-    for _ in range(40):
+    for _ in range(80):
         last = weights_of(next_plan(policy))
         assert (last >= 0.02 * design * 0.9).all()  # designs are good to 5 %
         play(policy, pull, plans=1)
@@ -151,7 +176,7 @@ def test_forecasts_shorten_runs_where_the_baseline_can_be_predicted() -> None:
     plain = simulate(RULE, JUMPS, runs=8, delta=0.1)
     forecasted = simulate(RULE, JUMPS, runs=8, delta=0.1, forecaster=Last())
     assert forecasted.correct.all()
-    assert forecasted.mean_pulls < 0.5 * plain.mean_pulls
+    assert forecasted.mean_pulls < 0.7 * plain.mean_pulls
 
 
 @pytest.mark.parametrize("bounded", [False, True])

@@ -18,7 +18,7 @@ from bestarm.environments import Semiparametric, soare
 from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array, lift
 from bestarm.numerics.linalg import cholesky
-from bestarm.policies.anytime.bets import Frame, Scale
+from bestarm.policies.anytime.bets import EFFECTS, BatchOutcome, Frame, Scale, StakeGrid
 from bestarm.policies.anytime.estimates import LEVEL, SCALARS, Estimates
 from bestarm.policies.anytime.readout import Parts, Sampling, believed_gaps, tilted_weights
 from bestarm.policies.anytime.sampler import has_sums, pose_design
@@ -139,6 +139,22 @@ def pulls(bound: float, level: float, runs: int) -> tuple[float, int]:
     return results.mean_pulls, int((results.final & ~results.correct).sum())
 
 
+def test_a_charge_comes_off_the_signal_that_a_stake_is_for_but_half_stays() -> None:
+    """Stakes small enough that falls do not matter: λ is the signal over the deviation of z."""
+    fixed = frame(8, 0.02, Scale(-0.01, 0.01))
+    fixed.metric, fixed.grid = np.eye(2), StakeGrid.make(likely_effect=0.15)
+    bets = fixed.bets(np.array([[1.0, -1.0]]))
+    w, (charge,) = bets._weights
+    none = np.zeros(4)
+    empty = BatchOutcome(fixed, Summary(none.astype(int), none, none))
+    deviation = np.sqrt(w[0] ** 2 @ fixed.terms.spread)
+    value = EFFECTS * np.sqrt(2) * np.sqrt(fixed.terms.spread.sum())  # eσ̂‖y‖
+    expected = np.maximum(value - charge, value / 2) / deviation**2
+    assert (value[3:] > 2 * charge).any()
+    assert (value[3:] < 2 * charge).any()
+    np.testing.assert_allclose(bets.settle(empty).stakes[0, 3:], expected[3:], rtol=0.1)
+
+
 def test_a_small_bound_saves_most_of_the_pulls() -> None:
     """With any baseline it takes some 4 000; of 40 runs more than 8 are wrong by chance in 10⁻⁴."""
     for level in (-0.05, 0.0, 0.05):
@@ -190,7 +206,8 @@ def test_a_baseline_beyond_the_bound_ends_the_claim(level: float, contradicted: 
             WITH_ORIGIN[arms] @ np.array([0.3, 0.28]) + level + rng.normal(size=len(arms))
         )
 
-    policy = play(AnytimeBAI(problem, mean_bound=3.0, max_pulls=2_000), pays(reward, rng), plans=90)
+    policy = AnytimeBAI(problem, mean_bound=3.0, max_pulls=2_000)
+    play(policy, pays(reward, rng), plans=300)
     recommendation = policy.recommend()
     assert recommendation.contradicted is contradicted
     if contradicted:

@@ -7,12 +7,13 @@ weights w(a) with Σ p_a w(a) = 0 and Σ p_a w(a) x_a = y. One pull then gives
 
 whatever the baseline, as long as it is fixed before the draw. If z ≥ −C and 0 ≤ λ < 1/C, then
 Π (1 + λz) exp(λ Σ p w c) is a nonnegative supermartingale while y·θ ≤ 0. Totals do not give it, but
-they bound it from below: for every F with z ≥ −F
+they bound it from below: with h(u) = (u − log(1 + u))/u², which is convex, for all F and M with
+−F ≤ z ≤ M, F + M > 0 and λF < 1
 
-    1 + λz ≥ exp(λz − ψz²),     ψ = (−log(1 − λF) − λF) / F²                  (Fan et al. 2015)
+    log(1 + λz) ≥ λz − λ²z² (h(−λF)(M − z) + h(λM)(z + F)) / (F + M)
 
-whose logarithm is linear in the batch's counts, sums and sums of squares. F need not be known
-before the draw: it is C, or the farthest fall that there was.
+which is linear in the batch's counts and sums of powers. F and M need not be known before the
+draw: they are the farthest fall and rise that there were.
 """
 
 from __future__ import annotations
@@ -38,12 +39,36 @@ from bestarm.policies.anytime.readout import (
 )
 from bestarm.records import Summary
 
-# Stakes in units of signal to noise, y·θ over the deviation of z. A contrast at 0.04 takes some
-# 5 000 pulls; within a factor of four on both sides shares hardly fall off, so that easier and
-# harder ones cost little more, and beyond it they fall off as a power, so every gap is found.
+# Stakes of bets on contrasts between targets are in units of noise times the contrast's size, so
+# that they stay with a gap while designs improve; those of all other bets are in units of signal
+# to noise, y·θ over the deviation of z. Within a factor of three or four of the likely one shares
+# hardly fall off, and beyond it as a power, so every gap is found.
+EFFECTS: Array = 1.7 * 0.5 ** np.arange(15.0)
 STAKES: Array = 0.3 * 0.5 ** np.arange(14.0)
-_SHARES = 1 / (1 + np.abs(np.log10(STAKES / 0.04) / 0.6) ** 4)
-LOG_PRIOR: Array = np.log(_SHARES / _SHARES.sum()) - 1e-13  # they add up to 1 at most, rounded too
+LIKELY_EFFECT, LIKELY_BOUNDED_EFFECT = 0.15, 0.065  # the latter where rewards are bounded
+_LEAST_UNIT = 0.08  # signal to noise of an effect of 1, however near features say two targets are
+
+
+def log_shares(stakes: Array, likely: float, width: float) -> Array:
+    """The logs of shares that fall off where stakes are far from the likely one.
+
+    Args:
+        stakes: the stakes.
+        likely: the stake to centre on.
+        width: how far from it, in powers of ten, shares are down by half.
+    """
+    shares = 1 / (1 + np.abs(np.log10(stakes / likely) / width) ** 4)
+    # They add up to 1 at most, rounded too.
+    return np.asarray(np.log(shares / shares.sum()) - 1e-13)
+
+
+LOG_PRIOR: Array = log_shares(STAKES, 0.04, 0.6)
+
+
+def log_effect_shares(likely: float) -> Array:
+    """The logs of the shares of `EFFECTS`."""
+    return log_shares(EFFECTS, likely, 0.5)
+
 
 _EXPECTED: Array = np.array([2**-0.5, 1.0, 2**0.5])  # stakes for an expected gap, relative to it
 
@@ -77,9 +102,10 @@ class StakeGrid:
     """The stakes of a bet and their shares, fixed before the first draw.
 
     Attributes:
-        signals: stakes for contrasts of these signals, in units of signal to noise.
-        gaps: stakes for contrasts of these sizes, in reward units.
-        log_shares: the logs of their shares, those of `signals` first. They add up to 1.
+        signals: stakes in units of signal to noise; for contrasts that have a size, in units of
+            noise times that.
+        gaps: stakes for contrasts of these values, in reward units.
+        log_shares: the logs of their shares, those of `signals` first. They add up to 1 at most.
     """
 
     signals: Array
@@ -87,13 +113,23 @@ class StakeGrid:
     log_shares: Array
 
     @classmethod
-    def make(cls, expected_gap: float | None = None) -> StakeGrid:
-        """Wide stakes; with an expected gap, half of all shares are around it."""
+    def make(
+        cls, expected_gap: float | None = None, *, likely_effect: float | None = None
+    ) -> StakeGrid:
+        """Wide stakes.
+
+        Args:
+            expected_gap: half of all shares are around it.
+            likely_effect: if contrasts have sizes, where stakes are centred.
+        """
+        stakes, prior = STAKES, LOG_PRIOR
+        if likely_effect is not None:
+            stakes, prior = EFFECTS, log_effect_shares(likely_effect)
         if expected_gap is None:
-            return cls(STAKES, np.zeros(0), LOG_PRIOR)
+            return cls(stakes, np.zeros(0), prior)
         gap, half = positive(expected_gap, "expected_gap"), math.log(0.5)
         near = np.full(len(_EXPECTED), half - math.log(len(_EXPECTED)))
-        return cls(STAKES, gap * _EXPECTED, np.concatenate([LOG_PRIOR + half, near]))
+        return cls(stakes, gap * _EXPECTED, np.concatenate([prior + half, near]))
 
     def __len__(self) -> int:
         return len(self.log_shares)
@@ -202,6 +238,19 @@ def arm_terms(drawn: Parts, guesses: Array, spread: Array, range_: Parts, size: 
     return guess, varied, below, above, likely
 
 
+@tiered
+def contrast_sizes(contrasts: Array, metric: Array) -> Array:
+    """√(yᵀQy) of each contrast y (row), Q being the metric."""
+    sizes = np.zeros(len(contrasts))
+    for y in range(len(contrasts)):
+        square = 0.0
+        for i in range(contrasts.shape[1]):
+            for j in range(contrasts.shape[1]):
+                square += contrasts[y, i] * metric[i, j] * contrasts[y, j]
+        sizes[y] = math.sqrt(max(square, 0.0))
+    return sizes
+
+
 ANY_BASELINE: Parts = (np.empty(0), 0.0, math.inf, np.empty((0, 0)))
 
 
@@ -222,6 +271,7 @@ class Frame:
         grid: the stakes; the wide ones by default.
         leaders: the targets that look best and second best.
         belief: of `tilted_weights`: what the sums of weights are chosen by.
+        metric: what contrasts are measured by, for stakes; None if they have no size.
     """
 
     def __init__(
@@ -236,9 +286,10 @@ class Frame:
         grid: StakeGrid | None = None,
         leaders: tuple[int, int] = (0, 1),
         belief: Parts = ANY_BASELINE,
+        metric: Array | None = None,
     ) -> None:
         self.sampling, self.scale, self.leaders = sampling, scale, leaders
-        self.belief = belief
+        self.belief, self.metric = belief, metric
         self.grid = grid or StakeGrid.make()
         self.expected, self.size, self._pulls = guess, size, pulls
         reach, self.tail = scale.reach(pulls)
@@ -267,6 +318,7 @@ class Frame:
             grid=self.grid,
             leaders=self.leaders,
             belief=self.belief,
+            metric=self.metric,
         )
 
     def bets(self, contrasts: Array, *, margin: float = 0.0) -> Bets:
@@ -351,7 +403,7 @@ def batch_totals(
         totals[7][i] = math.nan
         totals[8][i] = 0.0
         if known:
-            # Σ(x − g)³; its terms are at most (max|x| + |g|)(x² + …) ≤ 4 (max|x| + |g|) q in sum.
+            # Σ(x − g)³; the sizes of its terms add up to 4 (max|x| + |g|) q at most.
             farthest = max(abs(least[a]), abs(largest[a])) + abs(g)
             totals[7][i] = cubes[a] - g * (3 * second[a] - g * (3 * first[a] - g * n))
             totals[8][i] = 8 * relative * farthest * parts
@@ -413,24 +465,22 @@ class BatchOutcome:
 
 @tiered
 def _cost(x: float) -> float:
-    """(−log(1 − x) − x) / x², by its series where that cancels: ψ(F)/λ² at x = λF (Lemma 2)."""
-    if x < 1e-3:
-        return 1 / 2 + x * (1 / 3 + x * (1 / 4 + x / 4))
-    return (-math.log1p(-x) - x) / (x * x) * (1 + 1e-12)  # more than cancellation loses
+    """(x − log(1 + x)) / x² for x > −1, by its series where that cancels (Lemma 2)."""
+    if abs(x) < 1e-3:
+        return 1 / 2 - x * (1 / 3 - x * (1 / 4 - x / 5)) + 1e-12
+    return (x - math.log1p(x)) / (x * x) * (1 + 1e-9)  # more than cancellation loses
 
 
 @tiered
-def _fourth_cost(x: float) -> float:
-    """(−log(1 − x) − x − x²/2 − x³/3) / x⁴, by its series where that cancels (Lemma 2)."""
-    if x < 0.02:
-        return 1 / 4 + x * (1 / 5 + x * (1 / 6 + x * (1 / 7 + x * (1 / 8 + x / 8))))
-    cost = (-math.log1p(-x) - x * (1 + x * (1 / 2 + x / 3))) / (x * x * x * x)
-    return cost * (1 + 1e-9)  # more than cancellation loses
+def _log_loss(stake: float, fall: float, rise: float, squares: tuple[float, float]) -> float:
+    """What Lemma 2 takes off λΣz, at most: `squares` are Σ z²(M − z) and Σ z²(z + F) over F + M."""
+    falling, rising = squares
+    return stake * stake * (_cost(-stake * fall) * falling + _cost(stake * rise) * rising)
 
 
 @tiered
 def _stake(signal: float, deviation: float, fall: float, farthest: float) -> float:
-    """λ = S/s / (1 + min(SF/s, (SM/s)²)): what either form of Lemma 2 wants ("Stakes")."""
+    """λ = S/s / (1 + min(SF/s, (SM/s)²)): nearly the best one ("Stakes")."""
     third_order = signal * min(fall, farthest) / deviation
     ratio = signal * farthest / deviation
     return signal / deviation / (1 + min(third_order, ratio * ratio))
@@ -440,6 +490,7 @@ def _stake(signal: float, deviation: float, fall: float, farthest: float) -> flo
 def settle_bets(
     w: Array,
     charges: Array,
+    sizes: Array,
     fixed: Parts,
     totals: Parts,
     terms: Parts,
@@ -452,13 +503,14 @@ def settle_bets(
     Args:
         w: w(a), one row per contrast, one column per arm.
         charges: what a small baseline may add to each contrast (Lemma 5).
+        sizes: of each contrast; 0 where stakes are in units of signal to noise.
         fixed: the parts of `ArmTerms`: fixed before the draw, per arm.
         totals: the parts of `ArmTotals`: the outcome, per arm.
         terms: the least and the largest reward there can be; the margin that is added to each
             contrast; the charge for noise, in units of Σ p|w|; how far off sums over arms may be,
             relative to the sum of their terms' sizes; the most that λC may be; and the most that a
             pull without an outcome adds to the log wealth.
-        grid: stakes in units of signal to noise, and those for contrasts of known sizes.
+        grid: the signals and the gaps of a `StakeGrid`.
         stakes: λ, output.
         growth: the growth of the log wealth, output.
     """
@@ -466,17 +518,18 @@ def settle_bets(
     first, second, rounding, under, over, counts, lost, third, third_rounding = totals
     low, high, margin, tail, relative, largest, ceiling = terms
     signals, gaps = grid
-    pulls, missing = total(counts), total(lost)
+    pulls, missing, noise = total(counts), total(lost), math.sqrt(total(spread))
     for i in range(len(w)):
-        fall = predicted = deepest = variance = expected = 0.0
-        size = gain = slack = variation = guessed = skew = fourth = 0.0
+        fall = predicted = deepest = highest = variance = expected = 0.0
+        size = gain = slack = variation = guessed = skew = skew_error = 0.0
         for a in range(w.shape[1]):
             x = w[i, a]
             square = x * x
             # C, the farthest that z can fall below zero (Lemma 2; with kα, Lemma 3).
             fall = max(fall, x * below[a], -x * above[a])
-            # F, the farthest that z did fall below zero (after Lemma 2).
+            # F and M, the farthest that z did fall below zero and rise above it (after Lemma 2).
             deepest = max(deepest, x * under[a], -x * over[a])
+            highest = max(highest, x * over[a], -x * under[a])
             predicted = max(predicted, abs(x) * likely[a])
             variance += square * spread[a]
             expected += x * weights[a] * guess[a]  # Σ p_a w(a) c(a) (Lemma 1)
@@ -485,35 +538,34 @@ def settle_bets(
             gain += x * first[a]  # Σ z
             slack += abs(x) * (rounding[a] + relative * abs(first[a]))
             variation += square * second[a]  # Σ z²
-            cube = square * x
-            skew += cube * third[a]  # Σ z³, and what bounds Σ z⁴ (Lemma 2)
-            skew -= abs(cube) * (third_rounding[a] + relative * abs(third[a]))
-            farthest = max(under[a], over[a])
-            fourth += square * square * farthest * farthest * second[a]
+            skew += square * x * third[a]  # Σ z³
+            skew_error += square * abs(x) * (third_rounding[a] + relative * abs(third[a]))
         # Rounded downwards: evidence is a lower bound after rounding too ("Rounding").
         charge = charges[i] + tail * size
         offset = expected + margin - charge  # Σ p w c + ε − |s|R − κ (Lemmas 4 and 5)
         offset -= relative * (guessed + margin + charge)
         gain += pulls * offset - slack
         variation *= 1 + relative
-        fourth *= 1 + relative
         deviation = math.sqrt(variance)
         cubic = not math.isnan(skew) and (deepest <= fall or tail == 0)  # no z below −C
         deepest = min(fall, deepest)  # F, the smaller of the two
+        falling = variation  # Σ z² (M − z) / (F + M), rounded upwards; if not known, all of Σ z²
+        if cubic and deepest + highest > 0:
+            falling = (highest * variation - skew + skew_error) / (deepest + highest)
+            falling = min(falling * (1 + relative), variation)
+        squares = falling, variation - falling
+        unit = max(sizes[i] * noise / deviation, _LEAST_UNIT) if sizes[i] > 0 else 1.0
         for s in range(stakes.shape[1]):
             if s < len(signals):
-                signal = signals[s]
+                signal = signals[s] * unit
+                if sizes[i] > 0:  # the charge comes off, or half of the signal
+                    signal = max(signal - charges[i] / deviation, signal / 2)
             else:
                 signal = (gaps[s - len(signals)] + margin) / deviation
             stake = min(_stake(signal, deviation, fall, predicted), largest / fall)  # λC ≤ 0.9
             stakes[i, s] = stake
-            # λ (Σz + n(Σ p w c + ε − κ)) less what Lemma 2 takes off, in its better form (Lemma 4).
-            taken = stake * stake * _cost(stake * deepest) * variation  # ψ(F) Σz²
-            if cubic:
-                finer = variation / 2 - stake * skew / 3
-                finer += stake * stake * _fourth_cost(stake * deepest) * fourth
-                taken = min(taken, stake * stake * finer)
-            growth[i, s] = stake * gain - taken
+            # λ (Σz + n(Σ p w c + ε − κ)) less what Lemma 2 takes off (Lemma 4).
+            growth[i, s] = stake * gain - _log_loss(stake, deepest, highest, squares)
             if missing > 0:
                 for a in range(w.shape[1]):
                     # The least factor of an outcome in [lo, hi], or of one passed over ("Losses").
@@ -531,7 +583,7 @@ class BetResult(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Bets:
-    """Bets on contrasts. All of λ, C and ψ follow from the frame, so they are fixed with it.
+    """Bets on contrasts. λ and C follow from the frame, so they are fixed with it.
 
     Attributes:
         frame: what they are made from.
@@ -553,6 +605,13 @@ class Bets:
         return tilted_weights(self.contrasts, self.margin, readout, varied, belief)
 
     @property
+    def _sizes(self) -> Array:
+        """Of the contrasts, for stakes."""
+        if self.contrasts is None or self.frame.metric is None:
+            return np.zeros(len(self.w))
+        return contrast_sizes(np.ascontiguousarray(self.contrasts), self.frame.metric)
+
+    @property
     def w(self) -> Array:
         """w(a), one row per contrast, one column per arm of the frame."""
         return self._weights[0]
@@ -566,7 +625,7 @@ class Bets:
         result = BetResult(*np.empty((2, len(self.w), len(frame.grid))))
         grid = frame.grid.signals, frame.grid.gaps
         fixed, totals = tuple(frame.terms), tuple(batch.totals)
-        settle_bets(*self._weights, fixed, totals, terms, grid, *result)
+        settle_bets(*self._weights, self._sizes, fixed, totals, terms, grid, *result)
         return result
 
     def log_growth(self, batch: BatchOutcome) -> Array:

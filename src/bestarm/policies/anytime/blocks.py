@@ -29,9 +29,7 @@ from bestarm.policies.anytime.block_bets import (
 from bestarm.policies.anytime.evidence import Evidence
 from bestarm.policies.anytime.readout import Parts
 from bestarm.policies.anytime.sampler import (
-    BATCH_GROWTH,
     LEAST_GAP_ERRORS,
-    LEAST_PULLS,
     Config,
     RunState,
     Stage,
@@ -40,6 +38,8 @@ from bestarm.policies.anytime.sampler import (
 )
 from bestarm.records import BlockPlan, Blocks, Counts, Plan, Rounds, Summary
 
+LEAST_PULLS = 4  # per dimension in a batch
+_BATCH_GROWTH = 0.02  # relative to the rounds before
 _ALL = 5000  # up to this many blocks, all of them are candidates
 _ORDERS = 8  # orders of the arms that blocks are picked along, if they are more
 _STEPS = 24  # of the multiplicative kind; most of what can be gained is gained by then
@@ -296,7 +296,7 @@ class BlockSampler:
         size = min(self._block, len(left))
         blocks, chances = self._blocks(evidence, left, size)
         dimensions = self._config.arms.shape[1] + 1
-        rounds = max(int(BATCH_GROWTH * run.rounds), -(-LEAST_PULLS * dimensions // self._block))
+        rounds = max(int(_BATCH_GROWTH * run.rounds), -(-LEAST_PULLS * dimensions // self._block))
         most = run.most
         if self.population is not None:
             rest = size * (self.population.items - self.population.seen)

@@ -28,6 +28,7 @@ from bestarm.policies.anytime.bets import (
     TAIL_RATE,
     arm_terms,
     batch_totals,
+    contrast_sizes,
     log_average,
     settle_bets,
 )
@@ -240,7 +241,8 @@ def _bet(
     rows = opponent_contrasts(targets, order)
     w, charges = tilted_weights(rows, 0.0, readout, fixed[2], belief)
     stakes, growth = np.empty((len(order), len(grid[2]))), np.empty((len(order), len(grid[2])))
-    settle_bets(w, charges, fixed, totals, terms, (grid[0], grid[1]), stakes, growth)
+    sizes = contrast_sizes(rows, grid[3])
+    settle_bets(w, charges, sizes, fixed, totals, terms, (grid[0], grid[1]), stakes, growth)
     for i in range(len(order)):
         for s in range(growth.shape[1]):
             wealth[order[i], s] += growth[i, s]
@@ -256,7 +258,7 @@ def _bet_on_level(
         return
     w, charges = level_weights(readout, bound)
     stakes, growth = np.empty((2, len(grid[2]))), np.empty((2, len(grid[2])))
-    settle_bets(w, charges, fixed, totals, terms, (grid[0], grid[1]), stakes, growth)
+    settle_bets(w, charges, np.zeros(2), fixed, totals, terms, (grid[0], grid[1]), stakes, growth)
     for i in range(2):
         for s in range(growth.shape[1]):
             wealth[i, s] += growth[i, s]
@@ -293,8 +295,9 @@ def run(
         presampled: all parts of `PresampledRewards`.
         fixed: what does not change: the source arms in coordinates and as features of designs, the
             targets, the G-design, `Estimates.known`, the stakes for signals and for gaps with the
-            logs of their shares, the noise, and how far from its mean, in deviations, it may lie
-            after 0, 1, … pulls; last, the limits of `contradiction`.
+            logs of their shares and what contrasts are measured by, the noise, and how far from its
+            mean, in deviations, it may lie after 0, 1, … pulls; last, the limits of
+            `contradiction`.
         state: the parts of an `EstimatorState`; changed.
         evidence: the log wealth, the log e-values, the level that drops a target, and the log
             wealth against |ν| ≤ R; changed.
@@ -415,7 +418,7 @@ class CompiledRun:
 
     def _begin(self, seed: int) -> None:
         scale, grid = self._config.assumptions.scale, self._config.grid
-        stakes = grid.signals, grid.gaps, grid.log_shares
+        stakes = grid.signals, grid.gaps, grid.log_shares, self._sampler.metric
         limits = self._config.assumptions.limits(scale, scale.center)
         self._fixed = *self._sampler.fixed, stakes, scale.noise, _reaches(), limits
         self._words = np.array(np.random.SFC64(seed).state["state"]["state"], dtype=np.uint64)

@@ -138,12 +138,15 @@ def predict_rewards(state: Parts, arms: Array, known: Parts, size: float, expect
 
 @tiered
 def batch_size(scalars: Array, pulls: float, growth: float, least: int) -> int:
-    """The pulls of the next batch: a share of those before, less if the level moves as it did."""
+    """The pulls of the next batch: a share of those before, less if the level moves as it did.
+
+    They are at least `least`, and twice as many in the first batch.
+    """
     size = growth * pulls
     if scalars[_MOVED] > 0:
         rate = scalars[_SPREAD] * scalars[_WEIGHED] / scalars[_MOVED]
         size = min(size, _BATCH_DRIFT * math.sqrt(rate))
-    return max(int(size), least)
+    return max(int(size), least if pulls > 0 else 2 * least)
 
 
 @tiered

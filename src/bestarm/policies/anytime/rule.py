@@ -21,7 +21,7 @@ from bestarm.policies.anytime.assumptions import (
     Question,
     check_options,
 )
-from bestarm.policies.anytime.bets import StakeGrid
+from bestarm.policies.anytime.bets import LIKELY_BOUNDED_EFFECT, LIKELY_EFFECT, StakeGrid
 from bestarm.policies.anytime.blocks import BlockSampler
 from bestarm.policies.anytime.compiled_run import CompiledRun
 from bestarm.policies.anytime.conclusion import conclusion
@@ -146,7 +146,7 @@ class AnytimeBAI(Policy):
     Bernstein form; the theorem and its proof are in the documentation.
     """
 
-    version: ClassVar[int] = 6
+    version: ClassVar[int] = 7
 
     def __init__(
         self,
@@ -215,7 +215,7 @@ class AnytimeBAI(Policy):
         self._forecasts, self._floors = forecasts, dict(floors or {})
         self._arms, features, targets = coordinates(problem, self._tilted)
         self._targets = TargetCoordinates(targets)
-        self._grid = StakeGrid.make(expected_gap)
+        self._grid = StakeGrid.make(expected_gap, likely_effect=self._likely_effect)
         self._effects, index = None, None
         if control is not None:
             index = find_control(problem, control, names=self._top)
@@ -289,6 +289,13 @@ class AnytimeBAI(Policy):
             self._worst_case,
             problem.baseline if tilted else math.inf,
         )
+
+    @property
+    def _likely_effect(self) -> float | None:
+        """Where stakes are centred; None with blocks, whose contrasts have no size."""
+        if self._block > 1:
+            return None
+        return LIKELY_EFFECT if self._bounds is None else LIKELY_BOUNDED_EFFECT
 
     @property
     def _run_state(self) -> RunState:

@@ -43,8 +43,8 @@ from bestarm.policies.anytime.readout import (
 from bestarm.problem import Problem, as_weights
 from bestarm.records import Plan, Summary
 
-LEAST_PULLS = 4  # per dimension in a batch: there is little to learn from fewer
-BATCH_GROWTH = 0.02  # relative to the pulls before; less where the baseline moves fast
+LEAST_PULLS = 2  # per dimension in a batch, twice as many in the first one
+BATCH_GROWTH = 0.01  # relative to the pulls before; less where the baseline moves fast
 G_DESIGN_SHARE = 0.02  # it keeps every contrast, and the bound C, within reach
 LEAST_GAP_ERRORS = 2.0  # standard errors: gaps are not believed to be smaller than this
 LEAST_WEIGHT = 1e-6
@@ -83,6 +83,20 @@ def target_coordinates(problem: Problem, tilted: bool = False) -> Array:
     """The targets in the coordinates of `coordinates`, not shifted."""
     span = span_of(problem, tilted)
     return np.ascontiguousarray(span.coordinates(problem.target))
+
+
+@lru_cache(maxsize=128)
+def contrast_metric(problem: Problem, tilted: bool = False) -> Array:
+    """Q of `contrast_sizes`, in the coordinates of `coordinates` (docs/anytime.md, "Stakes").
+
+    The square of a contrast's size is the mean over features of its square over twice their
+    variance among the targets, so that it is 1 on average over pairs of targets.
+    """
+    variance = (problem.target - problem.target[0]).var(axis=0, ddof=1)
+    varies = (variance > 0) & ~problem.span.constant
+    units = np.sqrt(2 * varies.sum() * variance[varies])
+    rows = span_of(problem, tilted).basis[varies] / units[:, None]
+    return np.ascontiguousarray(rows.T @ rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -402,6 +416,9 @@ class ForecastInterval:
 class IndependentSampler:
     """One pull per round: every arm is drawn by itself.
 
+    Attributes:
+        metric: what contrasts are measured by, for stakes.
+
     Args:
         config: what it is made from.
         forecasts: whether a forecast is subtracted from every reward.
@@ -423,6 +440,7 @@ class IndependentSampler:
         self.estimates = Estimates(
             config.arms, scale, intercept=self._intercept, bound=config.bound
         )
+        self.metric = contrast_metric(config.problem, config.bound < math.inf)
         self.stage: Stage | None = None  # how the last batch was drawn
         self._predicted: dict[int, Frame] = {}  # of batches learned from that lack outcomes
 
@@ -507,6 +525,7 @@ class IndependentSampler:
             grid=self._config.grid,
             leaders=evidence.leaders,
             belief=self.estimates.belief,
+            metric=self.metric,
         )
         return frame, stage
 
