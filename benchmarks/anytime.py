@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from statistics import NormalDist
@@ -120,17 +121,17 @@ def _blunt(self: records.Summary) -> object:
 
 def compare_ingredients(runs: int) -> None:
     """One at a time, on the paper's small-gap instance."""
-    flat = np.full(len(bets.STAKES), -np.log(len(bets.STAKES)))
-    one = np.where(np.abs(bets.STAKES / 0.0163 - 1) < 0.3, 0.0, -np.inf)
+    flat = np.full(len(bets.EFFECTS), -np.log(len(bets.EFFECTS)))
+    one = np.where(np.abs(bets.EFFECTS / 0.23 - 1) < 0.3, 0.0, -np.inf)
 
     def unpredicted(self: estimates.Estimates, size: int) -> Array:  # noqa: ARG001
         return np.asarray(self.coordinates @ self.slope)
 
     patches = {
-        "as it is": (sampler, "BATCH_GROWTH", 0.02),
-        "stakes: all shares equal": (bets, "LOG_PRIOR", flat),
-        "stakes: one, at the true signal to noise": (bets, "LOG_PRIOR", one),
-        "batches: 1 % of the pulls before": (sampler, "BATCH_GROWTH", 0.01),
+        "as it is": (sampler, "BATCH_GROWTH", 0.01),
+        "stakes: all shares equal": (bets, "log_effect_shares", lambda _: flat),
+        "stakes: one, at the true signal to noise": (bets, "log_effect_shares", lambda _: one),
+        "batches: 2 % of the pulls before": (sampler, "BATCH_GROWTH", 0.02),
         "batches: 5 %": (sampler, "BATCH_GROWTH", 0.05),
         "totals without extremes and cubes": (records.Summary, "totals", property(_blunt)),
         "mixing: 1 % of the G-design": (sampler, "G_DESIGN_SHARE", 0.01),
@@ -329,14 +330,20 @@ NASTY: dict[str, tuple[Environment, dict[str, object]]] = {
 }
 
 
-def count_errors(runs: int, seed: int) -> None:
-    """Small instances built to be nasty, with stakes made for runs as short as these.
+def made_for_short_runs() -> AbstractContextManager[object]:
+    """Stakes with which a few hundred pulls decide, while this is entered.
 
-    Any shares of the stakes are valid; with these, a few hundred pulls decide, so that the wealth
-    of the best target is near 1/δ as often as it ever can be.
+    Any shares of the stakes are valid; with these, the wealth of the best target is near 1/δ as
+    often as it ever can be.
     """
-    shares = 1 / (1 + np.square(np.log10(bets.STAKES / 0.1) / 0.2))
-    with mock.patch.object(bets, "LOG_PRIOR", np.log(shares / shares.sum())):
+    shares = 1 / (1 + np.square(np.log10(bets.EFFECTS / 0.2) / 0.2))
+    log_shares = np.log(shares / shares.sum())
+    return mock.patch.object(bets, "log_effect_shares", return_value=log_shares)
+
+
+def count_errors(runs: int, seed: int) -> None:
+    """Small instances built to be nasty, with stakes made for runs as short as these."""
+    with made_for_short_runs():
         for delta in (0.1, 0.01):
             print(f"\nErrors at delta = {delta:g}: wrong and final, upper end of a 99 % interval")
             for name, (world, options) in NASTY.items():

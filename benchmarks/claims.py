@@ -8,17 +8,15 @@ from __future__ import annotations
 import argparse
 from functools import partial
 from statistics import NormalDist
-from unittest import mock
 
 import numpy as np
 
-from benchmarks.anytime import NASTY, RULE, print_row
+from benchmarks.anytime import NASTY, RULE, made_for_short_runs, print_row
 from bestarm import AnytimeBAI, simulate
 from bestarm.compiling import compiled
 from bestarm.environments import Semiparametric, baselines, small_gap
 from bestarm.forecasting import Forecaster
 from bestarm.numerics.geometry import Array
-from bestarm.policies.anytime import bets
 from bestarm.records import Counts
 from bestarm.simulation import run_once
 from bestarm.simulation.results import wilson
@@ -121,9 +119,8 @@ class Peek(Spite):
 
 def count_forecast_errors(runs: int, seed: int) -> None:
     """The nasty instances again, with forecasts that do all they may, and one that may not."""
-    shares = 1 / (1 + np.square(np.log10(bets.STAKES / 0.1) / 0.2))
     delta = 0.1
-    with mock.patch.object(bets, "LOG_PRIOR", np.log(shares / shares.sum())):
+    with made_for_short_runs():
         for forecaster in (Spite(), Leak(), Late(), Peek()):
             name = type(forecaster).__name__
             print(f"\nErrors with forecasts of {name} at delta = {delta:g}: wrong and final")

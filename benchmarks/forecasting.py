@@ -19,7 +19,6 @@ from scipy.signal import lfilter
 
 from bestarm.forecasting import Mixture
 from bestarm.numerics.geometry import Array
-from bestarm.policies.anytime.sampler import BATCH_GROWTH, LEAST_PULLS
 
 __all__ = ["OTHERS", "TUNED", "UNSEEN", "forecast_late", "ratio", "time_per_draw"]
 
@@ -124,10 +123,10 @@ def forecast_late(features: Array, rewards: Array, late: int) -> Array:
 
 
 def _within(values: Array, start: int, stop: int) -> float:
-    """Σ(v − mean of its batch)² over batches from `start` to `stop`, as long as `AnytimeBAI`'s."""
+    """Σ(v − mean of its batch)² over batches from `start` to `stop`."""
     total = 0.0
     while start < stop:
-        end = min(stop, start + max(int(BATCH_GROWTH * start), LEAST_PULLS * len(_ARMS)))
+        end = min(stop, start + max(int(0.02 * start), 20))
         total += (end - start) * float(np.var(values[start:end]))
         start = end
     return total

@@ -1,6 +1,6 @@
 """The anytime rule with a small declared baseline: pulls over R, adversaries, and short runs.
 
-python -m benchmarks.small_baseline [--runs 400] [--seed 3] [--only curve errors short]
+python -m benchmarks.small_baseline [--runs 400] [--seed 3] [--only curve errors short floor]
     [--picture docs/small-baseline.png] [--workers 2]
 
 Pulls stand beside the limit 2σ²τ log(1/δ), with τ = τ(R) at a level of 0 (docs/anytime.md).
@@ -17,7 +17,9 @@ from pathlib import Path
 from statistics import NormalDist
 
 import numpy as np
+from scipy.special import logsumexp
 
+from benchmarks.anytime import made_for_short_runs
 from bestarm import AnytimeBAI, Problem, simulate
 from bestarm.design import complexity
 from bestarm.environments import Semiparametric, baselines, soare
@@ -125,9 +127,10 @@ def _level(kind: str, policy: AnytimeBAI) -> float:
 
 def one_run(kind: str, seed: int) -> tuple[bool, int]:
     """Whether a run against an adversary is wrong, and its pulls."""
-    _short_stakes()
     rng = np.random.default_rng([seed, 77])
-    policy = AnytimeBAI(Problem(SOURCE, baseline=BOUND, delta=0.1), mean_bound=0.7, max_pulls=CUT)
+    problem = Problem(SOURCE, baseline=BOUND, delta=0.1)
+    with made_for_short_runs():
+        policy = AnytimeBAI(problem, mean_bound=0.7, max_pulls=CUT)
     while (plan := policy.plan()) is not None:
         level = _level(kind, policy)
         arms = rng.choice(3, size=plan.pulls, p=plan.weights)
@@ -137,20 +140,14 @@ def one_run(kind: str, seed: int) -> tuple[bool, int]:
     return told.final and told.target != 0, told.pulls
 
 
-def _short_stakes() -> None:
-    """Stakes for runs as short as these, so that wealth comes near 1/δ as often as it can."""
-    shares = 1 / (1 + np.square(np.log10(bets.STAKES / 0.1) / 0.2))
-    bets.LOG_PRIOR = np.log(shares / shares.sum())
-
-
 def errors(runs: int, seed: int, workers: int) -> None:
     """Wrong answers where two arms are nearly tied and the baseline does its worst, delta = 0.1."""
     print(f"\nWrong and final of {runs}, delta = 0.1, R = {BOUND:g}, cut at {CUT} pulls; 99 %")
-    _short_stakes()
     rule = partial(AnytimeBAI, mean_bound=0.7, max_pulls=CUT)
     for level in (BOUND, -BOUND, 0.0):
         world = Semiparametric(SOURCE, THETA, baseline=level, declared_baseline=BOUND)
-        results = simulate(rule, world, runs=runs, seed=seed, delta=0.1)
+        with made_for_short_runs():
+            results = simulate(rule, world, runs=runs, seed=seed, delta=0.1)
         _report(f"a level of {level:+g}", int((results.final & ~results.correct).sum()), runs)
     with ProcessPoolExecutor(workers) as pool:
         for kind in ("the leader", "the truth"):
@@ -168,26 +165,92 @@ def _report(name: str, wrong: int, runs: int) -> None:
 
 
 def short(runs: int, seed: int) -> None:
-    """Few options, large gaps: how many times the limit."""
+    """Few options, large gaps: how many times the limit. A run in which the best option is dropped
+    early, as with probability δ it may be, leaves a tie, and ends at 40 times the limit."""
     print(f"\nOne option ahead by the gap, delta = {DELTA:g}, {runs} runs; last: times the limit")
     for options in (2, 4, 6):
         for gap in (0.1, 0.2, 0.4):
-            theta = np.zeros(options)
-            theta[0] = gap
+            theta = gap * np.eye(options)[0]
             world = Semiparametric(np.eye(options), theta, baseline=0.0, declared_baseline=1.0)
             limit = 2 * complexity(world.problem(DELTA), theta).value * math.log(1 / DELTA)
-            results = simulate(
-                partial(AnytimeBAI, mean_bound=0.5), world, runs=runs, seed=seed, delta=DELTA
+            rule = partial(AnytimeBAI, mean_bound=0.5, max_pulls=round(40 * limit))
+            results = simulate(rule, world, runs=runs, seed=seed, delta=DELTA)
+            ratio, error = np.array([results.mean_pulls, results.pulls.std() / runs**0.5]) / limit
+            print(
+                f"{options} options, gap {gap:g}: {_told(results)}  {ratio:.2f} ± {error:.2f}",
+                flush=True,
             )
-            ratio = results.mean_pulls / limit
-            print(f"{options} options, gap {gap:g}: {_told(results)}  {ratio:.2f}", flush=True)
+
+
+GAP = 0.2  # of the idealised runs
+
+
+def floor(runs: int, seed: int) -> None:
+    """What is lost by not knowing, for a rule that has all else: no such rule can be had.
+
+    Noise is Gaussian and known, nothing drifts, and instead of one option a round shows all, each
+    with noise of variance 1/p, so that estimates are as good as after one pull. The wealth of an
+    option is the exact likelihood ratio of "the leader is ahead of it by the gap" to "they are
+    equal". It may be told which option leads and what the gap is; if not, it takes the option that
+    looks best, or averages over gaps with the shares of the rule.
+    """
+    print(f"\nTimes the limit, idealised, delta = {DELTA:g}, {runs} runs")
+    for options in (2, 4, 6):
+        limit = 2 * ((1 + math.sqrt(options - 1)) / GAP) ** 2 * math.log(1 / DELTA)
+        for leader, gap in ((True, True), (False, True), (True, False), (False, False)):
+            told = " and ".join(["the leader"] * leader + ["the gap"] * gap) or "nothing"
+            name = f"{options} options, told {told}"
+            pulls = idealised(options, runs, np.random.default_rng(seed), leader=leader, gap=gap)
+            ratio, error = pulls.mean() / limit, pulls.std() / math.sqrt(runs) / limit
+            print(f"{name:40s}{ratio:.2f} ± {error:.2f}", flush=True)
+
+
+def idealised(
+    options: int, runs: int, rng: np.random.Generator, *, leader: bool, gap: bool
+) -> Array:
+    """Rounds until one option is left, of each run; option 0 is ahead of all others by `GAP`."""
+    gaps = np.array([GAP]) if gap else bets.EFFECTS
+    shares = np.zeros(1) if gap else bets.log_effect_shares(bets.LIKELY_EFFECT)
+    everyone = np.arange(runs)
+    active = np.ones((runs, options), dtype=bool)
+    wealth = np.zeros((runs, options, len(gaps)))
+    weighed, weight = np.zeros((runs, options)), np.full((runs, options), 1e-9)
+    rounds = np.zeros(runs)
+    running = everyone
+    while len(running):
+        rounds[running] += 1
+        left = active[running]
+        means = np.where(left, weighed[running] / weight[running], -np.inf)
+        first = np.zeros(len(running), dtype=int) if leader else means.argmax(axis=1)
+        row = np.arange(len(running))
+        means[row, first] = -np.inf
+        opponent = np.repeat(first[:, None], options, axis=1)
+        opponent[row, first] = means.argmax(axis=1)
+        p = np.where(left, 1.0, 0.0)
+        p[row, first] = np.sqrt(left.sum(axis=1) - 1.0)
+        p /= p.sum(axis=1, keepdims=True)
+        variance = 1 / np.where(left, p, 1.0)
+        shown = GAP * np.eye(options)[0] + np.sqrt(variance) * rng.normal(size=p.shape)
+        weighed[running] += p * shown
+        weight[running] += p
+        lead = np.take_along_axis(shown, opponent, axis=1) - shown
+        spread = np.take_along_axis(variance, opponent, axis=1) + variance
+        step = (lead[..., None] - gaps / 2) * gaps / spread[..., None]
+        wealth[running] += np.where(left[..., None], step, 0.0)
+        value = logsumexp(wealth[running] + shares, axis=2)
+        if leader:
+            value[:, 0] = -np.inf
+        active[running] &= value < math.log(1 / DELTA)
+        running = running[active[running].sum(axis=1) > 1]
+        running = running[rounds[running] < 60 / GAP**2 * options]
+    return rounds
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=400)
     parser.add_argument("--seed", type=int, default=3)
-    parser.add_argument("--only", nargs="*", default=["curve", "errors", "short"])
+    parser.add_argument("--only", nargs="*", default=["curve", "errors", "short", "floor"])
     parser.add_argument("--picture", type=Path)
     parser.add_argument("--workers", type=int, default=2)
     chosen = parser.parse_args()
@@ -195,6 +258,8 @@ def main() -> None:
         curve(chosen.runs, chosen.seed, chosen.picture)
     if "short" in chosen.only:
         short(chosen.runs, chosen.seed)
+    if "floor" in chosen.only:
+        floor(chosen.runs, chosen.seed)
     if "errors" in chosen.only:
         errors(chosen.runs, chosen.seed, chosen.workers)
 
