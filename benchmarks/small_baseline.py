@@ -211,12 +211,11 @@ def idealised(
     """Rounds until one option is left, of each run; option 0 is ahead of all others by `GAP`."""
     gaps = np.array([GAP]) if gap else bets.EFFECTS
     shares = np.zeros(1) if gap else bets.log_effect_shares(bets.LIKELY_EFFECT)
-    everyone = np.arange(runs)
     active = np.ones((runs, options), dtype=bool)
     wealth = np.zeros((runs, options, len(gaps)))
     weighed, weight = np.zeros((runs, options)), np.full((runs, options), 1e-9)
     rounds = np.zeros(runs)
-    running = everyone
+    running = np.arange(runs)
     while len(running):
         rounds[running] += 1
         left = active[running]
@@ -226,7 +225,7 @@ def idealised(
         means[row, first] = -np.inf
         opponent = np.repeat(first[:, None], options, axis=1)
         opponent[row, first] = means.argmax(axis=1)
-        p = np.where(left, 1.0, 0.0)
+        p = left.astype(float)
         p[row, first] = np.sqrt(left.sum(axis=1) - 1.0)
         p /= p.sum(axis=1, keepdims=True)
         variance = 1 / np.where(left, p, 1.0)

@@ -168,7 +168,11 @@ WHILE_RUNNING = [
     ("UPDATE bestarm_plans SET first = first + 1 WHERE phase = 2", "plan of phase 2", EVERY),
     ("DELETE FROM bestarm_plans WHERE phase = 2", "plan", EVERY),
     ("UPDATE bestarm_summaries SET digest = 'x' WHERE number = 1", "Summary 1 is not", OPEN),
-    ('UPDATE bestarm_summaries SET "end" = "end" - 1 WHERE number = 0', "begins at", EVERY),
+    (
+        'UPDATE bestarm_summaries SET "end" = "end" - 1 WHERE number = 0',
+        "; the one before ends at",
+        EVERY,
+    ),
     ("DELETE FROM bestarm_summaries WHERE number = 1", "summary", EVERY),
     (f"DELETE FROM bestarm_deferrals WHERE {FIRST}", "not all are as summary", OPEN),
     (f"UPDATE bestarm_deferrals SET summary = 9999 WHERE {FIRST}", "Summary 9999", OPEN),

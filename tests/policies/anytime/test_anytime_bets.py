@@ -297,7 +297,7 @@ def stakes_of(weights: list[float], metric: Array | None) -> tuple[Array, float]
 
 @pytest.mark.parametrize("weights", [[0.5, 0.5], [0.9, 0.1]])
 def test_a_stake_stays_with_an_effect_while_designs_change(weights: list[float]) -> None:
-    """λ = S/s, where S = eσ̂‖y‖/s; without a size S is e itself."""
+    """λ = S/D, where S = eσ̂‖y‖/D; without a size S is e itself."""
     stakes, deviation = stakes_of(weights, np.array([[0.25]]))  # ‖y‖ = 1
     np.testing.assert_allclose(stakes, EFFECTS[4:] * 2 / deviation**2, rtol=0.05)
     stakes, deviation = stakes_of(weights, None)

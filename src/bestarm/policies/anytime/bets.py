@@ -479,8 +479,16 @@ def _log_loss(stake: float, fall: float, rise: float, squares: tuple[float, floa
 
 
 @tiered
+def _signal_unit(effect: float, charge: float) -> tuple[float, float]:
+    """The signal of an effect of 1, and what the charge takes off; 1 and 0 without a size."""
+    if effect == 0:
+        return 1.0, 0.0
+    return max(effect, _LEAST_UNIT), charge
+
+
+@tiered
 def _stake(signal: float, deviation: float, fall: float, farthest: float) -> float:
-    """λ = S/s / (1 + min(SF/s, (SM/s)²)): nearly the best one ("Stakes")."""
+    """λ = S/D / (1 + min(Sf/D, (Sm/D)²)): nearly the best one ("Stakes")."""
     third_order = signal * min(fall, farthest) / deviation
     ratio = signal * farthest / deviation
     return signal / deviation / (1 + min(third_order, ratio * ratio))
@@ -554,12 +562,10 @@ def settle_bets(
             falling = (highest * variation - skew + skew_error) / (deepest + highest)
             falling = min(falling * (1 + relative), variation)
         squares = falling, variation - falling
-        unit = max(sizes[i] * noise / deviation, _LEAST_UNIT) if sizes[i] > 0 else 1.0
+        unit, less = _signal_unit(sizes[i] * noise / deviation, charges[i] / deviation)
         for s in range(stakes.shape[1]):
             if s < len(signals):
-                signal = signals[s] * unit
-                if sizes[i] > 0:  # the charge comes off, or half of the signal
-                    signal = max(signal - charges[i] / deviation, signal / 2)
+                signal = max(signals[s] * unit - less, signals[s] * unit / 2)
             else:
                 signal = (gaps[s - len(signals)] + margin) / deviation
             stake = min(_stake(signal, deviation, fall, predicted), largest / fall)  # λC ≤ 0.9
