@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from pathlib import Path
 import commands
 import pytest
 from databases import wait_until
+from terminal import start_command
 from workers_started import HANG_TIMEOUT, processes
 
 from bestarm import Experiment
@@ -81,6 +83,50 @@ def test_a_tie_is_called_one_in_words_and_as_json() -> None:
     assert found["state"] == "finished"
 
 
+def test_once_finished_the_same_command_says_that_nothing_was_judged() -> None:
+    run(*QUESTION, "--seed", "1")
+    out, err = run(*QUESTION, "--seed", "1")
+    assert out.startswith("Finished earlier: nothing was judged. To judge everything anew, use ")
+    assert "judging 2 options" not in err
+    assert data(*QUESTION)["judged_now"] == 0
+
+
+def test_a_judge_that_was_edited_is_noticed_and_fresh_asks_it_anew() -> None:
+    run(*QUESTION, "--seed", "1")
+    edited = JUDGE.replace('"short"', '"long"')
+    Path("judge.py").write_text(edited, encoding="utf-8")
+    out, _ = run(*QUESTION, "--seed", "1")
+    assert "'short' is the best of 2 options." in out
+    assert "The judge's file has changed since the first scores were recorded." in out
+    out, err = run(*QUESTION, "--seed", "1", "--fresh")
+    assert out.startswith("'long' is the best of 2 options.")
+    assert "has changed" not in out + err
+    assert "The scores are those of the experiment 'judge-2'" in err
+    found = data(*QUESTION)
+    assert (found["experiment"], found["recommendation"]["label"]) == ("judge-2", "long")
+
+
+def test_a_judge_is_read_as_it_is_however_soon_it_was_edited() -> None:
+    """Python keeps compiled code by the size of a file and the second it was written in."""
+    for name in ("short", "long"):
+        edited = JUDGE.replace('"short"', f'"{name}"'.ljust(7))
+        Path("judge.py").write_text(edited, encoding="utf-8")
+        os.utime("judge.py", (10**9, 10**9))
+        found = data(*QUESTION, "--name", name)
+        assert found["recommendation"]["label"] == name
+
+
+def test_pairs_that_cannot_be_judged_may_have_a_score_on_the_command_line() -> None:
+    partly = "def partly(option, item):\n    return judge(option, item) if item[3:] else []\n"
+    Path("judge.py").write_text(f"{JUDGE}\n{partly}", encoding="utf-8")
+    question = ("judge.py:partly", *QUESTION[1:], "--seed", "1")
+    _, err = run(*question, code=2)
+    assert "give `on_failure` (`--on-failure`)" in err
+    out, _ = run(*question, "--on-failure", "0")
+    assert "'short' is the best of 2 options." in out
+    assert "could not be judged" in out
+
+
 def test_options_and_items_can_be_rows_of_files() -> None:
     Path("sub").mkdir()
     Path("sub/levels.py").write_text("LEVELS = {'a': 0.2, 'b': 0.9}\n")
@@ -131,6 +177,7 @@ def test_a_cap_is_not_an_error_and_a_larger_one_continues() -> None:
         (("fails.py", "a,b", "items.txt", "--retries", "0"), "ValueError: no (fails.py, line 2)"),
         (("none.py:judge", "a,b", "items.txt"), "'none.py' cannot be read or written"),
         (("wrong.py", "a,b", "items.txt"), "the judge returned 'good', which is not a number"),
+        (("one.py", "a,b", "items.txt"), "must accept an option and an item, as two positional"),
     ],
 )
 def test_bad_input_is_refused_in_a_sentence(arguments: tuple[str, ...], words: str) -> None:
@@ -140,6 +187,7 @@ def test_bad_input_is_refused_in_a_sentence(arguments: tuple[str, ...], words: s
         "exits.py": "import sys\nsys.exit(3)\n",
         "fails.py": "def judge(option, item):\n    raise ValueError('no')\n",
         "wrong.py": "def judge(option, item):\n    return 'good'\n",
+        "one.py": "def judge(item):\n    return 1\n",
         "nameless.csv": "prompt\nAnswer.\nThink.\n",
         "empty.txt": "\n\n",
         "empty.csv": "",
@@ -220,3 +268,22 @@ def test_a_second_ctrl_c_leaves_calls_in_flight() -> None:
         interrupt(process)
     with Experiment.open("sqlite:///bestarm.db", "judge") as experiment:
         assert len(experiment.outcomes()) == 0
+
+
+def test_lines_on_a_terminal_stand_above_the_bar_and_not_within_it() -> None:
+    """Each begins on a line of its own: a new one, or the bar's once that is erased."""
+    Path("judge.py").write_text(PATIENT)
+    with start_command("evaluate", *QUESTION, "--concurrency", "3") as running:
+        wait_until(lambda: Path("calls").exists() and Path("calls").read_text().count("\n") == 3)
+        os.killpg(running.process.pid, signal.SIGINT)
+        running.wait_until_shown("waiting for the calls in flight")
+        Path("go").touch()
+        running.process.communicate()
+        running.join()
+        shown = running.shown
+    assert running.process.returncode == 130
+    coloured = r"\x1b\[[0-9;?]*[a-zA-JL-Z]"  # all but what erases a line
+    before = re.sub(coloured, "", shown).split("bestarm: ")
+    assert len(before) == 4  # judging …; waiting …; interrupted
+    assert [text.endswith(("\n", "\x1b[2K")) for text in before[:-1]] == [True] * 3
+    assert before[-1].endswith("\r\n")

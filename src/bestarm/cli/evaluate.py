@@ -11,6 +11,7 @@ from dataclasses import asdict
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -41,7 +42,9 @@ def evaluate(
     retries: int = 3,
     price: float = 1.0,
     max_cost: float | None = None,
+    on_failure: float | None = None,
     seed: int | None = None,
+    fresh: bool = False,
 ) -> Result:
     """Judge prompts or models on items until it is clear which is best. Run it again to resume it.
 
@@ -58,7 +61,9 @@ def evaluate(
         retries: Further calls on a pair after one that failed, with growing pauses.
         price: What a call costs.
         max_cost: No call is made that would exceed this, earlier runs included.
+        on_failure (SCORE): The score of a pair that cannot be judged, which else ends the run.
         seed: Fixes the order of the items; random if left out.
+        fresh: Judge everything anew. What was judged before stays on record.
     """
     from bestarm.evaluation import evaluate as run
     from bestarm.live.store.sql import Store
@@ -83,10 +88,11 @@ def evaluate(
                 nonlocal announced
                 if not announced:  # all that may be refused was checked by now
                     announced = True
-                    remark(
-                        f"judging {len(compared)} options on {len(judged):,} items as {title!r}; "
-                        f"watch it with: bestarm serve --store {shlex.quote(database.place)}"
-                    )
+                    if done < total:
+                        remark(
+                            f"judging {len(compared)} options on {len(judged):,} items; watch it "
+                            f"with: bestarm serve --store {shlex.quote(database.place)}"
+                        )
                 progress(done, total)
 
             found = run(
@@ -101,13 +107,17 @@ def evaluate(
                 retries=retries,
                 price=price,
                 max_cost=max_cost,
+                on_failure=on_failure,
                 seed=seed,
+                fresh=fresh,
                 progress=report,
             )
     except KeyboardInterrupt:
-        remark("interrupted; everything judged so far is kept. To continue, run the same command.")
+        again = "run the same command without --fresh" if fresh else "run the same command"
+        remark(f"interrupted; everything judged so far is kept. To continue, {again}.")
         raise typer.Exit(130) from None
-    return Result(_data(found), str(found).splitlines())
+    where = f"The scores are those of the experiment {found.name!r} in {database.place}."
+    return Result(_data(found), str(found).splitlines(), note=where)
 
 
 def _data(found: Evaluation) -> dict[str, Any]:
@@ -115,7 +125,8 @@ def _data(found: Evaluation) -> dict[str, Any]:
 
     labels = [score.label for score in found.scores]
     others = (
-        *("store", "state", "judgements", "all_judgements", "saved", "cost", "saved_cost"),
+        *("store", "state", "judgements", "judged_now", "unjudged", "judge_changed"),
+        *("all_judgements", "saved", "cost", "saved_cost"),
         *("failures", "lost", "capped", "seconds"),
     )
     return {
@@ -126,6 +137,14 @@ def _data(found: Evaluation) -> dict[str, Any]:
     }
 
 
+class _JudgeLoader(SourceFileLoader):
+    """Compiles a file anew: kept code may be of what the file was earlier in the same second."""
+
+    def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002
+        """The code of the file as it is."""
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 @contextmanager
 def _load_judge(path: Path, name: str) -> Iterator[Callable[[Any, Any], Any]]:
     """The judge of a file, beside which its modules are found."""
@@ -133,7 +152,7 @@ def _load_judge(path: Path, name: str) -> Iterator[Callable[[Any, Any], Any]]:
     from bestarm.cli.methods import describe
 
     file = UserFile(path, "judge", "Correct it first.")
-    loader = SourceFileLoader("bestarm_judge", str(path))
+    loader = _JudgeLoader("bestarm_judge", str(path))
     spec = spec_from_loader(loader.name, loader)
     assert spec is not None
     module = module_from_spec(spec)

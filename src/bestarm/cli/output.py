@@ -47,9 +47,16 @@ class Result(NamedTuple):
     unprinted: str = ""
 
 
+_displays: list[Progress] = []  # of bars that are shown now
+
+
 def remark(sentence: str) -> None:
-    """Print something to know that is not the answer: on stderr, in one line."""
-    typer.echo(f"bestarm: {printable(' '.join(sentence.split()))}", err=True)
+    """Print something to know that is not the answer: on stderr, in one line, above any bars."""
+    line = f"bestarm: {printable(' '.join(sentence.split()))}"
+    if _displays:
+        _displays[-1].console.print(line, soft_wrap=True)
+    else:
+        typer.echo(line, err=True)
 
 
 class Remarks(logging.Handler):
@@ -182,7 +189,8 @@ def checks_result(checks: Sequence[Check]) -> Result:
 Count = Callable[[int, int], object]  # called with (done, in all), of runs or the like
 
 
-def display() -> Progress:
+@contextmanager
+def display() -> Iterator[Progress]:
     """A display of bars, which are shown if stderr is a terminal."""
     from rich import progress as rich
     from rich.console import Console
@@ -195,7 +203,12 @@ def display() -> Progress:
         rich.TimeElapsedColumn(),
         rich.TimeRemainingColumn(),
     )
-    return rich.Progress(*columns, console=screen, disable=not screen.is_terminal)
+    with rich.Progress(*columns, console=screen, disable=not screen.is_terminal) as shown:
+        _displays.append(shown)
+        try:
+            yield shown
+        finally:
+            _displays.remove(shown)
 
 
 @contextmanager

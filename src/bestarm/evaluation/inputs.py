@@ -127,6 +127,7 @@ class Limits:
         price: of a call.
         max_cost: of all judgements of the evaluation, of the calls of this run that fail, and of
             calls in flight when an earlier run was killed.
+        on_failure: the score of a pair that cannot be judged; None if it ends the run.
     """
 
     bounds: tuple[float, float]
@@ -134,6 +135,7 @@ class Limits:
     retries: int
     price: float
     max_cost: float | None
+    on_failure: float | None
 
     def __post_init__(self) -> None:
         checks.interval(self.bounds, "bounds")
@@ -142,6 +144,17 @@ class Limits:
         checks.positive(self.price, "price")
         if self.max_cost is not None:
             checks.not_negative(self.max_cost, "max_cost")
+        if self.on_failure is None:
+            return
+        low, high = self.bounds
+        if not low <= checks.finite(self.on_failure, "on_failure") <= high:
+            raise InvalidInputError(
+                f"`on_failure` must lie within the bounds, from {low:g} to {high:g}; got "
+                f"{self.on_failure!r}.",
+                field="on_failure",
+                value=self.on_failure,
+                remedy="It is the score of a pair that cannot be judged, such as the lowest.",
+            )
 
     @property
     def calls(self) -> float:

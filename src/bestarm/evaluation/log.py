@@ -6,6 +6,7 @@ import reprlib
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,11 +16,16 @@ from bestarm.evaluation.inputs import Limits, Question, cost_of
 from bestarm.live import Experiment
 from bestarm.live.inputs import connected
 from bestarm.live.store.contract import Rows
+from bestarm.live.values import plural
 from bestarm.problem import Problem
 from bestarm.recommendation import Recommendation
 
 if TYPE_CHECKING:
     from bestarm.live.store.sql import Store
+
+
+JUDGE_CHANGED = "The judge's file has changed since the first scores were recorded"
+_FRESH = "To judge everything anew, use `fresh=True` (`--fresh`)."
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,9 @@ class Evaluation:
         recommendation: the option to choose, and what is proven about it.
         scores: what each option was given, in the order of the options.
         judgements: how many pairs of an option and an item were judged, by earlier runs too.
+        judged_now: how many of them this run judged: 0 if the evaluation had finished earlier.
+        unjudged: how many of them could not be judged, and have the score `on_failure`.
+        judge_changed: whether some scores were recorded when the judge's file was another.
         all_judgements: how many pairs there are.
         failures: calls of the judge in this run that failed.
         lost: calls, also of earlier runs, in flight when their process was killed or left them.
@@ -67,6 +76,9 @@ class Evaluation:
     recommendation: Recommendation
     scores: tuple[Score, ...]
     judgements: int
+    judged_now: int
+    unjudged: int
+    judge_changed: bool
     all_judgements: int
     failures: int
     lost: int
@@ -96,7 +108,10 @@ class Evaluation:
         return self.all_judgements - self.judgements if self.recommendation.final else 0
 
     def __str__(self) -> str:
-        return "\n".join([self.recommendation.statement, "", *self._table(), "", *self._figures()])
+        statement = self.recommendation.statement
+        if self.state == "finished" and not self.judged_now:
+            statement = f"Finished earlier: nothing was judged. {_FRESH}\n{statement}"
+        return "\n".join([statement, "", *self._table(), "", *self._figures()])
 
     def _table(self) -> Iterator[str]:
         width = max(len("option"), *(len(score.label) for score in self.scores))
@@ -115,6 +130,11 @@ class Evaluation:
         share = _percent(self.judgements / self.all_judgements)
         costs = f", which cost {self.cost:,.6g}" if self.price != 1 else ""
         yield f"{self.judgements:,} of {self.all_judgements:,} judgements ({share}){costs}."
+        if self.judge_changed:
+            yield f"{JUDGE_CHANGED}."
+        if self.unjudged:
+            pairs = "1 pair" if self.unjudged == 1 else f"{self.unjudged:,} pairs"
+            yield f"{pairs} could not be judged, and counted with the score given for that case."
         if self.lost:
             calls = "1 call was" if self.lost == 1 else f"{self.lost:,} calls were"
             yield f"{calls} in flight when the evaluation was killed or left; they count as paid."
@@ -148,11 +168,22 @@ def _assignments(experiment: Experiment) -> Rows:
         return snapshot.rows_of(np.arange(snapshot.head.assigned))
 
 
+def _notes(experiment: Experiment) -> list[dict[str, Any]]:
+    return [each.data for each in experiment.events() if each.kind == "noted"]
+
+
 class JudgementLog:
     """Asks the stored experiment of a question for pairs, and tells it their scores.
 
+    Args:
+        experiment: the stored experiment.
+        question: what it is about.
+        judge: a fingerprint of the judge's file, or None if there is none.
+
     Attributes:
         question: what it is about.
+        judge_changed: whether the judge's file was another in an earlier run.
+        unjudged: how many pairs could not be judged.
         judged: how many pairs were judged, by earlier runs too.
         lost: how many further calls earlier runs have made, or may have: those that were in flight
             when a process was killed, or left them. The log of the experiment has it, so that they
@@ -161,26 +192,30 @@ class JudgementLog:
         finished: whether no more pairs will be asked for.
     """
 
-    def __init__(self, experiment: Experiment, question: Question) -> None:
-        self._experiment, self.question = experiment, question
+    def __init__(self, experiment: Experiment, question: Question, judge: int | None) -> None:
+        self._experiment, self.question, self._judge = experiment, question, judge
         self._order = question.order(experiment.seed).tolist()
         rows = _assignments(experiment)
         told, lost = ~np.isnan(rows["reward"]), ~np.isnan(rows["lost"])
-        self.judged = int((told & ~lost).sum())
+        self.judged = self._judged_before = int((told & ~lost).sum())
         self._rounds = int(rows["round"].max(initial=-1)) + 1
         self.remaining = int((rows["round"] == self._rounds - 1).sum()) or len(question.options)
         self.finished = experiment.finished
         pending = rows[["id", "arm", "round"]][~told & ~lost].tolist()
         self.pending = [Pair(number, arm, self._order[turn]) for number, arm, turn in pending]
         self._outstanding = len(self.pending)
-        notes = [each.data for each in experiment.events() if each.kind == "noted"]
+        notes = _notes(experiment)
+        judges = {data["judge"] for data in notes if "judge" in data}
+        self.judge_changed = judge is not None and not judges <= {judge}
+        self.unjudged = sum(data.get("unjudged", 0) for data in notes)
         last: dict[str, Any] = ([{}] + [data for data in notes if "in_flight" in data])[-1]
         self.lost = last.get("lost", 0) + min(last.get("in_flight", 0), self._outstanding)
 
     def note_start(self, concurrency: int) -> None:
         """Record that so many calls may be in flight from now on, before any is made."""
         text = f"Judging began, with {concurrency:,} calls at a time."
-        self._experiment.note(text, in_flight=concurrency, lost=self.lost)
+        judge = {} if self._judge is None else {"judge": self._judge}
+        self._experiment.note(text, in_flight=concurrency, lost=self.lost, **judge)
 
     def note_end(self, in_flight: int) -> None:
         """Record that no more calls are made; those in flight are not waited for."""
@@ -210,8 +245,12 @@ class JudgementLog:
             self._outstanding += len(batch)
         return [Pair(each.id, each.arm, self._order[each.round]) for each in batch]
 
-    def tell(self, scores: Mapping[int, float]) -> None:
-        """Record scores, by the ids of pairs."""
+    def tell(self, scores: Mapping[int, float], *, unjudged: int = 0) -> None:
+        """Record scores, by the ids of pairs; so many of these pairs could not be judged."""
+        if unjudged:
+            pairs = plural(unjudged, "pair")
+            self._experiment.note(f"No score came of {pairs}.", unjudged=unjudged)
+            self.unjudged += unjudged
         self._experiment.tell_many(scores)
         self.judged += len(scores)
         self._outstanding -= len(scores)
@@ -227,6 +266,9 @@ class JudgementLog:
             recommendation=recommendation,
             scores=self._scores(recommendation),
             judgements=self.judged,
+            judged_now=self.judged - self._judged_before,
+            unjudged=self.unjudged,
+            judge_changed=self.judge_changed,
             all_judgements=self.question.pairs,
             failures=failures,
             lost=self.lost,
@@ -237,10 +279,10 @@ class JudgementLog:
         )
 
     def _scores(self, recommendation: Recommendation) -> tuple[Score, ...]:
-        rows, count = _assignments(self._experiment), len(self.question.options)
+        rows, options = _assignments(self._experiment), len(self.question.options)
         told = rows[~np.isnan(rows["reward"])]
-        counts = np.bincount(told["arm"], minlength=count).tolist()
-        sums = np.bincount(told["arm"], told["reward"], minlength=count).tolist()
+        counts = np.bincount(told["arm"], minlength=options).tolist()
+        sums = np.bincount(told["arm"], told["reward"], minlength=options).tolist()
         return tuple(
             Score(label, judged, total / judged if judged else None, place in recommendation.active)
             for place, (label, judged, total) in enumerate(
@@ -258,8 +300,13 @@ def open_log(
     delta: float,
     bounds: tuple[float, float],
     seed: int | None,
+    judge: int | None,
+    fresh: bool,
 ) -> Iterator[JudgementLog]:
     """Create the experiment of an evaluation, or open it to resume it; no other process may.
+
+    `judge` is a fingerprint of the judge's file; if `fresh`, a new experiment takes the place of
+    what was judged under this name.
 
     Raises:
         InvalidInputError: another process has it open, or it is of something else.
@@ -267,18 +314,26 @@ def open_log(
     problem = Problem(question.labels, delta=delta)
     options = {"bounds": list(bounds), "block": problem.arms, "items": len(question.items)}
     with connected(url) as (store, _):
-        try:
-            experiment = Experiment.open(store, name)
-        except UnknownExperimentError:
-            experiment = Experiment.create(
-                store,
-                name,
-                problem,
-                policy_options=options,
-                seed=seed,
-                description=f"Which of {problem.arms} options is best on {len(question.items)} "
-                "items? Each option that is left is judged on each item drawn.",
-            )
+
+        def open_or_create(name: str) -> Experiment:
+            try:
+                return Experiment.open(store, name)
+            except UnknownExperimentError:
+                return Experiment.create(
+                    store,
+                    name,
+                    problem,
+                    policy_options=options,
+                    seed=seed,
+                    description=f"Which of {problem.arms} options is best on "
+                    f"{len(question.items)} items? Each option that is left is judged on each item "
+                    "drawn.",
+                )
+
+        experiment = open_or_create(name)
+        current = _current_name(store, experiment, fresh=fresh)
+        if current != experiment.name:
+            experiment = open_or_create(current)
         with closing(experiment), store.try_lock(f"evaluation {experiment.name}") as acquired:
             if not acquired:
                 raise InvalidInputError(
@@ -288,7 +343,22 @@ def open_log(
                     remedy="Wait for it, or give another name.",
                 )
             _check(experiment, problem, options, question, seed)
-            yield JudgementLog(experiment, question)
+            yield JudgementLog(experiment, question, judge)
+
+
+def _current_name(store: Store, first: Experiment, *, fresh: bool) -> str:
+    """The name of the experiment that has the scores of an evaluation.
+
+    It is that of the first one, until the evaluation is started anew: the log of the first one then
+    has the number of the last one, `judge-2` say.
+    """
+    notes = _notes(first)
+    number = max((data["evaluation"] for data in notes if "evaluation" in data), default=1)
+    if fresh and any("items" in data for data in notes):
+        taken = {each.name for each in Experiment.list(store)}
+        number = next(n for n in count(number + 1) if f"{first.name}-{n}" not in taken)
+        first.note(f"Started anew as {first.name}-{number}.", evaluation=number)
+    return first.name if number == 1 else f"{first.name}-{number}"
 
 
 def _check(
@@ -308,8 +378,7 @@ def _check(
         ("items", spec.options.get("items"), options["items"]),
     ]
     now = {field: question.fingerprint(field) for field in ("options", "items")}
-    notes = (each.data for each in experiment.events() if each.kind == "noted")
-    before = next((each for each in notes if now.keys() <= each.keys()), None)
+    before = next((each for each in _notes(experiment) if now.keys() <= each.keys()), None)
     if before is not None:
         compared += [(each, f"text {before[each]}", f"text {now[each]}") for each in now]
     for field, then, given in compared:
@@ -320,7 +389,7 @@ def _check(
                 field=field,
                 value=given,
                 remedy=f"To resume it, give the same `{field}`; for another evaluation, give "
-                "another name.",
+                "another name, or start anew with `fresh=True` (`--fresh`).",
             )
     if before is None:  # before its first pair: it was created just now, or killed just then
         experiment.note("The fingerprints of options and items are kept, to compare.", **now)

@@ -7,6 +7,7 @@ called in threads if it is a plain function, in the event loop if it is async.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import inspect
 import logging
 import os
@@ -20,8 +21,10 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from functools import partial, wraps
 from numbers import Real
+from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
+from types import CodeType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -29,7 +32,7 @@ import numpy as np
 from bestarm.defaults import DELTA, STORE
 from bestarm.errors import InvalidInputError, JudgeError
 from bestarm.evaluation.inputs import Description, Limits, Question
-from bestarm.evaluation.log import Evaluation, JudgementLog, Pair, open_log
+from bestarm.evaluation.log import JUDGE_CHANGED, Evaluation, JudgementLog, Pair, open_log
 from bestarm.simulation.progress import Progress, reporting
 
 if TYPE_CHECKING:
@@ -43,7 +46,12 @@ T = TypeVar("T")
 _Result = tuple[Any, BaseException | None]
 
 _MAX_BACKOFF = 60.0  # seconds
-_RESUMABLE = "Everything judged so far is kept: to continue, start the same evaluation again."
+_AGAIN = "start the same evaluation again (without `fresh`)"
+_RESUMABLE = f"Everything judged so far is kept: to continue, {_AGAIN}."
+_FAILED = (
+    f"Correct the judge, or give `on_failure` (`--on-failure`), the score of pairs that cannot be "
+    f"judged, and {_AGAIN}: everything judged so far is kept."
+)
 _log = logging.getLogger("bestarm.evaluation")
 
 
@@ -60,7 +68,9 @@ async def evaluate_async(
     retries: int = 3,
     price: float = 1.0,
     max_cost: float | None = None,
+    on_failure: float | None = None,
     seed: int | None = None,
+    fresh: bool = False,
     progress: Progress = False,
 ) -> Evaluation:
     """Judge options on items, drawn in random order, until it is clear which option is best.
@@ -91,15 +101,20 @@ async def evaluate_async(
         max_cost: no call is made that would exceed this: all judgements of the evaluation count,
             the calls of this run that fail, and those that were in flight when an earlier run was
             killed. It then stops, not decided, and can be continued with a larger one.
+        on_failure: the score of a pair that cannot be judged: where all calls failed, or what the
+            judge returned is not a score. If left out, such a pair ends the run with an exception.
         seed: fixes the order of the items; random if left out.
+        fresh: whether to judge everything anew. What was judged under this name stays on record;
+            the new scores are in an experiment of their own, `name-2` say, which the same call
+            without `fresh` then continues.
         progress: True for a bar on stderr, or a function that is called with the judgements made
             and the most there can be.
 
     Raises:
         InvalidInputError: an argument is invalid; the experiment of this name is about other
             options, items or settings; or another process runs it now.
-        JudgeError: the judge failed on a pair, or returned something that is not a score. All
-            other judgements are kept.
+        JudgeError: the judge failed on a pair, or returned something that is not a score, and
+            there is no `on_failure`. All other judgements are kept.
 
     Example:
         >>> from bestarm import evaluate
@@ -120,15 +135,25 @@ async def evaluate_async(
             remedy="For example `def judge(option, item): return 1`.",
         )
     question = Question(options, items)
-    limits = Limits(bounds, concurrency, retries, price, max_cost)
-    opening = open_log(store, name, question, delta=delta, bounds=limits.bounds, seed=seed)
+    _check_signature(judge, question)
+    limits = Limits(bounds, concurrency, retries, price, max_cost, on_failure)
+    opening = open_log(
+        store,
+        name,
+        question,
+        delta=delta,
+        bounds=limits.bounds,
+        seed=seed,
+        judge=_file_fingerprint(judge),
+        fresh=fresh,
+    )
     stopping = asyncio.Event()
     task = asyncio.create_task(_work(judge, question, limits, opening, stopping, progress))
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         stopping.set()
-        _log.warning("bestarm: waiting for the calls in flight; interrupt again to leave them.")
+        _log.warning("waiting for the calls in flight; interrupt again to leave them.")
         try:
             await asyncio.wait([task])
         except asyncio.CancelledError:
@@ -179,6 +204,8 @@ async def _work(
     ):
         in_thread = partial(loop.run_in_executor, thread)
         log = await in_thread(opening.__enter__)
+        if log.judge_changed:
+            _log.warning("%s. They are kept.", JUDGE_CHANGED)
         try:
             run = Run(log, limits, thread=thread, stopping=stopping, report=report)
             await run.work(judge)
@@ -187,6 +214,45 @@ async def _work(
             return await in_thread(partial(result, seconds=seconds))
         finally:
             await in_thread(opening.__exit__, None, None, None)
+
+
+def _check_signature(judge: Judge, question: Question) -> None:
+    """Raise if a call of the judge would fail, whatever it does."""
+    try:
+        signature = inspect.signature(judge)
+    except (TypeError, ValueError):  # of some functions written in C it is not known
+        return
+    try:
+        signature.bind(question.options[0], question.items[0])
+    except TypeError as error:
+        name = getattr(judge, "__name__", type(judge).__name__)
+        raise InvalidInputError(
+            "`judge` must accept an option and an item, as two positional arguments; got "
+            f"{name}{signature} ({error}).",
+            field="judge",
+            value=judge,
+            remedy=f"Define it as {name}(option, item).",
+        ) from None
+
+
+def _code_of(judge: Any) -> CodeType | None:
+    while isinstance(judge, partial):
+        judge = judge.func
+    plain = judge if inspect.isroutine(judge) else judge.__call__
+    return getattr(inspect.unwrap(plain), "__code__", None)
+
+
+def _file_fingerprint(judge: Judge) -> int | None:
+    """A number that differs if the file that defines a judge does; None without a file.
+
+    It is a hint: what the judge imports may have changed as well.
+    """
+    code = _code_of(judge)
+    try:
+        content = Path("" if code is None else code.co_filename).read_bytes()
+    except OSError:
+        return None
+    return int.from_bytes(hashlib.sha256(content).digest()[:6], "big")  # exact in JSON
 
 
 def backoff(retry: int) -> float:
@@ -321,27 +387,32 @@ class Run:
             f"{what}",
             field="judge",
             value=value,
-            remedy=_RESUMABLE,
+            remedy=_FAILED,
         )
 
     async def _record(self, done: Iterable[asyncio.Task[float | None]]) -> None:
         """Tell the scores of calls that ended."""
         scores: dict[int, float] = {}
+        unjudged = 0
         for call in done:
             pair = self._calls.pop(call)
             try:
                 score = call.result()
-            except JudgeError as error:
-                self._error = self._error or error
-                self._stopping.set()
-            except asyncio.CancelledError:  # by the judge itself
-                self._error = self._error or self._judge_error(pair, "was cancelled.", None)
-                self._stopping.set()
-            else:
-                if score is not None:
-                    scores[pair.id] = score
+            except (JudgeError, asyncio.CancelledError) as cause:  # cancelled by the judge itself
+                error = cause
+                if not isinstance(error, JudgeError):
+                    error = self._judge_error(pair, "was cancelled.", None)
+                score = self._limits.on_failure
+                if score is None:
+                    self._error = self._error or error
+                    self._stopping.set()
+                else:
+                    _log.warning("%s It counts as %g.", error.message, score)
+                    unjudged += 1
+            if score is not None:
+                scores[pair.id] = score
         if scores:
-            await self._in_thread(self._log.tell, scores)
+            await self._in_thread(partial(self._log.tell, scores, unjudged=unjudged))
             self._report(self._log.judged, self._log.max_judgements)
             if self._log.finished:
                 self._stopping.set()  # also for pauses between attempts
@@ -368,7 +439,7 @@ class JudgeCaller:
         self._calls = SimpleQueue[tuple[asyncio.Future[_Result], Any, Any] | None]()
         function: Any = judge
         plain = function if inspect.isroutine(function) else function.__call__
-        self._code = getattr(inspect.unwrap(plain), "__code__", None)
+        self._code = _code_of(judge)
         self._async = inspect.iscoroutinefunction(judge) or inspect.iscoroutinefunction(plain)
         self._threads = 0 if self._async else concurrency
         for started in range(self._threads):
