@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from bestarm.numerics.geometry import Array
 
 LEVELS = ("ok", "warning", "alarm")
+JUDGING = "judging"  # the name of the check of whether an evaluation goes on
 
 # None only after the end, and `tell` takes it: programs that do arithmetic on ids of a running
 # experiment need no branch for type checkers.
@@ -289,6 +290,15 @@ class Check:
 def worst(checks: Sequence[Check]) -> str:
     """The highest level among checks."""
     return max((check.level for check in checks), key=LEVELS.index, default="ok")
+
+
+def shown_state(state: str, checks: Sequence[Check]) -> str:
+    """The state of an experiment for people: "interrupted" where nobody goes on with an evaluation.
+
+    It is still running as far as anybody may go on with it.
+    """
+    silent = any(check.name == JUDGING and check.level != "ok" for check in checks)
+    return "interrupted" if silent and state == "running" else state
 
 
 def held_up(number: int | None, since: float | None) -> str:

@@ -60,11 +60,11 @@ def _show(screen: Console, looks: Watch, *, once: bool) -> None:
 def _print_changes(looks: Watch) -> None:
     overview, before = looks.overview(), ""
     while True:
-        parts = (overview.head.state, overview.verdict, _health(overview))
+        parts = (overview.state, overview.verdict, _health(overview))
         if (facts := "; ".join(parts)) != before:
             told = count(overview.head.outcomes, "outcome")
             at = time.strftime("%Y-%m-%d %H:%M:%S")
-            typer.echo(printable(f"{at}  {told}  {overview.head.state}: {'  '.join(parts[1:])}"))
+            typer.echo(printable(f"{at}  {told}  {overview.state}: {'  '.join(parts[1:])}"))
             before = facts
         if overview.head.over:
             return
@@ -97,7 +97,7 @@ def render(overview: Overview) -> Group:
     if overview.forecast is not None and overview.forecast.expected is not None:
         going.append(f"about {rough(overview.forecast.expected)} more")
     return Group(
-        Text(f"{printable(overview.name)}: {head.state}", style="bold"),
+        Text(f"{printable(overview.name)}: {overview.state}", style="bold"),
         Text(printable(overview.verdict)),
         Text(""),
         grid,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
@@ -22,6 +23,7 @@ from bestarm.live.draws import first_members
 from bestarm.live.options import Options
 from bestarm.live.store.contract import (
     ROW,
+    Event,
     Head,
     Ids,
     PlanRecord,
@@ -32,7 +34,7 @@ from bestarm.live.store.contract import (
     damaged,
     is_outstanding,
 )
-from bestarm.live.values import Check, in_time, plural, savings
+from bestarm.live.values import JUDGING, Check, in_time, in_utc, plural, savings
 from bestarm.numerics.geometry import Array
 from bestarm.problem import Problem
 from bestarm.records import Counts, Plan, Rounds, Summary
@@ -44,6 +46,7 @@ _WINDOW = 10_000  # settled assignments before them, for how long outcomes take
 _FIRST = 4_000  # assignments from the first on, for whether quick outcomes differ from slow ones
 _LEAST_OVERDUE = 60.0  # seconds
 _OVERDUE_RATIO = 10  # an outcome is overdue after 10 × the time that 95 % of them take
+_LEAST_SILENT = 600.0  # seconds without a score after which an evaluation counts as interrupted
 _WARNING, _ALARM = 1e-3, 1e-6  # probabilities under which a sound experiment shows a finding
 _ENOUGH, _HARM = 200, 1.1  # outcomes, and the variance that forecasts leave, to speak of harm
 _BUSY, _BUSY_RATIO = 20, 10  # decision points of a unit, and of it for each of another
@@ -58,7 +61,8 @@ def examine(snapshot: Snapshot, options: Options, *, now: float, seed: int) -> t
     The seed of the draws says in which order the options of a round were tried.
     """
     problem, traits = options.problem, options.traits
-    head, labels, tail = snapshot.head, problem.source_labels, _Tail(snapshot, problem.arms, now)
+    head, labels, judging = snapshot.head, problem.source_labels, _last_judging(snapshot)
+    tail = _Tail(snapshot, problem.arms, now, resumable=judging is not None)
     bounds, mean_bound = traits.bounds, traits.mean_bound
     largest = problem.scale if mean_bound is None else mean_bound
     scales, models = ScaleTest(problem, largest), _Models(problem, bounds, largest)
@@ -73,6 +77,7 @@ def examine(snapshot: Snapshot, options: Options, *, now: float, seed: int) -> t
         _split("outcomes", "Outcome", told, arms.told, labels, find_out),
         _missing(arms, labels, head.losses),
         _overdue(head, tail),
+        *(() if judging is None else _judging(head, tail, judging, now)),
         _late(head),
         _delays(snapshot, bounds),
         _range(head, bounds, scales),
@@ -208,10 +213,11 @@ class _Tail:
     """Assignments that no summary covers, and how long outcomes take, in seconds.
 
     95 % came within the `usual` time, if that is known; later than `overdue_after` one is overdue;
-    `ages` are those of outstanding outcomes.
+    `ages` are those of outstanding outcomes. None is overdue if they are `resumable`: if who asks
+    for assignments carries out those that are outstanding first.
     """
 
-    def __init__(self, snapshot: Snapshot, arms: int, now: float) -> None:
+    def __init__(self, snapshot: Snapshot, arms: int, now: float, *, resumable: bool) -> None:
         head, self.arms, self._now = snapshot.head, arms, now
         start, end = max(0, head.summary_end - _WINDOW), head.summary_end + _TAIL
         pieces = snapshot.rows(start, min(head.assigned, end))
@@ -222,6 +228,8 @@ class _Tail:
         usual = np.inf if self.usual is None else self.usual
         limit, self._windows = head.time_limit, head.window is not None
         self.overdue_after = max(_LEAST_OVERDUE, _OVERDUE_RATIO * usual) if limit is None else limit
+        if resumable:
+            self.overdue_after = math.inf
         deferred = snapshot.rows_of(snapshot.deferrals(waiting=True)[0])
         self.rows = rows = np.concatenate([deferred, window[window["id"] >= head.summary_end]])
         outstanding = is_outstanding(rows)
@@ -380,6 +388,35 @@ def _overdue(head: Head, tail: _Tail) -> Check:
     return Check(
         "overdue", "alarm" if longest > 10 * tail.overdue_after else "warning", finding, action
     )
+
+
+def _last_judging(snapshot: Snapshot) -> Event | None:
+    """The last note of an evaluation on how many calls of the judge may be in flight; None if it
+    is none, or is over.
+
+    Evaluations draw blocks, so that the log of other experiments need not be read.
+    """
+    if snapshot.head.over or snapshot.head.size == 1:
+        return None
+    last = None
+    for event in snapshot.events():
+        if event.kind == "noted" and "in_flight" in event.data:
+            last = event
+    return last
+
+
+def _judging(head: Head, tail: _Tail, last: Event, now: float) -> Iterator[Check]:
+    """Whether an evaluation goes on. One that was killed cannot say so, but falls silent."""
+    if head.state == "paused":
+        return
+    since = max(last.at, head.last_told)
+    silent = max(_LEAST_SILENT, _OVERDUE_RATIO * (tail.usual or 0.0))
+    if last.data["in_flight"] and now - since < silent:
+        yield Check(JUDGING, "ok", f"The evaluation goes on, last at {in_utc(since)}.")
+        return
+    finding = f"The evaluation was interrupted: nothing is judged since {in_utc(since)}."
+    action = "To continue, start the same evaluation again: all scores so far are kept."
+    yield Check(JUDGING, "warning", finding, action)
 
 
 def _late(head: Head) -> Check:

@@ -169,6 +169,7 @@ class Follower:
         self.planned, self.drawn = np.zeros((2, problem.arms))  # pulls, with those without outcome
         self.binary = spec.traits.bounds == (0, 1)  # whether every outcome so far is 0 or 1
         self.rates: Rates | None = None
+        self.block = 1  # the most assignments that a round had
         self.guardrails: tuple[GuardrailRow, ...] = ()  # one per guardrail and option
         self._guards = (
             GuardrailReplayer(spec.guardrails, problem.arms, spec.traits)
@@ -190,6 +191,7 @@ class Follower:
             for policy, step in self._replayer.follow(snapshot):
                 if isinstance(step, Plan):
                     self._plans[step.phase] = step
+                    self.block = max(self.block, step.size)
                     continue
                 if isinstance(step, SummaryRecord):
                     self._add(step)

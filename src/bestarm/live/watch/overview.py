@@ -17,7 +17,7 @@ from bestarm.live.experiment import Experiment
 from bestarm.live.guarding import GuardrailRow
 from bestarm.live.spec import Spec
 from bestarm.live.store.contract import Head, Snapshot
-from bestarm.live.values import Check, savings
+from bestarm.live.values import Check, savings, shown_state
 from bestarm.live.watch import wording
 from bestarm.live.watch.alarms import news
 from bestarm.live.watch.follower import Follower, Log, PolicySnapshot, Slice, joined
@@ -174,10 +174,16 @@ class Overview:
     forecast: EndForecast | None  # None if it is over or nothing is known
     hours: tuple[float | None, ...] | None  # what that takes at this pace: middle, low, high
     guardrails: tuple[GuardrailRow, ...]  # one per guardrail and option
+    block: int  # the most options that a round tried: fewer are left when some are ruled out
     events: tuple[
         EventView, ...
     ]  # newest first: all that tell something, and the last routine ones
     routine_before: int  # earlier routine events: phases planned and evaluated, late outcomes
+
+    @property
+    def state(self) -> str:
+        """The state for people."""
+        return shown_state(self.head.state, self.health)
 
 
 # --- how many more pulls there may be -------------------------------------------------------------
@@ -528,6 +534,7 @@ class Watch:
             forecast=forecast,
             hours=hours,
             guardrails=follower.guardrails,
+            block=follower.block,
             events=tuple(
                 EventView(each.at, each.kind, wording.describe(each, problem, open_plans=head.open))
                 for each in reversed(log.events)

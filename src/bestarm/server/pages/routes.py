@@ -23,7 +23,7 @@ from bestarm.errors import BestArmError, StoreError
 from bestarm.live import ExperimentListing
 from bestarm.live.inputs import normal_form
 from bestarm.live.store.sql import SqlLedger
-from bestarm.live.values import LEVELS, Check
+from bestarm.live.values import LEVELS, Check, shown_state
 from bestarm.live.watch.overview import Overview, Watch
 from bestarm.policies.registry import policies
 from bestarm.server.api.plan import PLANNABLE
@@ -38,9 +38,9 @@ _LONGEST_SEARCH = 200
 
 
 class Listing(NamedTuple):
-    """A page of the list: experiments with their verdicts and their worst health checks."""
+    """A page of the list: experiments with verdicts, their worst health checks and states."""
 
-    rows: tuple[tuple[ExperimentListing, str, Check | None], ...]
+    rows: tuple[tuple[ExperimentListing, str, Check | None, str], ...]
     search: str
     number: int
     pages: int
@@ -79,7 +79,15 @@ def listing(
     tag = f'W/"{hashlib.sha256(words).hexdigest()[:32]}"'
     if is_known(tag, known):
         return tag, None
-    rows = tuple((each, _verdict(experiments, each.name), worst[each.name]) for each in found)
+    rows = tuple(
+        (
+            each,
+            _verdict(experiments, each.name),
+            worst[each.name],
+            shown_state(each.status.state, checks.get(each.name, ())),
+        )
+        for each in found
+    )
     return tag, Listing(rows, search, number, pages, total)
 
 
