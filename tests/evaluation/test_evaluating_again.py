@@ -138,7 +138,8 @@ def test_pairs_that_cannot_be_judged_may_have_a_score(
     with caplog.at_level(logging.WARNING):
         found = evaluated(hard_on(4), retries=1, on_failure=0.25)
     assert found.recommendation.final
-    assert (found.unjudged, found.failures) == (3, 6)
+    assert found.unjudged == 3
+    assert found.cost == found.judgements + 3  # two calls for each of these pairs
     assert "3 pairs could not be judged" in str(found)
     assert "the judge failed 2 times, last with ValueError: no answer" in caplog.text
     with Experiment.open(sqlite_url, "usual") as experiment:
@@ -154,6 +155,7 @@ def test_what_is_not_a_score_has_that_score_as_well(wrong: object, evaluated: Ev
         lambda option, item: wrong if item_of(item) == 4 else score(option, item), on_failure=0
     )
     assert (found.recommendation.final, found.unjudged) == (True, 3)
+    assert found.cost == found.judgements
 
 
 def test_the_advice_where_a_pair_cannot_be_judged_names_the_score(evaluated: Evaluator) -> None:

@@ -62,7 +62,8 @@ class Evaluation:
         unjudged: how many of them could not be judged, and have the score `on_failure`.
         judge_changed: whether some scores were recorded when the judge's file was another.
         all_judgements: how many pairs there are.
-        failures: calls of the judge in this run that failed.
+        failures: calls of the judge in this run that failed, without the last one of each pair
+            that has the score `on_failure`.
         lost: calls, also of earlier runs, in flight when their process was killed or left them.
         price: the price of a call.
         max_cost: the cost that was not to be exceeded, or None.

@@ -409,6 +409,8 @@ class Run:
                 else:
                     _log.warning("%s It counts as %g.", error.message, score)
                     unjudged += 1
+                    # Its last call is counted as that of its judgement.
+                    self.failures -= error.__cause__ is not None
             if score is not None:
                 scores[pair.id] = score
         if scores:
