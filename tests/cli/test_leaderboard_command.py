@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import commands
 import pytest
+from terminal import start_command
 
 pytest.importorskip("jinja2")
 pytestmark = pytest.mark.usefixtures("folder")
@@ -144,6 +146,35 @@ def test_a_method_that_is_entered_twice_plays_once(monkeypatch: pytest.MonkeyPat
     again = ("LUCB", "uniform", "my_doubles:Mine", "lucb:max_pulls=90, sigma=2")
     assert [*cells("--runs", "2", methods=twice + again)] == ["lucb", *twice, "uniform"]
     assert "fixed means, no drift" in Path("leaderboard/report.md").read_text()
+
+
+LOGS = """
+import logging, time
+
+from bestarm.policies import LUCB
+
+
+class Mine(LUCB):
+    def update(self, summary):
+        logging.getLogger("bestarm.mine").info("A note.")
+        time.sleep(0.01)
+        super().update(summary)
+"""
+
+
+def test_lines_on_a_terminal_stand_above_the_bar_and_not_within_it() -> None:
+    Path("my_notes.py").write_text(LOGS)
+    options = ("--method", "my_notes:Mine", *FEW, "--runs", "200", *HERE)
+    with start_command("leaderboard", *options) as running:
+        running.wait_until_shown(r"(?s)(A note.*){3}")
+        code, _, shown = running.interrupt()
+    assert code == 130
+    assert "Traceback" not in shown
+    coloured = r"\x1b\[[0-9;?]*[a-zA-JL-Z]"  # all but what erases a line
+    *before, last = re.sub(coloured, "", shown).split("bestarm: ")
+    assert len(before) > 2
+    assert all(text.endswith(("\n", "\x1b[2K")) for text in before)
+    assert last.startswith("interrupted; finished runs are kept.")
 
 
 @pytest.mark.parametrize(
