@@ -187,7 +187,7 @@ def test_a_seed_that_nobody_named_is_another_each_time() -> None:
     for name in ("one", "two", "three"):
         seeds.add(data("experiment", "create", name, "arms.csv", "--bounds", "0", "1")["seed"])
         with Experiment.open(URL, name) as experiment:
-            assert experiment.seed in seeds
+            assert str(experiment.seed) in seeds
     assert len(seeds) == 3
     # JSON as browsers read it keeps them. Three below 2⁴⁰ have a chance of 2⁻³⁹.
     assert 2**40 < max(seeds) < 2**53

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,6 +13,8 @@ from hypothesis import strategies as st
 from bestarm import Experiment, Problem
 from bestarm.errors import InvalidInputError
 from bestarm.live.draws import _BLOCK, choose, draw, uniforms
+from bestarm.live.events import digest, event_hash, sha256
+from bestarm.live.store.contract import canonical
 from bestarm.policies import AnytimeBAI
 from bestarm.server.api.schemas import without_seed
 
@@ -108,16 +113,80 @@ def test_a_random_seed_is_on_record_and_makes_every_draw_again(sqlite_url: str) 
         seed = made.seed
         assert made.verify().sound
     with Experiment.open(sqlite_url, "a") as opened:
-        assert opened.seed == seed == opened.events()[0].data["seed"]
+        assert opened.seed == seed == int(opened.events()[0].data["seed"])
     repeated = Experiment.create(sqlite_url, "b", ARMS, policy_options=BOUNDED, seed=seed)
     assert arms(repeated) == given.arms.tolist()
 
 
-def test_a_random_seed_survives_json_as_browsers_read_it() -> None:
-    """They keep whole numbers below 2^53. Fifty seeds of 62 bits would all do so once in 2^450."""
-    seeds = [in_memory().seed for _ in range(50)]
-    assert all(seed == int(float(seed)) < 2**53 for seed in seeds)
-    assert len(set(seeds)) == len(seeds)  # two alike: once in 7·10^12
+def test_a_random_seed_has_128_bits_and_is_on_record_as_a_text(sqlite_url: str) -> None:
+    """One of fifty random seeds has 120 bits, except once in 2^400; as a number in JSON it would be
+    rounded by most programs that read it."""
+    assert max(in_memory().seed for _ in range(50)) >= 2**120
+    with Experiment.create(sqlite_url, "a", ARMS, policy_options=BOUNDED) as experiment:
+        assert experiment.spec is not None
+        document = json.loads(experiment.spec.to_json())
+        assert document["seed"] == experiment.events()[0].data["seed"] == str(experiment.seed)
+
+
+def test_what_the_log_shows_to_all_does_not_give_the_seed_away(sqlite_url: str) -> None:
+    """Somebody who knows all but the seed tries seeds against every digest in the log."""
+    with Experiment.create(sqlite_url, "a", ARMS, policy_options=BOUNDED, seed=5) as made:
+        made.ask(3)
+        made.stop()
+        assert made.spec is not None
+        digests = {sha256(made.spec.to_json()), *map(sha256, ("5", "bestarm.live.draw 5"))}
+        created = made.events()[0]
+        known = without_seed(created).data
+        digests.add(digest([0, created.at, "created", known | {"seed": 5}, ""]))
+        shown = [value for event in made.events() for value in (*event.data.values(), event.hash)]
+        assert digests.isdisjoint(map(str, shown))
+        assert {"seed", "salt", "document"}.isdisjoint(known)
+
+
+def test_an_experiment_whose_document_was_hashed_without_a_salt_is_still_sound(
+    sqlite_url: str,
+) -> None:
+    """As older versions did; their seeds were numbers, of any size."""
+    seed = 2**60 + 1
+    Experiment.create(sqlite_url, "a", ARMS, policy_options=BOUNDED, seed=seed).close()
+    with sqlite3.connect(sqlite_url.removeprefix("sqlite:///")) as database:
+        ((document,),) = database.execute("SELECT document FROM bestarm_documents")
+        document = document.replace(f'"{seed}"', str(seed))
+        database.execute("UPDATE bestarm_documents SET document = ?", (document,))
+        before = ""
+        for number, at, kind, text in database.execute(
+            "SELECT number, at, kind, data FROM bestarm_events ORDER BY number"
+        ).fetchall():
+            data = json.loads(text)
+            if kind == "created":
+                data |= {"seed": seed, "document": sha256(document)}
+            before = event_hash(number, at, kind, data, before)
+            database.execute(
+                "UPDATE bestarm_events SET data = ?, hash = ? WHERE number = ?",
+                (canonical(data), before, number),
+            )
+        database.execute("UPDATE bestarm_experiments SET last_hash = ?", (before,))
+    database.close()
+    with Experiment.open(sqlite_url, "a") as opened:
+        assert opened.seed == seed
+        assert opened.verify().sound
+        opened.ask(3)
+        assert opened.replay().remarks == ()
+
+
+def test_a_seed_that_was_chosen_is_warned_of(
+    sqlite_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Experiment.create(sqlite_url, "a", ARMS, policy_options=BOUNDED) as made:
+        assert not caplog.records
+        # The seed of a recorded experiment, to make its draws again.
+        Experiment.create(sqlite_url, "b", ARMS, policy_options=BOUNDED, seed=made.seed).close()
+        assert not caplog.records
+    Experiment.create(sqlite_url, "c", ARMS, policy_options=BOUNDED, seed=2026).close()
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "'c' was chosen" in record.getMessage()
+    assert "leave it out" in record.getMessage()
 
 
 @pytest.mark.parametrize("seed", [-1, 1.5, "7", True])

@@ -9,6 +9,7 @@ import tempfile
 import time
 import webbrowser
 from contextlib import ExitStack
+from hashlib import sha256
 from pathlib import Path
 from socket import socket
 from threading import Thread
@@ -68,7 +69,7 @@ class LiveDemo:
             next(name for name in names if name not in known),
             OPTIONS,
             bounds=(0, 1),
-            seed=seed,
+            seed=int.from_bytes(sha256(f"bestarm demo {seed}".encode()).digest()),
             description="Which subject line do more people open? Simulated: their mood drifts all "
             "the time, by more than the lines differ.",
         )

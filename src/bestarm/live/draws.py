@@ -40,8 +40,13 @@ _BLOCK = 2**16  # counters drawn at a time: bounds the memory of a very large re
 
 
 def read_seed(seed: int | None) -> int:
-    """The seed; if it is None, a random one, below 2^53 so that JSON keeps it exactly."""
-    return secrets.randbits(53) if seed is None else whole(seed, "seed", least=0)
+    """The seed; if it is None, a random one of 128 bits, which nobody can find by trying."""
+    return secrets.randbits(128) if seed is None else whole(seed, "seed", least=0)
+
+
+def seed_data(seed: int) -> int | str:
+    """A seed as JSON has it: as a text where programs that read it would round the number."""
+    return seed if seed < 2**53 else str(seed)
 
 
 def uniforms(seed: int, *, start: int, count: int, word: int = 0) -> Array:

@@ -59,6 +59,11 @@ def sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def salted(salt: str, text: str) -> str:
+    """The SHA-256 of a text that is secret: who lacks the salt cannot try texts against it."""
+    return sha256(f"{salt} {text}")
+
+
 def event_hash(number: int, at: float, kind: str, data: dict[str, Any], before: str) -> str:
     """The hash of an event."""
     return digest([number, at, kind, data, before])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -46,7 +47,9 @@ if TYPE_CHECKING:
     from bestarm.live.store.sql import SqlLedger, Store
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 Guardrails = Mapping[str, Mapping[str, object]]
+_GUESSABLE = 64  # bits: a random seed has 128
 _STEP_WAIT = 0.05  # seconds until an `ask` that waits for another thread's step looks again
 
 
@@ -159,6 +162,7 @@ class Experiment(ExperimentReader):
         made = cls.__new__(cls)
         ExperimentCore.__init__(made, ledger, spec, spec.seed, clock, forecaster, spec.guardrails)
         made.place, made.name, made.description = ledger.place, ledger.name, ledger.description
+        made._document = ledger.document
         return made
 
     @classmethod
@@ -195,8 +199,8 @@ class Experiment(ExperimentReader):
             policy_options: what else the policy is made with: numbers, texts, and lists or mappings
                 of them, as `{"floors": {"old": 0.2}}`. Options can be added and retired later if
                 the policy allows for it, unless `{"changes": False}` is among them.
-            seed: fixes the draws, and the policy's own; random if left out. Whoever knows it can
-                predict the draws.
+            seed: fixes the draws, and the policy's own; random if left out. Whoever knows or
+                guesses it can predict the draws; the log warns of one that was chosen.
             lease: as of an experiment in memory: see `Experiment`. So are `window` and `otherwise`.
             window: how long after it is asked for an outcome enters.
             otherwise: the outcome where nothing was told within the window.
@@ -226,16 +230,22 @@ class Experiment(ExperimentReader):
             guardrails=guardrails,
         )
         texts = {"document": spec.to_json(), "description": inputs.clean_text(description)}
-        hashes = {key: sha256(text) for key, text in texts.items()}
+        known = {"document": texts["document"], "description": sha256(texts["description"])}
         title = inputs.check_name(name)
         limits = inputs.read_limits(lease, window, otherwise, spec.traits.bounds)
         with inputs.connected(url) as (store, ledgers):
             now = inputs.read_time(store.now() if clock is None else clock(), stored=True)
-            head, created = transitions.begin(now, limits, seed=spec.seed, name=title, **hashes)
+            head, created = transitions.begin(now, limits, seed=spec.seed, name=title, **known)
             head.options = problem.targets
             ledger = ledgers.create(store, title, head=head, created=created, **texts)
             experiment = cls._stored(ledger, spec, clock, forecaster)
             experiment.advance()
+        if spec.seed < 2**_GUESSABLE:
+            _log.warning(
+                "The seed of %r was chosen. Whoever guesses it can predict the draws: leave it "
+                "out, unless an example is to be repeated.",
+                title,
+            )
         return experiment
 
     @classmethod

@@ -38,6 +38,7 @@ class ExperimentReader(ExperimentCore):
     name = ""
     description = ""
     place: str | None = None
+    _document = ""  # what a stored one is made of, as text
 
     @property
     def phase(self) -> int:
@@ -218,7 +219,7 @@ class ExperimentReader(ExperimentCore):
         """
         created: dict[str, object] = {"seed": self.seed}
         if self.spec is not None:
-            created |= {"name": self.name, "document": sha256(self.spec.to_json())}
+            created |= {"name": self.name, "document": self._document}
             created["description"] = sha256(self.description)
         with self.read() as snapshot:
             return audit(

@@ -14,6 +14,7 @@ from bestarm import __version__
 from bestarm.checks import interval
 from bestarm.errors import BestArmError, DamagedStoreError, InvalidInputError, ReplayError
 from bestarm.forecasting.forecaster import less_forecasts
+from bestarm.live.draws import seed_data
 from bestarm.live.guarding import check_guardrails
 from bestarm.live.store.contract import UNREADABLE, canonical
 from bestarm.policies.catalog import BUILT_IN
@@ -24,7 +25,7 @@ from bestarm.problem import Problem
 from bestarm.records import BlockPlan, Plan
 
 _SCALES = ("delta", "noise", "baseline", "source_labels")
-_KINDS = {"policy": str, "options": dict, "seed": int, "bestarm": str}
+_KINDS = {"policy": str, "options": dict, "bestarm": str}
 _FORECASTERS = (None, "default", "own")
 _MOST_PULLS = 2**53
 
@@ -80,6 +81,7 @@ class Spec:
                 "target_labels": None if same else problem.target_labels,
                 **{name: getattr(problem, name) for name in _SCALES},
                 **{name: getattr(self, name) for name in _KINDS},
+                "seed": seed_data(self.seed),
                 "traits": asdict(self.traits),
                 "forecaster": self.forecaster,
                 "guardrails": [asdict(each) for each in self.guardrails],
@@ -96,10 +98,16 @@ class Spec:
             known = {name: _of_kind(data, name, kind) for name, kind in _KINDS.items()}
             if (forecaster := data["forecaster"]) not in _FORECASTERS:
                 raise ValueError(f"`forecaster` is {reprlib.repr(forecaster)}")
+            seed = int(_of_kind(data, "seed", int, str))
             traits = _read_traits(data["traits"])
             rails = read_guardrails({each.pop("name"): each for each in data["guardrails"]})
             return cls(
-                problem=problem, traits=traits, forecaster=forecaster, guardrails=rails, **known
+                problem=problem,
+                seed=seed,
+                traits=traits,
+                forecaster=forecaster,
+                guardrails=rails,
+                **known,
             )
         except UNREADABLE as error:
             message = f"What the experiment is made of cannot be read ({str(error).rstrip('.')})."

@@ -24,6 +24,7 @@ from bestarm.errors import (
     UnknownAssignmentError,
 )
 from bestarm.live import events, guarding, serving, summaries
+from bestarm.live.draws import seed_data
 from bestarm.live.events import log
 from bestarm.live.guarding import Finding, GuardrailReplayer, Value
 from bestarm.live.inputs import conflict
@@ -58,16 +59,21 @@ _YEAR = 365 * _DAY
 _PIECE = 1000  # assignments looked through at a time
 
 
-def begin(at: float, limits: TimeLimits, **data: object) -> tuple[Head, Event]:
+def begin(
+    at: float, limits: TimeLimits, *, seed: int, document: str | None = None, **data: object
+) -> tuple[Head, Event]:
     """The counters of a new experiment, and the first event of its log.
 
-    The event holds the seed, and its hash may be read by those who must not know the seed: with a
-    salt that they cannot read either, trying all seeds does not reveal it.
+    The event holds the seed, and so does the document, of which it holds a digest. The hash of the
+    event may be read by those who must not know the seed: with a salt that they cannot read either,
+    trying seeds does not reveal it.
     """
-    known = limits._asdict()
+    known, salt = limits._asdict(), secrets.token_hex(16)
     head = Head(**known, last_time=at)
-    maker = {"version": __version__, "salt": secrets.token_hex(16)}
-    return head, events.next_event(head, "created", at, **known, **maker, **data)
+    data |= {"version": __version__, "salt": salt, "seed": seed_data(seed)}
+    if document is not None:
+        data["document"] = events.salted(salt, document)
+    return head, events.next_event(head, "created", at, **known, **data)
 
 
 def stamp(head: Head, now: float, *, leaps: bool) -> float:

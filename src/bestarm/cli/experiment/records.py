@@ -69,6 +69,8 @@ def status(experiment: Experiment) -> Result:
 
 def status_data(experiment: Experiment) -> dict[str, Any]:
     """What there is to know of an experiment before its outcomes, as JSON has it."""
+    from bestarm.live.draws import seed_data
+
     with experiment.read() as snapshot:
         options = experiment.options_at(snapshot)
     problem = options.problem
@@ -79,7 +81,7 @@ def status_data(experiment: Experiment) -> dict[str, Any]:
         "lease": experiment.lease,
         "window": experiment.window,
         "otherwise": experiment.otherwise,
-        "seed": experiment.seed,
+        "seed": seed_data(experiment.seed),
         "delta": problem.delta,
         "arms": list(problem.source_labels),
         "targets": list(problem.target_labels),

@@ -96,7 +96,8 @@ def audit(
     created: dict[str, Any],
     progress: Progress | None,
 ) -> Audit:
-    """Audit an experiment; `created` is what the first event must say."""
+    """Audit an experiment; `created` is what the first event must say, and the document that it
+    must have a digest of."""
     findings = _Findings()
     log = _Log(snapshot, findings, created)
     log.read()
@@ -303,7 +304,7 @@ class _Log:
             self._limits = {name: event.data.get(name) for name in TimeLimits._fields}
             for name, value in self._created.items():
                 what = f"its {name}" if name != "document" else "the problem, the policy or options"
-                if event.data.get(name) != value:
+                if not _is_said(event.data, name, value):
                     other = f"Event {event.number} is about another experiment"
                     self._findings.add("created", f"{other}: {what} differs.")
         elif event.kind == "erased":
@@ -581,6 +582,15 @@ class _Redraw:
         if digest([self._snapshot.rows_of(waiting)]) != end["waiting"]:
             what = "Assignments that were outstanding when their phase closed"
             self._findings.add("rest", f"{what} {changed}")
+
+
+def _is_said(data: dict[str, Any], name: str, value: Any) -> bool:
+    """Whether the first event says this of the experiment."""
+    if name == "document":  # in older experiments, without a salt
+        return data.get(name) in {events.salted(str(data.get("salt")), value), events.sha256(value)}
+    if name == "seed":  # in older experiments a number, of any size
+        return str(data.get(name)) == str(value)
+    return bool(data.get(name) == value)
 
 
 def _noun(number: int) -> str:

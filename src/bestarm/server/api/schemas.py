@@ -150,7 +150,8 @@ class CreateBody(
         bounds: the lowest and the highest reward, for policies that take them.
         control: the name of the option that effects are measured against.
         policy_options: what else the policy takes.
-        seed: of the draws; a random one if left out.
+        seed: of the draws; a random one if left out. One that was chosen can be guessed, and the
+            draws be predicted: leave it out, unless an example is to be repeated.
         lease: how long an outcome may take, in seconds or like 90s, 30m, 12h, 2d; any time if left
             out.
         window: how long after it is asked for an outcome counts, with what was told last by then;
@@ -556,9 +557,12 @@ class HealthOut(
     checks: list[Check]
 
 
+_SECRET = {"seed", "salt", "document"}  # older experiments have no salt in the document's digest
+
+
 def without_seed(event: Event) -> Event:
     """An event as callers may see it: whoever knows the seed can foresee the draws."""
-    data = {name: value for name, value in event.data.items() if name not in {"seed", "salt"}}
+    data = {name: value for name, value in event.data.items() if name not in _SECRET}
     return replace(event, data=data)
 
 
