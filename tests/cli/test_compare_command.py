@@ -155,13 +155,28 @@ def test_rounds_stand_beside_pulls_where_they_differ(monkeypatch: pytest.MonkeyP
     assert "at most 1" in refused(*halving, "--baseline", "adversary")
 
 
+def test_runs_whose_assumptions_are_contradicted_are_counted(folder: Path) -> None:
+    doubted = "final=False,\n            contradicted=done,"
+    name = f"{write_module(POLICY.replace('final=False,', doubted))}:Once"
+    short = ("--method", "rage", "--runs", "2", "--no-check")
+    arguments = ("--method", name, *short)
+    found = report(*arguments, "--out", "runs.csv")["methods"]
+    assert [each["contradicted"] for each in found][:2] == [2, 0]
+    assert [row["contradicted"] for row in rows(folder / "runs.csv")][:4] == ["1", "1", "0", "0"]
+    out, _ = run(*arguments)
+    assert re.search(r"^method +errors +against δ +contradicted +pulls", out, re.M)
+    assert "of these answers nothing is proven" in " ".join(out.split())
+    assert "nothing is proven" not in run(*short)[0]
+
+
 def test_verdicts_on_the_error() -> None:
     def verdict(errors: int, runs: int, *, cut: int = 0) -> str | None:
         """The first runs are wrong, and the first of them are cut."""
         table = np.arange(runs)
         correct, final = table >= errors, table >= cut
+        about = ("m", "e", 0, 0.1, runs, False)
         return error_against_delta(
-            Results("m", "e", 0, 0.1, runs, False, table, table, correct, final, *[table] * 3)
+            Results(*about, table, table, correct, final, table < 0, *[table] * 3)
         )
 
     # Wilson's intervals, by hand: 0 of 34 reaches 0.1015, 0 of 35 reaches 0.0989.

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from bestarm.environments import small_gap
+from bestarm.environments import Semiparametric, small_gap
 from bestarm.errors import InvalidInputError
-from bestarm.policies import RAGE, SPBAI
+from bestarm.policies import RAGE, SPBAI, AnytimeBAI
 from bestarm.policies.policy import Method
 from bestarm.problem import Problem
-from bestarm.simulation import Comparison, Results, compare
+from bestarm.simulation import Comparison, Results, compare, run_once
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,7 @@ def results(pulls: list[int], *, rounds: list[int], requested: int) -> Results:
     counts, index = np.array(pulls), np.arange(len(pulls))
     good = np.ones(len(pulls), dtype=bool)
     about = ("m", "e", 0, 0.1, requested, len(pulls) < requested)
-    return Results(*about, index, counts, good, good, index, index, np.array(rounds))
+    return Results(*about, index, counts, good, good, ~good, index, index, np.array(rounds))
 
 
 def test_a_notebook_shows_the_tables_and_what_failed(comparison: Comparison) -> None:
@@ -67,6 +68,27 @@ def test_a_notebook_shows_the_tables_and_what_failed(comparison: Comparison) -> 
     broken = Comparison("x", failed="<b>", failure=ValueError("x < y"))
     assert "&lt;b&gt; failed: x &lt; y</p>" in broken._repr_html_()
     assert repr(broken) == "Comparison(; <b> failed: x < y)"
+
+
+def test_runs_whose_assumptions_are_contradicted_are_counted() -> None:
+    """Pulls of arms at 0 and 3, of which policies are told that no mean exceeds 0.1."""
+    world = Semiparametric(np.eye(2), [0, 3], noise=0.1, declared_baseline=0.1)
+    methods: dict[str, Method] = {
+        "anytime": partial(AnytimeBAI, mean_bound=0.1, max_pulls=500),
+        "rage": RAGE,
+    }
+    made = compare(methods, world, runs=3, delta=0.1)
+    assert made.results["anytime"].contradicted.tolist() == [True] * 3
+    for run in range(3):
+        assert run_once(methods["anytime"], world, run=run, delta=0.1).contradicted
+    *_, errors = made.tables()
+    assert [column.heading for column in errors.columns][3] == "contradicted"
+    assert [line.entries[2].text for line in errors.lines] == ["3", "0"]
+    assert "nothing is proven" in made.caption
+    assert made.to_frame()["contradicted"].tolist() == [True] * 3 + [False] * 3
+    assert "assumptions contradicted in 3)" in repr(made.results["anytime"])
+    assert ">contradicted</th>" in made.results["anytime"]._repr_html_()
+    assert "contradict" not in compare({"rage": RAGE}, world, runs=1).caption
 
 
 def test_an_error_of_a_method_is_kept_and_an_unknown_reference_is_refused() -> None:

@@ -45,7 +45,7 @@ from bestarm.simulation import (
 )
 from bestarm.simulation.engine import Simulation, one_thread
 
-FIELDS = ("index", "pulls", "correct", "final", "target", "plans", "rounds")
+FIELDS = ("index", *Outcome._fields[1:])
 MATRIX = np.random.default_rng(14).integers(-5, 6, size=(1000, 4)) + np.arange(4) / 9
 ENVIRONMENTS: dict[str, Environment] = {
     "fixed": small_gap(4, 0.5, noise=3.0),
@@ -328,7 +328,7 @@ def test_a_record_that_cannot_be_kept_stops_the_simulation() -> None:
                 )
 
 
-@pytest.mark.parametrize("known", [[3], [(1, 2)], [Outcome(9, 1, True, True, 0, 1, 1)]])
+@pytest.mark.parametrize("known", [[3], [(1, 2)], [Outcome(9, 1, True, True, False, 0, 1, 1)]])
 def test_known_runs_must_be_runs_of_the_simulation(known: list[Outcome]) -> None:
     with pytest.raises(InvalidInputError):
         simulate(ArmMeans, WORLD, runs=9, journal=RunJournal(known=known))

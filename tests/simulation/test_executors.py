@@ -22,7 +22,7 @@ from simulation_policies import Tallied
 
 from bestarm.environments import small_gap
 from bestarm.errors import BestArmError, InvalidInputError, MissingDependencyError
-from bestarm.simulation import executors, simulate
+from bestarm.simulation import Outcome, executors, simulate
 from bestarm.simulation.executors import installed_versions
 
 if TYPE_CHECKING:
@@ -205,5 +205,5 @@ def test_a_worker_killed_half_way_changes_nothing(tmp_path: Path) -> None:
     # Runs that were on their way are made again, not those that had come back.
     assert RUNS <= made < RUNS + RUNS // 8
     serial = simulate(method, small_gap(3, 0.5), runs=RUNS, seed=5)
-    for name in ("index", "pulls", "correct", "final", "target", "plans", "rounds"):
+    for name in ("index", *Outcome._fields[1:]):
         np.testing.assert_array_equal(getattr(results, name), getattr(serial, name), err_msg=name)

@@ -19,7 +19,7 @@ from bestarm.problem import Problem
 from bestarm.simulation import Outcome
 from bestarm.simulation.folder import Journal, open_folder, simulate_into
 
-RUNS = [Outcome(i, 100 + i, i % 3 > 0, i % 2 > 0, i % 5, 1 + i, 100 + i) for i in range(6)]
+RUNS = [Outcome(i, 100 + i, i % 3 > 0, i % 2 > 0, i > 3, i % 5, 1 + i, 100 + i) for i in range(6)]
 SETTINGS: dict[str, object] = {"version": "1", "seed": 0}
 
 

@@ -31,6 +31,7 @@ def results(errors: int, runs: int) -> Results:
         pulls=pulls,
         correct=correct,
         final=index != 1,
+        contradicted=index == 2,
         target=index % 3,
         plans=index + 1,
         rounds=pulls,
@@ -64,17 +65,19 @@ def test_numbers_of_a_small_case() -> None:
     assert data.quantiles((0.0, 0.5, 1.0)) == {0.0: 100.0, 0.5: 120.0, 1.0: 140.0}
     assert repr(data) == (
         "Results(m on e: 5 runs, pulls 120 ± 16 (sd), errors 20.00% "
-        "(95% in 3.62% to 62.45%, delta 0.1), 1 capped)"
+        "(95% in 3.62% to 62.45%, delta 0.1), 1 capped, assumptions contradicted in 1)"
     )
     assert "sd" not in repr(results(0, 1))
+    assert "contradicted" not in repr(results(0, 1))
 
 
 def test_frame_has_one_row_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pandas")
     frame = results(1, 4).to_frame()
-    assert frame.shape == (4, 8)
+    assert frame.shape == (4, 9)
     assert frame.index.name == "run"
     assert frame["pulls"].tolist() == [100, 110, 120, 130]
+    assert frame["contradicted"].tolist() == [False, False, True, False]
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'bestarmid\[frames\]'"):
         results(1, 4).to_frame()
@@ -85,7 +88,7 @@ def test_a_notebook_shows_a_table() -> None:
     assert html.startswith("<p>e, δ = 0.1, seed 0, 5 runs</p>")
     row = re.findall(r"<td[^>]*>(.*?)</td>", html)
     # Quantiles of 100, 110, …, 140; the half-width is 1.96 · 15.81 / √5.
-    assert row == ["m", "120 ± 14", "104", "120", "136", "1", "20.0% (3.6–62.4)"]
+    assert row == ["m", "120 ± 14", "104", "120", "136", "1", "20.0% (3.6–62.4)", "1"]
     assert "<td" not in results(0, 0)._repr_html_()
 
 

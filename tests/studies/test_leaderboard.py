@@ -24,10 +24,11 @@ RUNS = 200
 ORDER = np.arange(RUNS)
 
 
-def results(pulls: object, *, wrong: int = 0, cut: int = 0) -> Results:
-    """The first `wrong` runs are wrong, the last `cut` are cut by the cap."""
+def results(pulls: object, *, wrong: int = 0, cut: int = 0, contradicted: int = 0) -> Results:
+    """The first `wrong` and `contradicted` runs are so, the last `cut` are cut by the cap."""
     counts = np.broadcast_to(np.asarray(pulls), RUNS)
-    return results_of(counts, correct=wrong <= ORDER, final=RUNS - cut > ORDER, delta=0.05)
+    flags = {"correct": wrong <= ORDER, "final": RUNS - cut > ORDER}
+    return results_of(counts, **flags, contradicted=contradicted > ORDER, delta=0.05)
 
 
 def ranked(**cells: Results) -> dict[str, Standing]:
@@ -72,7 +73,7 @@ def test_who_is_wrong_more_often_than_delta_has_no_rank() -> None:
     assert cell_entry(found["wrong"]).kind == "wrong"
     lines = summary_table(list(found.values()), "confidence").lines
     assert [line.name for line in lines] == ["doubtful", "right", "wrong"]
-    assert lines[-1].entries[4].text == "–"
+    assert lines[-1].entries[5].text == "–"
 
 
 def test_a_run_without_an_answer_costs_the_cap_however_early_it_ended() -> None:
@@ -102,7 +103,7 @@ def test_an_answer_without_a_pull_costs_one() -> None:
     """Otherwise the costs of the others over those of the best would be infinite."""
     found = ranked(guess=results(0), other=results(900))
     assert relative_to_best(list(found.values())) == {"guess": [1.0], "other": [900.0]}
-    assert summary_table(list(found.values()), "confidence").lines[1].entries[4].text == "900.00"
+    assert summary_table(list(found.values()), "confidence").lines[1].entries[5].text == "900.00"
 
 
 def board(goals: dict[str, Goal], **cells: Results) -> StudyResults[Standing]:
@@ -128,12 +129,26 @@ def test_the_report_counts_the_runs_without_an_answer() -> None:
         False,
     ]
     report = made.study.report(made)
-    assert "| a | – | 0 of 1 | 0.0 % | 30 of 200 | 43.46 |" in markdown(report).splitlines()
+    printed = markdown(report).splitlines()
+    assert "| a | – | 0 of 1 | 0.0 % | 30 of 200 | 0 of 200 | 43.46 |" in printed
     pytest.importorskip("jinja2")
     html = page(report, [(section, []) for section in report.sections])
     assert html.count("no answer in") == 2
     assert html.count('<td class="first"') == 1
     assert ">0 of 200</td>" in html
+
+
+def test_the_report_counts_the_runs_whose_assumptions_are_contradicted() -> None:
+    goals: dict[str, Goal] = {"a": "confidence", "b": "confidence", "c": "budget"}
+    made = board(goals, a=results(50, contradicted=7), b=results(70), c=results(90))
+    table = summary_table(made.cells, "confidence")
+    assert table.columns[5].heading == "contradicted"
+    counted = {line.name: line.entries[4].text for line in table.lines}
+    assert counted == {"a": "7 of 200", "b": "0 of 200"}
+    entries = [cell_entry(each).small for each in made.cells]
+    assert ["contradicted in 7 of 200" in small for small in entries] == [True, False, False]
+    header, *lines = made.study.report(made).cells
+    assert [line[header.index("contradicted")] for line in lines] == [7, 0, 0]
 
 
 def test_runs_cut_by_the_cap_are_not_errors_unless_there_is_a_budget() -> None:
@@ -159,7 +174,7 @@ def test_the_tables_say_who_is_wrong() -> None:
     )
     report = made.study.report(made)
     lines = markdown(report).splitlines()
-    assert "| a | – | 1 of 1 | 30.0 % | 0 of 200 | – |" in lines
+    assert "| a | – | 1 of 1 | 30.0 % | 0 of 200 | 0 of 200 | – |" in lines
     assert "| a | **wrong 30.0 % (24.1–36.7)** |" in lines
     assert "| b | 25.0 % (19.5–31.4) |" in lines
     assert report.lead.startswith("1 of 1 methods that stop when they are sure")

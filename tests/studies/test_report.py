@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from tiny_studies import RUNS, data, published, replicated, replication
 
 from bestarm.errors import InvalidInputError
+from bestarm.simulation import Outcome
 from bestarm.simulation.folder import exclusive
 from bestarm.studies import (
     PAPERS,
@@ -320,7 +321,7 @@ def test_every_run_is_in_the_csv(report: Path) -> None:
         place += results.runs
         assert {line["row"] for line in part} == {row.key}
         assert {line["method"] for line in part} == {results.method}
-        for column in ("run", "pulls", "correct", "final", "target", "plans"):
+        for column in Outcome._fields:
             values = results.index if column == "run" else getattr(results, column)
             assert [int(line[column]) for line in part] == values.astype(int).tolist()
         good = row.succeeded(results).astype(int)

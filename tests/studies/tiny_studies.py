@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bestarm.datasets import RatingsData, jester
 from bestarm.environments import InTurn, small_gap
@@ -32,13 +33,19 @@ RUNS = 6
 
 
 def results_of(
-    pulls: object, *, correct: object = True, final: object = True, delta: float = 0.1
+    pulls: object,
+    *,
+    correct: ArrayLike = True,
+    final: ArrayLike = True,
+    contradicted: ArrayLike = False,
+    delta: float = 0.1,
 ) -> Results:
     """Runs with these pulls; what is said of all of them, or of each."""
     counts = np.array(pulls, dtype=np.int64)
     runs, each = len(counts), np.arange(len(counts))
-    right, over = (np.broadcast_to(np.array(given), runs) for given in (correct, final))
-    return Results("m", "e", 0, delta, runs, False, each, counts, right, over, each, each, counts)
+    right, over, doubted = (np.broadcast_to(it, runs) for it in (correct, final, contradicted))
+    about = ("m", "e", 0, delta, runs, False)
+    return Results(*about, each, counts, right, over, doubted, each, each, counts)
 
 
 def data() -> RatingsData:

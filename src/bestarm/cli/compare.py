@@ -29,7 +29,6 @@ _DEFAULT_METHODS = ("sp-bai", "sp-bai-sharp", "rage")  # what a user's own metho
 _MOST_PLANS = 100_000  # in the check of the contract: index rules make one plan per round
 _QUANTILES = (0.1, 0.5, 0.9)
 _OF_METHOD = ("method", "instance", "seed", "delta")
-_OF_RUN = ("run", "pulls", "correct", "final", "target", "plans", "rounds")
 
 
 @command
@@ -71,7 +70,7 @@ def compare(
     from bestarm.cli.features import check_writable, write_table
     from bestarm.cli.methods import find_instance
     from bestarm.simulation.executors import check_workers
-    from bestarm.simulation.results import run_count
+    from bestarm.simulation.results import Outcome, run_count
 
     if json + markdown + latex > 1:
         raise InvalidInputError(
@@ -107,7 +106,7 @@ def compare(
         remark("interrupted before any run had finished.")
         raise typer.Exit(130) from None
     if out is not None and comparison.failure is None:
-        write_table(out, _OF_METHOD + _OF_RUN, _rows(comparison))
+        write_table(out, _OF_METHOD + Outcome._fields, _rows(comparison))
     asked = {"runs": runs, "seed": seed, "delta": delta, "max_pulls": cap}
     about = {"instance": where.description, "note": where.note, **asked}
     lines: list[str | TextTable] = [*wrapped(_words(comparison, about, out))]
@@ -249,12 +248,15 @@ def _method_data(comparison: Comparison, name: str) -> dict[str, object]:
         "error_interval": results.error_interval(),
         "error_against_delta": error_against_delta(results),
         "not_final": results.runs - int(results.final.sum()),
+        "contradicted": int(results.contradicted.sum()),
         "pulls_minus_reference": difference,
     }
 
 
 def comparison_lines(comparison: Comparison) -> Iterator[str | TextTable]:
     """The figures, and how to read them."""
+    from bestarm.simulation.comparison import CONTRADICTED
+
     reference = comparison.reference
     for part in comparison.tables():
         yield ""
@@ -280,3 +282,5 @@ def comparison_lines(comparison: Comparison) -> Iterator[str | TextTable]:
             "Runs that were not final ended at a cap or a budget. Their errors are counted, but "
             "not against δ, which is about final answers."
         )
+    if comparison.contradicted:
+        yield CONTRADICTED

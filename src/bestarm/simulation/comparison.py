@@ -27,6 +27,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+CONTRADICTED = (
+    "Runs are contradicted if their rewards contradict what the policy was told of their scale: of "
+    "these answers nothing is proven."
+)
+
+
 class Difference(NamedTuple):
     """A mean of paired differences in pulls."""
 
@@ -93,6 +99,7 @@ class Comparison:
                     name,
                     percent_range(results.error_rate, results.error_interval()),
                     error_against_delta(results) or "–",
+                    f"{int(results.contradicted.sum()):,}",
                     "–" if gap is None else plus_minus(gap.mean, gap.half),
                 )
             )
@@ -100,7 +107,9 @@ class Comparison:
         return (
             TextTable.of(("method", *PULLS_HEADINGS), pulls),
             *[TextTable.of(("method", "mean rounds", "pulls per round"), rounds)][: int(blocks)],
-            TextTable.of(("method", "errors", "against δ", f"pulls − {short}'s"), errors),
+            TextTable.of(
+                ("method", "errors", "against δ", "contradicted", f"pulls − {short}'s"), errors
+            ),
         )
 
     @property
@@ -109,11 +118,17 @@ class Comparison:
         results = next(iter(self.results.values()), None)
         if results is None:
             return "No run has finished."
-        return (
+        text = (
             f"{results.environment}, δ = {results.delta:g}, seed {results.seed}, "
             f"{results.requested:,} runs of each method. ± and ranges are 95 % intervals; errors "
             "are below or above δ if their whole interval is."
         )
+        return f"{text} {CONTRADICTED}" if self.contradicted else text
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether rewards of some run contradicted what its policy was told of their scale."""
+        return any(results.contradicted.any() for results in self.results.values())
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the share of runs that have ended after so many pulls, one line per method.

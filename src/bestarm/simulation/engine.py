@@ -125,7 +125,7 @@ def simulate(
     rows = table if finished == total else table[table[:, 0] >= 0]
     rows.flags.writeable = False
     columns: dict[str, Any] = dict(zip(("index", *Outcome._fields[1:]), rows.T, strict=True))
-    columns |= {name: columns[name] != 0 for name in ("correct", "final")}
+    columns |= {name: columns[name] != 0 for name in ("correct", "final", "contradicted")}
     labels = method_name(method), environment.name, simulation.seed, simulation.delta
     return Results(*labels, requested=total, interrupted=interrupted, **columns)
 
@@ -253,7 +253,10 @@ class Simulation:
             what, remedy = f"The policy names target {target} of {targets}.", "The first one is 0."
             raise ProtocolError(what, field="target", value=target, remedy=remedy)
         correct, final = target == world.best, bool(recommendation.final)
-        return recommendation, Outcome(run, pulls, correct, final, target, plans, rounds)
+        contradicted = bool(recommendation.contradicted)
+        return recommendation, Outcome(
+            run, pulls, correct, final, contradicted, target, plans, rounds
+        )
 
     def outcome(self, run: int) -> Outcome:
         """The outcome of run number `run`; a note on an exception names the run."""

@@ -25,7 +25,7 @@ from bestarm.simulation.results import Outcome, Results, RunJournal
 
 _SETTINGS = "settings.json"
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # of an object in memory: another in every process
-_LINE = re.compile(r"\d{1,9},\d{1,18},[01],[01],\d{1,9},\d{1,18},\d{1,18}")
+_LINE = re.compile(r"\d{1,9},\d{1,18},[01],[01],[01],\d{1,9},\d{1,18},\d{1,18}")
 
 
 class Journal:
@@ -76,8 +76,8 @@ class Journal:
                 what = f"Line {number} of {str(self._path)!r} is not a finished run: {line!r}."
                 remedy = "Delete this file, and its runs are made again."
                 raise _invalid_folder(what, self._path, remedy)
-            run, pulls, correct, final, *rest = map(int, line.split(","))
-            outcomes.append(Outcome(run, pulls, bool(correct), bool(final), *rest))
+            run, pulls, *rest = map(int, line.split(","))
+            outcomes.append(Outcome(run, pulls, *map(bool, rest[:3]), *rest[3:]))
         if kept < len(content):
             os.truncate(self._path, kept)
         return outcomes

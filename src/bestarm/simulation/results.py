@@ -53,6 +53,7 @@ class Outcome(NamedTuple):
     pulls: int
     correct: bool
     final: bool
+    contradicted: bool
     target: int
     plans: int
     rounds: int
@@ -85,6 +86,8 @@ class Results:
         pulls: pulls used.
         correct: whether the recommended target is the best one.
         final: whether the policy finished, rather than being stopped by a cap.
+        contradicted: whether rewards contradicted what the policy was told of their scale: of its
+            answer nothing is proven then.
         target: the recommended target.
         plans: the number of plans pulled.
         rounds: rounds used: as many as pulls, unless they were in blocks.
@@ -100,6 +103,7 @@ class Results:
     pulls: NDArray[np.int64]
     correct: NDArray[np.bool_]
     final: NDArray[np.bool_]
+    contradicted: NDArray[np.bool_]
     target: NDArray[np.int64]
     plans: NDArray[np.int64]
     rounds: NDArray[np.int64]
@@ -220,8 +224,10 @@ class Results:
         rows = []
         if self.runs:
             errors = percent_range(self.error_rate, self.error_interval())
-            rows = [(self.method, *self.pulls_texts(), errors)]
-        return TextTable.of(("method", *PULLS_HEADINGS, "errors"), rows, title=about).to_html()
+            contradicted = f"{int(self.contradicted.sum()):,}"
+            rows = [(self.method, *self.pulls_texts(), errors, contradicted)]
+        headings = ("method", *PULLS_HEADINGS, "errors", "contradicted")
+        return TextTable.of(headings, rows, title=about).to_html()
 
     def __repr__(self) -> str:
         head = f"Results({self.method} on {self.environment}: {self.runs} runs"
@@ -233,9 +239,10 @@ class Results:
         spread = f" ± {self.std_pulls:,.0f} (sd)" if self.runs > 1 else ""
         if self.in_blocks:
             head += f", rounds {self.mean_rounds:,.0f}"
-        capped = self.runs - int(self.final.sum())
-        return (
-            f"{head}, pulls {self.mean_pulls:,.0f}{spread}, errors {self.error_rate:.2%} "
-            f"(95% in {low:.2%} to {high:.2%}, delta {self.delta:g})"
-            + (f", {capped} capped)" if capped else ")")
-        )
+        text = f"{head}, pulls {self.mean_pulls:,.0f}{spread}, errors {self.error_rate:.2%} "
+        text += f"(95% in {low:.2%} to {high:.2%}, delta {self.delta:g})"
+        if capped := self.runs - int(self.final.sum()):
+            text += f", {capped} capped"
+        if contradicted := int(self.contradicted.sum()):
+            text += f", assumptions contradicted in {contradicted}"
+        return text + ")"

@@ -32,7 +32,7 @@ GOALS: dict[Goal, str] = {
     "budget": "With a fixed budget",
 }
 _CELLS = (
-    "method,goal,model,instance,drift,runs,pulls,half,cut,errors,low,high,breaks_delta,"
+    "method,goal,model,instance,drift,runs,pulls,half,cut,contradicted,errors,low,high,breaks_delta,"
     "rank,rank_low,rank_high"
 )
 
@@ -171,6 +171,7 @@ def summary_table(found: Sequence[Standing], goal: Goal) -> TextTable:
         if sure:
             cut, runs = sum(each.cut for each in cells), sum(each.runs for each in cells)
             entries.append(Entry(f"{cut:,} of {runs:,}"))
+            entries.append(Entry(f"{sum(each.contradicted for each in cells):,} of {runs:,}"))
             order = geometric_mean(ratios[name]) if name in ratios else math.inf
             entries.append(Entry("–" if math.isinf(order) else f"{order:.2f}"))
         else:
@@ -178,7 +179,7 @@ def summary_table(found: Sequence[Standing], goal: Goal) -> TextTable:
             entries.append(Entry(f"{100 * order:.1f} %"))
         entries.append(Entry(cells[0].competitor.reference))
         lines.append((broken / len(cells), order, Line(name, tuple(entries))))
-    heads = ("above δ", "largest error", "no answer", "pulls ÷ best")
+    heads = ("above δ", "largest error", "no answer", "contradicted", "pulls ÷ best")
     columns = [
         Column("Method", align="l"),
         Column("assumes", align="l"),
@@ -238,6 +239,8 @@ def cell_entry(it: Standing) -> Entry:
     pulls = f"{'≥ ' if it.cut else ''}{it.pulls:,.0f} ± {it.half:,.0f}"
     if it.cut:
         small.append(f"no answer in {it.cut:,} of {it.runs:,}")
+    if it.contradicted:
+        small.append(f"contradicted in {it.contradicted:,} of {it.runs:,}")
     if not it.errors:
         return Entry(pulls, small=tuple(small), kind=kind)
     wrong = f"wrong {rate}"
@@ -259,6 +262,7 @@ def _csv_line(it: Standing) -> tuple[object, ...]:
         it.pulls,
         it.half,
         it.cut,
+        it.contradicted,
         it.errors,
         *it.error_interval,
         int(it.breaks_delta),

@@ -37,6 +37,7 @@ class Standing:
         half: half of its 95 % interval.
         cost: the mean cost of a run, by which it is ranked.
         cut: how many runs ended without a final answer, at the cap or before; 0 with a budget.
+        contradicted: in how many runs rewards contradicted what the method was told.
         errors: how many runs gave a wrong answer.
         runs: how many runs there were.
         delta: the error probability asked for.
@@ -51,6 +52,7 @@ class Standing:
     half: float
     cost: float
     cut: int
+    contradicted: int
     errors: int
     runs: int
     delta: float
@@ -124,6 +126,7 @@ def _standing(
         half=Z95 * results.std_pulls / math.sqrt(results.runs),
         cost=float(costs.mean()),
         cut=int((~results.final).sum()) if sure else 0,
+        contradicted=int(results.contradicted.sum()),
         errors=int(wrong.sum()),
         runs=results.runs,
         delta=results.delta,
