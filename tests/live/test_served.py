@@ -11,6 +11,7 @@ from chained_policies import Chained
 
 from bestarm import AnytimeBAI, Experiment, Problem
 from bestarm.errors import InvalidInputError, ReplayError
+from bestarm.live.spec import Spec
 
 BUTTONS = Problem(["old", "new", "none"])
 QUICK: dict[str, Any] = {"bounds": (0, 1), "control": "old", "expected_gap": 0.5}
@@ -167,6 +168,74 @@ def test_a_winner_on_record_is_served_whatever_the_policy_says_now(
         with pytest.raises(ReplayError):
             later.recommendation()
         assert later.ask()[0].label == "new"
+
+
+def of_another_version(*_: object) -> None:
+    raise ReplayError("The policy is of another version.", field="version")
+
+
+@pytest.mark.parametrize("control", ["old", None])
+@pytest.mark.parametrize("state", ["running", "paused", "finished"])
+def test_what_is_served_needs_no_policy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, control: str | None
+) -> None:
+    """Another version of the policy, which cannot replay the experiment, serves the same."""
+    with create(tmp_path, control=control) as experiment:
+        if state == "finished":
+            finish(experiment, 1)
+        else:
+            for _ in range(2):
+                for each in experiment.ask(20):
+                    experiment.tell(each, each.arm == 1)
+            if state == "paused":
+                experiment.pause()
+            experiment.stop("an upgrade")
+            (*_, stopped) = experiment.events()
+            named = experiment.recommendation()
+            assert (stopped.kind, stopped.data["reason"]) == ("stopped", "an upgrade")
+            assert stopped.data["recommendation"]["label"] == named.label
+        served = experiment.ask()[0].label
+        assert experiment.replay().remarks == ()
+        assert experiment.verify().sound
+    monkeypatch.setattr(Spec, "make", of_another_version)
+    with Experiment.open(experiment.place or "", "b") as later:
+        with pytest.raises(ReplayError):
+            later.recommendation()
+        assert later.ask()[0].label == served
+        winner = later.served()
+        assert winner is not None
+        assert winner.label == served
+
+
+def test_an_experiment_can_be_stopped_under_another_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log cannot say what is recommended then: the version that began it still serves it."""
+    with create(tmp_path, control=None) as experiment:
+        for each in experiment.ask(30):
+            experiment.tell(each, each.arm == 1)
+    monkeypatch.setattr(Spec, "make", of_another_version)
+    with Experiment.open(experiment.place or "", "b") as later:
+        later.stop()
+        assert later.events()[-1].data["recommendation"] is None
+        with pytest.raises(ReplayError):
+            later.ask()
+    monkeypatch.undo()
+    with Experiment.open(experiment.place or "", "b") as again:
+        assert again.ask()[0].label == again.recommendation().label
+        assert again.verify().sound
+
+
+def test_a_replay_that_recommends_another_option_than_at_the_stop_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with create(tmp_path) as experiment:
+        experiment.stop()
+        with monkeypatch.context() as patch:
+            patch.setattr("bestarm.live.replay.last_recommendation", lambda _: {"label": "new"})
+            with pytest.raises(ReplayError, match="recommendation at the stop"):
+                experiment.replay()
+        assert experiment.replay().recommendation.reason == "stopped"
 
 
 def test_a_loop_that_tells_what_it_asks_for_ends() -> None:

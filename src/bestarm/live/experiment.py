@@ -22,6 +22,7 @@ from bestarm.live.forecasts import Covariates, forecast_maker, kind_of, read_cov
 from bestarm.live.guarding import check_guardrails
 from bestarm.live.inputs import Label
 from bestarm.live.reading import ExperimentReader
+from bestarm.live.replay import PolicyReplayer, recommend
 from bestarm.live.spec import (
     Spec,
     as_options,
@@ -556,7 +557,15 @@ class Experiment(ExperimentReader):
         if self.window is not None:
             with suppress(ClockError):  # a wrong clock settles nothing
                 self.expire()
-        self._change_state("stopped", precondition, reason=inputs.clean_text(reason))
+        why = inputs.clean_text(reason)
+        # A policy of its own: another thread may be taking a step, and is not waited for. In memory
+        # steps are transactions, which come one after the other.
+        replayer = self._replayer if self.spec is None else PolicyReplayer(self.spec.make)
+        with self.read() as snapshot:
+            _last_recommendation(replayer, snapshot)  # what takes long, while others write
+        with self._changing(precondition, leaps=True) as (tx, now):
+            final = _last_recommendation(replayer, tx)
+            transitions.change_state(tx, "stopped", now, reason=why, recommendation=final)
 
     def _change_state(self, kind: str, precondition: Precondition | None, **data: str) -> None:
         with self._changing(precondition, leaps=True) as (tx, now):
@@ -650,3 +659,14 @@ class Experiment(ExperimentReader):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _last_recommendation(replayer: PolicyReplayer, snapshot: Snapshot) -> dict[str, Any] | None:
+    """What the log says of the recommendation at a stop.
+
+    None where the policy fails, as one of another version does: stopping does not depend on it.
+    """
+    try:
+        return recommendation_data(recommend(replayer.policy(snapshot), "stopped"))
+    except Exception:
+        return None

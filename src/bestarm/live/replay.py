@@ -17,6 +17,7 @@ import numpy as np
 
 from bestarm.errors import DesignError, ProtocolError, ReplayError
 from bestarm.live.events import digest, recommendation_data
+from bestarm.live.serving import last_recommendation
 from bestarm.live.store.contract import Change, Snapshot, SummaryRecord, as_data, damaged
 from bestarm.policies.policy import Policy
 from bestarm.recommendation import Recommendation
@@ -235,6 +236,8 @@ def replay(snapshot: Snapshot, policy: Policy) -> ReplayResult:
             raise disagreement("The policy continues where it stopped in the log")
         end = f"The end with {recommendation.label!r} ({recommendation.reason})"
         expect(end, "finished", **recommendation_data(recommendation))
+    elif last_recommendation(snapshot) not in (None, recommendation_data(recommendation)):
+        raise disagreement("The recommendation at the stop is not the one in the log")
     if next(events, None) is not None:
         raise disagreement("The log continues where the record ends")
     return ReplayResult(recommendation, tuple(remark for remark in remarks if remark is not None))

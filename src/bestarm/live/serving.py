@@ -17,15 +17,18 @@ _PAGE = 1000  # events read at a time, from the last on
 
 
 def last_recommendation(snapshot: Snapshot) -> dict[str, Any] | None:
-    """What the log of a finished experiment says that its policy recommended; None of any other.
+    """What the event that ended an experiment says that its policy recommended.
 
-    By it every process serves the same, whatever the policy would say now.
+    By it every process serves the same, whatever the policy would say now. None before the end, and
+    where the policy could not say it: one of another version, or stopped by an older bestarm.
     """
-    if snapshot.head.state != "finished":
+    head = snapshot.head
+    if not head.over:
         return None
-    pages = reversed(range(0, snapshot.head.events, _PAGE))
+    pages = reversed(range(0, head.events, _PAGE))
     events = (event for start in pages for event in snapshot.events(start, start + _PAGE))
-    return next(event.data for event in events if event.kind == "finished")
+    data = next(event.data for event in events if event.kind == head.state)
+    return data if head.state == "finished" else data.get("recommendation")
 
 
 def served_target(end: Mapping[str, Any], control: int | None) -> int:
