@@ -82,7 +82,7 @@ class GuardrailRow:
         label: its name.
         state: `"worse"` if it is shown to be worse than the control by more than the margin,
             `"fine"` if it is shown not to be, `"unclear"` as long as neither is shown, `"retired"`.
-        low: how much worse it is, at least; None if nothing is known. Negative: better.
+        low: how much worse it is, at least. Negative: better.
         high: how much worse it is, at most.
         values: how many values the guardrail has, of all options.
         outstanding: of how many assignments it has none.
@@ -92,8 +92,8 @@ class GuardrailRow:
     target: int
     label: str
     state: str
-    low: float | None
-    high: float | None
+    low: float
+    high: float
     values: int
     outstanding: int
 
@@ -292,8 +292,7 @@ class GuardrailReplayer:
                     "unclear": True,
                 }
                 state = next(state for state, holds in states.items() if holds)
-                ends = (float(each[target]) for each in (look.low, look.high))
-                low, high = (end if math.isfinite(end) else None for end in ends)
+                low, high = float(look.low[target]), float(look.high[target])
                 known = evidence.guardrail, target, labels[target], state, low, high
                 rows.append(GuardrailRow(*known, look.values, look.outstanding))
         return rows

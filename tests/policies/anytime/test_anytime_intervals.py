@@ -40,7 +40,7 @@ def test_intervals_hold_the_truth_and_narrow() -> None:
     widths, missed = [], 0
     for seed in range(20):
         policy = AnytimeBAI(Problem(np.eye(3)), bounds=(0, 1))
-        assert np.isinf(policy.intervals().low[1:]).all()
+        assert (policy.intervals().low[1:] == -1).all()  # as far as the bounds allow
         pull = clicks(rates, np.random.default_rng(seed))
         wide = []
         for _ in range(3):
@@ -89,6 +89,33 @@ def test_intervals_state_twice_the_error_where_the_decision_raised_them(
     assert (it.low <= it.high).all()
 
 
+@pytest.mark.parametrize(
+    ("problem", "reach"),
+    [
+        (Problem(["a", "b", "c"]), 1.0),
+        (Problem([[1.0, 0.0], [0.0, 1.0], [0.4, 0.4]]), 1.0),
+        (Problem(np.eye(2), [[1.0, 0.0], [-2.0, 3.0]]), None),  # one is not an arm
+    ],
+)
+def test_leads_stay_within_what_bounds_allow(problem: Problem, reach: float | None) -> None:
+    """What two arms pay in one round lies within the bounds: so does the lead of one, ± the width.
+
+    A target that is not an arm may be farther away.
+    """
+    control = problem.target_labels[1]
+    policy = AnytimeBAI(problem, bounds=(2, 3), control=control)
+    rng = np.random.default_rng(3)
+    pull = pays(lambda arms: 2.0 + (rng.random(len(arms)) < 0.5), rng)
+    play(policy, pull, plans=2)
+    found, effect = policy.intervals(), policy.recommend().effect
+    assert effect is not None
+    ends = [*found.estimate, *found.low, *found.high, effect.lower, effect.upper]
+    if reach is None:
+        assert max(np.abs(ends)) > 1
+    else:
+        assert max(np.abs(ends)) == reach
+
+
 GRID = StakeGrid.make(likely_effect=LIKELY_BOUNDED_EFFECT)
 
 
@@ -114,7 +141,7 @@ def test_lost_pulls_count_in_intervals_as_in_bets() -> None:
 def test_intervals_spend_delta_on_all_ordered_pairs() -> None:
     """Both ends, for a problem of 4 targets: log(12/δ) is what each of 12 events must reach."""
     policy = AnytimeBAI(Problem(np.eye(4), delta=0.06), bounds=(0, 1))
-    play(policy, clicks([0.6, 0.5, 0.4, 0.3], np.random.default_rng(6)), plans=6)
+    play(policy, clicks([0.6, 0.5, 0.4, 0.3], np.random.default_rng(6)), plans=40)
     found = policy.intervals()
     others = np.arange(4) != found.leader
     rows = (policy._targets.now[found.leader] - policy._targets.now)[others]
@@ -122,9 +149,9 @@ def test_intervals_spend_delta_on_all_ordered_pairs() -> None:
     np.testing.assert_allclose(
         found.low[others], lower_ends(rows, policy._past, level=level, grid=GRID)
     )
-    np.testing.assert_allclose(
-        found.high[others], -lower_ends(-rows, policy._past, level=level, grid=GRID)
-    )
+    highs = -lower_ends(-rows, policy._past, level=level, grid=GRID)
+    assert highs.min() < 1 < highs.max()
+    np.testing.assert_allclose(found.high[others], np.minimum(highs, 1))
     assert found.delta == 0.06
 
 
@@ -175,8 +202,14 @@ def test_the_control_is_shown_to_be_behind_the_best_without_a_union() -> None:
     assert policy._effects is not None
     behind = policy._effects.behind(policy._past)
     pair = policy._effects.effect(
-        0, policy._estimates.slope, policy._past, learned=policy._learned, margin=None
+        0,
+        policy._estimates.slope,
+        policy._past,
+        learned=policy._learned,
+        margin=None,
+        widest=math.inf,
     )
+    assert pair is not None
     assert behind > pair.lower  # the pair's level is higher by log(2(H − 1))
     assert behind < THETA[0] - THETA[1]
 
@@ -193,8 +226,14 @@ def test_an_effect_is_shown_to_be_positive_once_its_share_of_delta_is_reached() 
     while (plan := policy.plan()) is not None:
         policy.update(stream.pull(plan))
         found = effects.effect(
-            0, policy._estimates.slope, policy._past, learned=policy._learned, margin=None
+            0,
+            policy._estimates.slope,
+            policy._past,
+            learned=policy._learned,
+            margin=None,
+            widest=math.inf,
         )
+        assert found is not None
         shown.append((np.log(policy.evidence()[1]) - needed, found.lower > 0))
     assert len({positive for _, positive in shown}) == 2
     for beyond, positive in shown:

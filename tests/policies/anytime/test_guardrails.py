@@ -196,6 +196,16 @@ def test_a_copy_goes_on_by_itself() -> None:
     assert of.log_evidence()[1] == other.log_evidence()[1]
 
 
+def test_ends_stay_within_what_the_bounds_allow() -> None:
+    """No two values differ by more than the width of the bounds; before the first it may be any."""
+    of = evidence(Guardrail("delay", (10.0, 14.0), 0.5, 0.05))
+    before = of.look()
+    assert (before.low[1], before.high[1]) == (-4, 4)
+    batch(of, [0.5, 0.5], np.array([0, 1, 1]), np.array([11.0, 13.0, 10.0]), 1)
+    look = of.look()
+    assert -4 <= look.low[1] <= look.high[1] <= 4
+
+
 # --- what is worse --------------------------------------------------------------------------------
 
 

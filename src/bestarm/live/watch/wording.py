@@ -208,10 +208,8 @@ _GUARDED = {
 
 def guardrail_line(row: GuardrailRow) -> str:
     """How one option stands with one guardrail, in a line."""
-    low = "any" if row.low is None else f"{row.low:.3g}"
-    high = "any" if row.high is None else f"{row.high:.3g}"
-    margin, state = f"margin {row.guardrail.worse_by:g}", _GUARDED[row.state]
-    return f"{row.guardrail.name}, {row.label}: worse by {low} to {high} ({margin}): {state}"
+    worse = f"worse by {row.low:.3g} to {row.high:.3g} (margin {row.guardrail.worse_by:g})"
+    return f"{row.guardrail.name}, {row.label}: {worse}: {_GUARDED[row.state]}"
 
 
 def _changed(kind: str, data: Mapping[str, Any]) -> str:

@@ -280,7 +280,8 @@ class GuardrailEvidence:
     def look(self) -> GuardrailLook:
         """What the values so far show."""
         wealth, levels, control = self._read(), self.levels, self._control
-        low, high = wealth.lower_ends(levels) * _SIDES[:, None]
+        widest = self._scale.high - self._scale.low
+        low, high = np.clip(wealth.lower_ends(levels) * _SIDES[:, None], -widest, widest)
         high = np.maximum(high, low)
         low[control] = high[control] = 0.0
         worse, fine = wealth.value >= levels

@@ -62,6 +62,7 @@ def lead_intervals(
     grid: StakeGrid,
     delta: float,
     margin: float | None,
+    widest: float,
     shares: ChangeShares | None = None,
 ) -> Intervals:
     """How far the leader is ahead of every target; NaN of those that are retired.
@@ -77,6 +78,7 @@ def lead_intervals(
         margin: how much worse than the best the leader may be, once that is decided. On the event
             that the decision is right, no lead is less than minus this, so lower ends are raised;
             with that event, they hold together but for a probability of 2δ.
+        widest: the largest lead that can be: see `widest_lead`.
     """
     others = targets.present[targets.present != leader]
     initial = int((targets.additions == 0).sum())
@@ -100,7 +102,9 @@ def lead_intervals(
         low[others] = np.maximum(low[others], -margin)
         high = np.maximum(high, low)
         delta = 2 * delta
-    return Intervals(leader, (targets.now[leader] - targets.now) @ slope, low, high, delta)
+    estimate = (targets.now[leader] - targets.now) @ slope
+    estimate, low, high = np.clip((estimate, low, high), -widest, widest)
+    return Intervals(leader, estimate, low, high, delta)
 
 
 def lower_ends(
@@ -241,8 +245,11 @@ class ControlEffect:
         *,
         learned: int,
         margin: float | None,
-    ) -> Effect:
-        """The lead of a target over the control.
+        widest: float,
+    ) -> Effect | None:
+        """The lead of a target over the control; None without evidence on both ends of it.
+
+        An option that was just added has none, though it may look best by its features.
 
         Args:
             target: the target.
@@ -251,6 +258,7 @@ class ControlEffect:
             learned: how many of the first batches θ̂ rests on; they have at least one outcome.
             margin: how much worse than the best the target may be, by the decision; None if it is
                 not decided.
+            widest: the largest lead that can be: see `widest_lead`.
         """
         if target == self.control:
             return Effect(self.control, self._label, 0.0, 0.0, 0.0)
@@ -268,7 +276,9 @@ class ControlEffect:
             # be the control. A retired option may have been better than both.
             behind = 0.0 if self._targets.retired else max(self.behind(past), 0.0)
             lower = max(lower, behind - margin)
-        upper = max(upper, lower)
+        if not math.isfinite(upper - lower):
+            return None
+        lower, upper = np.clip((lower, max(upper, lower)), -widest, widest).tolist()
         contrast = self._targets.now[target] - self._targets.now[self.control]
         estimate = min(max(float(contrast @ slope), lower), upper)
         known = [each for i, each in enumerate(past[:learned]) if self._targets.are_now(i)]
@@ -318,6 +328,16 @@ def targets_are_arms(problem: Problem) -> bool:
     """Whether every target is an arm: what others pay need not lie within the bounds of rewards."""
     arms = {row.tobytes() for row in problem.source + 0.0}  # −0.0 is 0.0
     return all(row.tobytes() in arms for row in problem.target + 0.0)
+
+
+def widest_lead(problem: Problem, bounds: tuple[float, float] | None) -> float:
+    """The largest lead of one target over another that rewards within the bounds allow for.
+
+    What two arms pay in the same round lies within the bounds, and differs by their lead.
+    """
+    if bounds is None or not targets_are_arms(problem):
+        return math.inf
+    return bounds[1] - bounds[0]
 
 
 def average_rates(

@@ -41,6 +41,7 @@ from bestarm.policies.anytime.intervals import (
     find_control,
     lead_intervals,
     targets_are_arms,
+    widest_lead,
 )
 from bestarm.policies.anytime.options import Era, TargetCoordinates, carry_over, remaining
 from bestarm.policies.anytime.sampler import (
@@ -580,6 +581,7 @@ class AnytimeBAI(Policy):
             grid=self._grid,
             delta=self.problem.delta,
             margin=self._tolerance if self._reason in FINAL and self._top == 1 else None,
+            widest=widest_lead(self.problem, self._bounds),
             shares=None if self._shares is None else change_shares(self.problem.delta),
         )
 
@@ -771,12 +773,11 @@ class AnytimeBAI(Policy):
     def _effect(self, target: int, final: bool) -> Effect | None:
         if self._effects is None or not self._has_estimates or self._contradicted:
             return None
-        effect = self._effects.effect(
+        return self._effects.effect(
             target,
             self._estimates.slope,
             self._past,
             learned=self._learned,
             margin=self._tolerance if final else None,
+            widest=widest_lead(self.problem, self._bounds),
         )
-        # An option that was just added may look best by its features.
-        return effect if math.isfinite(effect.upper - effect.lower) else None

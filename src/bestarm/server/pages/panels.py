@@ -311,13 +311,11 @@ def _guardrail_bars(overview: Overview) -> Mapping[tuple[str, int], tuple[float,
     for name in dict.fromkeys(row.guardrail.name for row in overview.guardrails):
         rows = [row for row in overview.guardrails if row.guardrail.name == name]
         margin = rows[0].guardrail.worse_by
-        known = [end for row in rows for end in (row.low, row.high) if end is not None]
-        low, high = min(0.0, *known, margin), max(0.0, *known, margin)
+        low = min(0.0, *(row.low for row in rows))
+        high = max(margin, *(row.high for row in rows))
         scale = 100 / ((high - low) or 1.0)
         for row in rows:
-            left = low if row.low is None else row.low
-            right = high if row.high is None else row.high
-            places = left - low, right - left, -low, margin - low
+            places = row.low - low, row.high - row.low, -low, margin - low
             bars[name, row.target] = tuple(scale * each for each in places)
     return bars
 
