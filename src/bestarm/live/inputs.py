@@ -278,7 +278,11 @@ def read_label(value: object, field: str) -> str:
 
 @contextmanager
 def connected(url: str | Store) -> Iterator[tuple[Store, type[SqlLedger]]]:
-    """A database and the ledgers in it; after an exception its connections are released."""
+    """A database and the ledgers in it.
+
+    After an exception the connections of one that was made here are released; a `Store` that was
+    given is its owner's, and others may be using it.
+    """
     try:
         from bestarm.live.store.sql import SqlLedger, Store  # noqa: PLC0415
     except ImportError as error:
@@ -288,7 +292,8 @@ def connected(url: str | Store) -> Iterator[tuple[Store, type[SqlLedger]]]:
     try:
         yield store, SqlLedger
     except BaseException:
-        store.close()
+        if store is not url:
+            store.close()
         raise
 
 

@@ -10,13 +10,14 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+import sqlalchemy as sa
 from databases import end_connections, name_of, read_on_begin, run_sql, wait_until
 from interrupting import Interrupting
 from needed import need_found
@@ -30,8 +31,9 @@ from sqlalchemy.util import queue as pool_queue
 from workers_started import HANG_TIMEOUT
 from workers_store import begin, other_writer
 
-from bestarm.errors import StoreUnavailableError
+from bestarm.errors import ExperimentExistsError, StoreUnavailableError, UnknownExperimentError
 from bestarm.live import Experiment
+from bestarm.live.store.sql import Store
 from bestarm.live.store.sql.session import PostgresSession
 
 
@@ -46,6 +48,23 @@ def test_who_is_interrupted_while_waiting_for_others_can_go_on(store_url: str) -
             later.join()
         assert experiment.tell(ids[0], 1.0).recorded
         assert told(experiment) == {0: 1.0}
+
+
+def test_an_unknown_name_leaves_the_connections_of_a_shared_store(store_url: str) -> None:
+    """Only a store that a call makes itself is closed when the call fails."""
+    with closing(Store(store_url)) as store:
+        begin(store)
+        made: list[object] = []
+        sa.event.listen(store._engine, "connect", lambda *connection: made.append(connection))
+        for _ in range(3):
+            with pytest.raises(UnknownExperimentError):
+                Experiment.open(store, "unknown")
+            with pytest.raises(UnknownExperimentError):
+                Experiment.list(store, after="unknown")
+            with pytest.raises(ExperimentExistsError):
+                begin(store)
+            assert Experiment.open(store, "offer").ask()
+        assert not made
 
 
 def test_who_is_interrupted_while_rolling_back_keeps_no_lock(
