@@ -24,6 +24,7 @@ from bestarm.errors import (
     InvalidInputError,
     UnknownExperimentError,
 )
+from bestarm.live.store.sql import SqlLedger, Store
 from bestarm.live.store.sql import ledger as sql_ledger
 
 PROBLEM = Problem(np.eye(2), source_labels=["tea", "coffee"])
@@ -179,6 +180,15 @@ def test_a_list_is_read_in_parts(store_url: str) -> None:
         Experiment.list(store_url, after="x")
     with pytest.raises(InvalidInputError, match="`limit` must be a whole number"):
         Experiment.list(store_url, limit=0)
+
+
+@pytest.mark.parametrize("search", ["äpf", "ÄPF", "Äpfel", "ΣΟΦ", "сбор"])
+def test_a_file_is_searched_in_either_case_of_any_script(sqlite_url: str, search: str) -> None:
+    with closing(Store(sqlite_url)) as store:
+        for name in ("Äpfel σοφία СБОР", "Apfel"):
+            Experiment.create(store, name, ["a", "b"])
+        found, total = SqlLedger.search(store, search, first=0, limit=10)
+    assert ([each.name for each in found], total) == (["Äpfel σοφία СБОР"], 1)
 
 
 def test_a_list_says_what_has_changed(store_url: str) -> None:

@@ -134,6 +134,8 @@ class WatchedFile:
         """Set up a new connection, and note which file it is that connections have open."""
         for pragma in ("synchronous=FULL", "foreign_keys=ON", "secure_delete=ON"):
             connection.execute(f"PRAGMA {pragma}")
+        # SQLite's own knows the letters of ASCII alone.
+        connection.create_function("lower", 1, str.lower, deterministic=True)
         if self._opened is None:
             self._opened = _identity(self.path)
             self._real = os.path.realpath(self.path)  # SQLite keeps logs where a link leads
