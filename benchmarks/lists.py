@@ -80,7 +80,10 @@ def whole_page(opened: OpenExperiments) -> bytes:
     found, total = SqlLedger.search(opened.store, "", first=0, limit=10**9)
     verdicts = [routes._verdict(opened, each.name) for each in found[:100]]
     verdicts += [f"{each.status}.".capitalize() for each in found[100:]]
-    rows = tuple((*each, None) for each in zip(found, verdicts, strict=True))
+    rows = tuple(
+        (each, verdict, None, each.status.state)
+        for each, verdict in zip(found, verdicts, strict=True)
+    )
     part = routes.Listing(rows, "", 1, 1, total)
     return json.dumps({"html": routes._rows(part)}).encode()
 
