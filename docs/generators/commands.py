@@ -19,6 +19,9 @@ starts with `bestarm:`. An unknown command or option is answered with the usage.
 in both cases. Exit code 1 means that a command did its work and found something wrong: an alarm, a
 record that is not sound, a replay that disagrees. Ctrl-C prints what has finished, says that it is
 partial, and ends with exit code 130.
+
+Numbers are written as they are printed: 20,000 or 20000, 0.5 or 50 %; also 20k and 1e4. Commas
+separate thousands, and decimals have a point.
 """
 
 

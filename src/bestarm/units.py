@@ -4,8 +4,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import Decimal
 
-__all__ = ["Unit", "decimal", "rough"]
+__all__ = ["NUMBER", "Unit", "decimal", "rough", "scaled"]
+
+#: A number without a sign, as it is printed and as people type it, and its exponent.
+NUMBER = (
+    r"((?:[1-9][0-9]{0,2}(?:,[0-9]{3}){1,12}|[0-9]{1,40})(?:\.[0-9]{0,40})?|\.[0-9]{1,40})"
+    r"(?:e([+-]?[0-9]{1,3}))?"
+)
+
+
+def scaled(digits: str, exponent: str | None, unit: str) -> Decimal:
+    """The number that `NUMBER` found, in thousands (k), percent (%) or points (pp): exact.
+
+    >>> scaled("20,000", None, ""), scaled("20", None, "k"), float(scaled("5", None, "%"))
+    (Decimal('20000'), Decimal('2.0E+4'), 0.05)
+    """
+    shift = {"": 0, "k": 3}.get(unit.lower(), -2)
+    return Decimal(f"{digits.replace(',', '')}e{int(exponent or 0) + shift}")
 
 
 def decimal(value: float, places: int) -> str:

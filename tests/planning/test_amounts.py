@@ -27,6 +27,9 @@ PROBLEM = Problem(np.eye(3), noise=0.5, source_labels=["old", "new", "bold"])
         ("2e-2", 0.02),
         ("2.5\N{NO-BREAK SPACE}%", 0.025),
         ("-3", -3.0),
+        ("−3", -3.0),
+        ("1,200", 1200.0),
+        ("1.2k", 1200.0),
         (0.02, 0.02),
         ("200 %", 2.0),
     ],
@@ -41,6 +44,8 @@ def test_rates(text: Any, rate: float) -> None:
         *((text, 0.002) for text in ("+10 %", "+10%", "+ 10 %", "0.2 pp", "+0.2 pp")),
         *((text, 0.002) for text in ("0.002", "+0.002", ".002", 0.002)),
         ("+300 %", 0.06),
+        ("+1,000 %", 0.2),
+        ("0.002k", 2.0),
     ],
 )
 def test_leads_over_two_percent(text: Any, lead: float) -> None:

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from functools import wraps
 from typing import Annotated, Any, get_args
 
@@ -17,6 +18,7 @@ import typer
 from bestarm.cli.output import Result, print_result, remark
 from bestarm.defaults import STORE
 from bestarm.errors import BestArmError
+from bestarm.units import NUMBER, scaled
 
 
 def read_number(text: str) -> float | None:
@@ -31,20 +33,39 @@ def read_number(text: str) -> float | None:
         return None
 
 
+_AMOUNT = re.compile(rf"\s*([+−-]?){NUMBER}\s*([k%]?)\s*", re.IGNORECASE)
+_COMMA = " Commas separate thousands, as in 20,000; decimals have a point, as in 0.5."
+
+
+def read_amount(text: str) -> Decimal | None:
+    """The number of an option, as commands print numbers and as people type them, or None.
+
+    >>> [float(read_amount(text) or 0) for text in ("20,000", "20k", "1e4", "5 %", "−2")]
+    [20000.0, 20000.0, 10000.0, 0.05, -2.0]
+    """
+    found = _AMOUNT.fullmatch(text)
+    if found is None:
+        return None
+    sign, *parts = found.groups()
+    return scaled(*parts).copy_sign(1 if sign in {"", "+"} else -1)
+
+
 def decimal(value: str) -> float:
     """Parse a number; Typer also passes defaults, which are numbers."""
-    number = read_number(str(value))
-    if number is None:
-        raise typer.BadParameter(f"{value!r} is not a number.")
-    return number
+    amount = read_amount(str(value))
+    if amount is None:
+        raise typer.BadParameter(f"{value!r} is not a number.{_COMMA if ',' in value else ''}")
+    return float(amount)
 
 
 def whole(value: str) -> int:
-    """Parse a whole number."""
-    try:
-        return int("none" if "_" in str(value) else value)
-    except ValueError:
-        raise typer.BadParameter(f"{value!r} is not a whole number.") from None
+    """Parse a whole number; as for `decimal`, it may be a default."""
+    amount = None if "%" in str(value) else read_amount(str(value))
+    number, parts = (0, 0) if amount is None else amount.as_integer_ratio()
+    if parts != 1:
+        hint = _COMMA if "," in value else ""
+        raise typer.BadParameter(f"{value!r} is not a whole number.{hint}")
+    return number
 
 
 # What commands share; a command may explain a parameter of such a name otherwise.

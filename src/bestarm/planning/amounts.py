@@ -6,11 +6,10 @@ import re
 
 from bestarm.checks import finite, positive
 from bestarm.errors import InvalidInputError
+from bestarm.units import NUMBER, scaled
 
-_NUMBER = r"(\d{1,18}(?:\.\d{0,18})?|\.\d{1,18})(?:e([+-]?\d{1,3}))?"
-_RATE = re.compile(rf"\s*(-?){_NUMBER}\s*(%?)\s*", re.ASCII | re.IGNORECASE)
-_LEAD = re.compile(rf"\s*(\+?)\s*{_NUMBER}\s*(%|pp|)\s*", re.ASCII | re.IGNORECASE)
-_SPACES = str.maketrans("\N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}", "  ")
+_RATE = re.compile(rf"\s*([-−]?){NUMBER}\s*([k%]?)\s*", re.IGNORECASE)
+_LEAD = re.compile(rf"\s*(\+?)\s*{NUMBER}\s*(%|pp|k|)\s*", re.IGNORECASE)
 
 
 def read_rate(value: object, field: str) -> float:
@@ -21,18 +20,18 @@ def read_rate(value: object, field: str) -> float:
     """
     if not isinstance(value, str):
         return finite(value, field)
-    found = _RATE.fullmatch(value.translate(_SPACES))
+    found = _RATE.fullmatch(value)
     if found is None:
         raise InvalidInputError(
             f"`{field}` must be a number like 0.02 or a percentage like '2 %'; got {value!r}.",
             field=field,
             value=value,
             remedy=f"Write '{value.replace(',', '.').strip()}'."
-            if _RATE.fullmatch(value.translate(_SPACES).replace(",", "."))
+            if _RATE.fullmatch(value.replace(",", "."))
             else "Write a point before decimals, and a percent sign for percent.",
         )
-    sign, digits, exponent, unit = found.groups()
-    return _scaled(sign + digits, exponent, unit)
+    sign, *parts = found.groups()
+    return float(scaled(*parts)) * (-1 if sign else 1)
 
 
 def read_lead(value: object, base: float | None) -> float:
@@ -45,7 +44,7 @@ def read_lead(value: object, base: float | None) -> float:
     """
     if not isinstance(value, str):
         return positive(value, "gap")
-    found = _LEAD.fullmatch(value.translate(_SPACES))
+    found = _LEAD.fullmatch(value)
     if found is None:
         raise InvalidInputError(
             f"`gap` must be a lead like 0.002, '+10 %' (of the base rate) or '0.2 pp'; got "
@@ -55,7 +54,7 @@ def read_lead(value: object, base: float | None) -> float:
             remedy="A lead is positive; write a point before decimals.",
         )
     sign, digits, exponent, unit = found.groups()
-    amount = positive(_scaled(digits, exponent, "%" if unit else ""), "gap")
+    amount = positive(float(scaled(digits, exponent, unit)), "gap")
     if unit != "%":
         return amount
     if not sign:
@@ -80,12 +79,6 @@ def read_lead(value: object, base: float | None) -> float:
             remedy="Give the lead in units of the outcome.",
         )
     return amount * base
-
-
-def _scaled(digits: str, exponent: str | None, unit: str) -> float:
-    """Read as one decimal number: 2 % is 0.02, to the last digit."""
-    shift = int(exponent or 0) - (2 if unit else 0)
-    return float(f"{digits}e{shift}")
 
 
 def in_percent(share: float) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bestarm.cli.command import command, modules_of_folder, read_number
+from bestarm.cli.command import command, modules_of_folder, read_amount
 from bestarm.cli.experiment.command import read_pairs
 from bestarm.cli.experiment.records import status_data
 from bestarm.cli.files import UserFile
@@ -219,10 +219,10 @@ def _from_toml(path: Path, known: Sequence[str]) -> dict[str, Any]:
 
 
 def _read_share(text: str) -> float:
-    number = read_number(text)
-    if number is None:
+    share = read_amount(text)
+    if share is None:
         raise ValueError
-    return number
+    return float(share)
 
 
 def _read_value(text: str) -> Any:
