@@ -689,8 +689,8 @@ def _record_summary(tx: Transaction, told: _SummaryStep, labels: Sequence[str], 
         if told.pending is not None and told.pending.size:
             tx.add_deferrals(told.pending)
             # Those that arrived since the summary was made are reported by the next one.
-            still = tx.outstanding(record.first, record.end)
-            head.arrivals += int((~np.isin(told.pending, still)).sum())
+            rewards, lost = tx.settlements(told.pending.tolist())
+            head.arrivals += len(rewards.keys() | lost)
     tx.add(record)
     head.summaries += 1
     head.options = told.left

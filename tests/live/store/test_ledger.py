@@ -24,6 +24,7 @@ from bestarm.errors import (
     InvalidInputError,
     UnknownExperimentError,
 )
+from bestarm.live.store.contract import Request, UnitKey
 from bestarm.live.store.sql import SqlLedger, Store
 from bestarm.live.store.sql import ledger as sql_ledger
 
@@ -371,3 +372,42 @@ def test_rows_of_new_tables_are_read_without_a_look_at_all_of_them_for_each(
             start = rows_visited(snapshot.session.raw)
             assert sum(len(rows) for rows in snapshot.rows(0, 2_000)) == 2_000
             assert rows_visited(snapshot.session.raw) - start < 10_000
+
+
+def test_statistics_older_than_an_experiment_make_no_call_look_at_all_pairs(
+    postgres_url: str,
+) -> None:
+    """With statistics of other experiments alone PostgreSQL takes the new one for empty."""
+    create(postgres_url, "older").close()
+    many = "FROM generate_series(1, 20000) number"
+    run_sql(
+        postgres_url,
+        f"INSERT INTO bestarm_assignments SELECT 1, number, number, 1, 0, 0.5, 0 {many}",
+        f"INSERT INTO bestarm_outcomes SELECT 1, number, 0.5, 0, 0 {many}",
+        f"INSERT INTO bestarm_losses SELECT 1, number, 1, number, 'failed', 0 {many}",
+        f"INSERT INTO bestarm_deferrals SELECT 1, number, 0 {many}",
+        f"INSERT INTO bestarm_requests SELECT 1, 'request ' || number, 1, number, 1, 1 {many}",
+        f"INSERT INTO bestarm_units SELECT 1, number, number, 1, '', '', number, '' {many}",
+        "VACUUM ANALYZE",
+    )
+    units = [f"unit {number}" for number in range(1_000)]
+    with create(postgres_url) as experiment:
+        ids = experiment.ask(1_000, unit=units).ids
+        experiment.tell_many(dict.fromkeys(ids[:800], 0.5))
+        ledger: Any = experiment._ledger
+        with ledger.transaction() as tx:
+            tx.add_losses(ids[800:900], reason="failed", at=0.0)
+            tx.head.losses = 100
+            tx.add(*(Request(f"request {number}", 1, number, 1, 1) for number in range(1_000)))
+            keys = [UnitKey(unit, "") for unit in units[:100]]
+            for read, found, most in (
+                (lambda: tx.outstanding(0, 1_000), ids[900:], 3_000),
+                (lambda: [tx.first_outstanding(0, 1_000)], ids[900:901], 3_000),
+                (tx.arrivals, ids[800:900], 500),
+                (lambda: tx.lost_arms(1, 0, 100), tx.rows_of(np.array(ids[800:900]))["arm"], 500),
+                (lambda: [tx.request("request 7").number], [7], 10),
+                (lambda: tx.units_named(keys), keys, 200),
+            ):
+                start = rows_visited(tx.session.raw)
+                assert sorted(read()) == sorted(found)
+                assert rows_visited(tx.session.raw) - start <= most

@@ -55,7 +55,7 @@ from bestarm.live.store.contract import (
 )
 from bestarm.live.store.sql import schema as s
 from bestarm.live.store.sql.database import SERVER_TIME, Store
-from bestarm.live.store.sql.session import DuplicateKeyError, PostgresSession, Row, Session
+from bestarm.live.store.sql.session import DuplicateKeyError, PostgresSession, Query, Row, Session
 from bestarm.live.values import ExperimentListing
 from bestarm.numerics.geometry import Array
 from bestarm.records import BlockPlan, Plan, Rounds, Summary, as_blocks
@@ -63,6 +63,7 @@ from bestarm.records import BlockPlan, Plan, Rounds, Summary, as_blocks
 Data = TypeVar("Data")
 
 _PIECE = 20_000  # assignments read at a time
+_FEW = 50  # of which the first outstanding one is looked for first
 _NAMED_AT_A_TIME = 50  # units found by one statement
 _PAGE = 5_000  # records read at a time
 
@@ -79,15 +80,6 @@ def _in_order(table: sa.Table, *columns: str, key: str = "number") -> sa.Select[
         _mine(table), table.c[key] >= sa.bindparam("start"), table.c[key] < sa.bindparam("end")
     )
     return wanted.order_by(table.c[key]).limit(sa.bindparam("size"))
-
-
-def _same(one: sa.Table, other: sa.Table) -> sa.ColumnElement[bool]:
-    return sa.and_(one.c.experiment == other.c.experiment, one.c.number == other.c.number)
-
-
-def _settled(table: sa.Table) -> list[sa.ColumnElement[bool]]:
-    """Whether an assignment has an outcome, and whether it is lost."""
-    return [sa.exists().where(_same(each, table)) for each in (s.outcomes, s.losses)]
 
 
 _READ_HEAD = sa.select(*(s.experiments.c[name] for name in s.COUNTERS)).where(
@@ -108,19 +100,25 @@ def _save(names: tuple[str, ...]) -> sa.Update:
     return sa.update(s.experiments).where(mine).values(new)
 
 
-_REQUEST = sa.select(*list(s.requests.c)[1:]).where(
-    _mine(s.requests), s.requests.c.name == sa.bindparam("name")
+# For one name alone PostgreSQL, without statistics, may look at all requests of the experiment.
+_REQUESTS_FROM = (
+    sa.select(*list(s.requests.c)[1:])
+    .where(_mine(s.requests), s.requests.c.name >= sa.bindparam("name"))
+    .order_by(s.requests.c.name)
+    .limit(1)
 )
-_assigned = s.assignments.c
 
-# Outcomes and losses are joined to their assignments here and not by the database: of new tables
-# PostgreSQL has no statistics yet, and compares every row of one with every row of the other.
+# Outcomes and losses are joined to their assignments here and not by the database: of a new
+# experiment PostgreSQL has no statistics yet, and compares every row of one table with every row of
+# the other.
 _DRAWN = ("id", "round", "phase", "arm", "probability", "asked", "forecast")  # columns of ROW
 _ASSIGNMENTS = _in_order(s.assignments, "number", *_DRAWN[1:])
 _OUTCOMES = _in_order(s.outcomes, "number", "reward", "told", "late")
 _LOSSES = _in_order(s.losses, "number", "at")
 _REWARDS = _in_order(s.outcomes, "number", "reward")
+_TOLD = _in_order(s.outcomes, "number")
 _LOST = _in_order(s.losses, "number")
+_ASKED = _in_order(s.assignments, "number", "asked")
 _ROUNDS_OF = sa.select(s.units.c.round).where(
     _mine(s.units), s.units.c.unit == sa.bindparam("unit")
 )
@@ -132,26 +130,22 @@ _ERASE = (
 
 
 @cache
-def _units_named(size: int) -> sa.Select[Any]:
-    """The statement for the rounds of so many units, each found in the index."""
-    named = (
-        sa.and_(
-            _mine(s.units),
-            s.units.c.unit == sa.bindparam(f"unit_{place}"),
-            s.units.c.decision_point == sa.bindparam(f"decision_point_{place}"),
+def _units_named(size: int) -> sa.CompoundSelect[Any]:
+    """The statement for the rounds of so many units, each found in the index by itself."""
+    return sa.union_all(
+        *(
+            sa.select(*list(s.units.c)[1:]).where(
+                _mine(s.units),
+                s.units.c.unit == sa.bindparam(f"unit_{place}"),
+                s.units.c.decision_point == sa.bindparam(f"decision_point_{place}"),
+            )
+            for place in range(size)
         )
-        for place in range(size)
     )
-    return sa.select(*list(s.units.c)[1:]).where(sa.or_(*named))
 
 
-_OUTSTANDING = _in_order(s.assignments, "number").where(
-    _assigned.asked <= sa.bindparam("asked_by"),
-    *(~each for each in _settled(s.assignments)),
-)
-_LOST_ARMS = (
-    sa.select(_assigned.arm)
-    .select_from(s.losses.outerjoin(s.assignments, _same(s.assignments, s.losses)))
+_LOST_OF_PHASE = (
+    sa.select(s.losses.c.number)
     .where(_mine(s.losses), s.losses.c.phase == sa.bindparam("phase"))
     .order_by(s.losses.c.place)
     .offset(sa.bindparam("start"))
@@ -159,7 +153,6 @@ _LOST_ARMS = (
 )
 _DEFERRALS = _in_order(s.deferrals, "number", "summary")
 _WAITING = _DEFERRALS.where(s.deferrals.c.summary == sa.literal_column("-1"))
-_ARRIVALS = _WAITING.where(sa.or_(*_settled(s.deferrals)))
 # Without the condition on the summary PostgreSQL may look at all rows of the experiment.
 _COVER = (
     sa.update(s.deferrals)
@@ -200,7 +193,7 @@ class SqlSnapshot(Snapshot):
         """The time by the server's clock as the head was read; for a file, by this process's."""
         return time.time() if self._time is None else self._time
 
-    def _select(self, statement: sa.Select[Any], **values: Any) -> list[Row]:
+    def _select(self, statement: Query, **values: Any) -> list[Row]:
         return self.session.select(statement, experiment=self._number, **values)
 
     def _columns(self, statement: sa.Select[Any], **values: Any) -> list[NDArray[Any]]:
@@ -237,7 +230,8 @@ class SqlSnapshot(Snapshot):
         return sorted(found, key=lambda record: record.number)
 
     def request(self, name: str) -> Request | None:
-        return next((Request(*row) for row in self._select(_REQUEST, name=name)), None)
+        found = (Request(*row) for row in self._select(_REQUESTS_FROM, name=name))
+        return next((each for each in found if each.name == name), None)
 
     def rows(self, first: int, end: int) -> Iterator[Rows]:
         while first < end:
@@ -284,17 +278,35 @@ class SqlSnapshot(Snapshot):
         return self._ids(_ROUNDS_OF, unit=unit)
 
     def lost_arms(self, phase: int, start: int, count: int) -> Ids:
-        return self._ids(_LOST_ARMS, phase=phase, start=start, size=count)
+        ids = self._ids(_LOST_OF_PHASE, phase=phase, start=start, size=count)
+        return self._rows_of_lost(ids)["arm"]
+
+    def _rows_of_lost(self, ids: Ids) -> Rows:
+        """The assignments that are lost, in this order."""
+        rows = self.rows_of(ids)
+        if len(rows) < len(ids):
+            raise damaged("Some of the assignments that are lost are missing.")
+        return rows[np.searchsorted(rows["id"], ids)]
 
     def first_outstanding(self, start: int, end: int) -> int | None:
-        found = self.outstanding(start, end, size=1)
-        return int(found[0]) if found.size else None
+        pieces = self._outstanding(start, end, _FEW)
+        return next((int(ids[0]) for ids, _ in pieces if ids.size), None)
 
-    def outstanding(
-        self, start: int, end: int, *, asked_by: float = math.inf, size: int = ALL
-    ) -> Ids:
-        values = {"start": start, "end": end, "asked_by": asked_by, "size": size}
-        return self._ids(_OUTSTANDING, **values)
+    def outstanding(self, start: int, end: int, *, asked_by: float = math.inf) -> Ids:
+        pieces = self._outstanding(start, end, _PIECE)
+        found = [ids[asked <= asked_by] for ids, asked in pieces]
+        return np.concatenate([np.empty(0, dtype=np.int64), *found])
+
+    def _outstanding(self, start: int, end: int, size: int) -> Iterator[tuple[Ids, Array]]:
+        """The outstanding ids and when each was asked for, of `size` assignments, then of twice as
+        many, and so on up to the size of a piece."""
+        while columns := self._columns(_ASKED, start=start, end=end, size=size):
+            ids, asked = _whole(columns[0]), columns[1]
+            near = {"start": start, "end": int(ids[-1]) + 1, "size": ALL}
+            settled = np.concatenate([self._ids(each, **near) for each in (_TOLD, _LOST)])
+            left = ~np.isin(ids, settled)
+            yield ids[left], asked[left]
+            start, size = near["end"], min(2 * size, _PIECE)
 
     def deferrals(
         self, first: int = 0, end: int = ALL, *, waiting: bool = False
@@ -305,7 +317,9 @@ class SqlSnapshot(Snapshot):
         return ids, covered_by
 
     def arrivals(self) -> Ids:
-        return self._ids(_ARRIVALS, start=0, end=ALL, size=ALL)
+        waiting, _ = self.deferrals(waiting=True)
+        rewards, lost = self.settlements(waiting.tolist())
+        return np.array(sorted(rewards.keys() | lost), dtype=np.int64)
 
 
 class SqlTransaction(SqlSnapshot, Transaction):
@@ -363,10 +377,7 @@ class SqlTransaction(SqlSnapshot, Transaction):
 
     def add_losses(self, ids: Sequence[int], *, reason: str, at: float) -> None:
         every = np.asarray(ids, dtype=np.int64)
-        rows = self.rows_of(every)
-        if len(rows) < len(every):
-            raise damaged("Some of the assignments that are lost are missing.")
-        phases = rows["phase"][np.searchsorted(rows["id"], every)]
+        phases = self._rows_of_lost(every)["phase"]
         places = self.head.losses + np.arange(len(every))
         self._insert(s.losses, number=every, phase=phases, place=places, reason=reason, at=at)
 

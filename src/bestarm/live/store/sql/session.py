@@ -24,6 +24,7 @@ from bestarm.live.store.sql.schema import Checked
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
+Query = sa.Select[Any] | sa.CompoundSelect[Any]
 
 BUSY_TIMEOUT = 60.0  # seconds to wait for other writers, or for a connection
 _BACKOFF = 0.001, 0.002  # seconds between two attempts: short and random pauses are fair
@@ -80,7 +81,7 @@ class Session(ABC):
         """Execute a statement once per row of values."""
         self.raw.cursor().executemany(_compile(statement, type(self)).text, rows)
 
-    def fetch(self, statement: sa.Select[Any], **values: Any) -> list[Row]:
+    def fetch(self, statement: Query, **values: Any) -> list[Row]:
         """Rows as the driver returns them.
 
         Raises:
@@ -95,7 +96,7 @@ class Session(ABC):
             raise damaged("A text that is not in UTF-8 cannot be read.") from error
         return found
 
-    def select(self, statement: sa.Select[Any], **values: Any) -> list[Row]:
+    def select(self, statement: Query, **values: Any) -> list[Row]:
         """Rows, each value checked to be of its column's type.
 
         Raises:
