@@ -383,7 +383,7 @@ def test_units_get_the_same_assignment_again(api: httpx.Client, experiment: str)
         None,
         known,
     )
-    body = {"unit": [7, "visitor-81", "8"], "decision_point": None}
+    body = {"unit": [7, "visitor-81", "8"]}
     several = api.post(ask, json=body).json()["assignments"]
     assert [each["id"] for each in several] == [1, 0, 2]
     assert several[1] == visitor

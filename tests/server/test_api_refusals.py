@@ -175,6 +175,18 @@ def test_what_is_not_plain_json_is_a_bad_request(
         ("ask", {"count": True}, "`count` must be a whole number; got true.", API),
         (
             "ask",
+            {"unit": None},
+            "`unit` must be a text or a whole number, or be left out; got null.",
+            "Null, as of a cookie that is missing, is nobody's name",
+        ),
+        (
+            "ask",
+            {"unit": "person-7", "decision_point": None},
+            "`decision_point` must be a text or a whole number, or be left out; got null.",
+            "Null, as of",
+        ),
+        (
+            "ask",
             {"covariates": [{"age": [1]}]},
             "`covariates.0.age` must be a number, a text, true, false or null; got a list.",
             API,
@@ -284,6 +296,8 @@ def test_the_first_fault_is_named_with_its_remedy(
     assert error["remedy"].startswith(remedy)
     if message.startswith("`"):
         assert error["field"] == message.split("`")[1]
+    assert "got null" not in message or error["value"] is None
+    assert api.get(experiment).json()["pulls"] == 0
 
 
 @pytest.mark.parametrize(

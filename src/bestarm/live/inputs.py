@@ -317,6 +317,10 @@ def read_asked(
         raise InvalidInputError(message, field="request_id", value=request_id, remedy=remedy)
     several = _several(unit)
     points = _several(decision_point)
+    if decision_point is not None and None in points:
+        message = "`decision_point` is missing for some of the units."
+        remedy = "Name that of every unit, or leave `decision_point` out."
+        raise InvalidInputError(message, field="decision_point", value=None, remedy=remedy)
     keys = read_keys(several, points * len(several) if points == [decision_point] else points)
     if count is not None and count != len(keys):
         message = f"`count` is {count}, and there are {len(keys)} units: each has one assignment."

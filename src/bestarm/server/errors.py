@@ -218,6 +218,11 @@ _EXPECTED: dict[str, tuple[str, str]] = {
     "less_than": ("less than {lt:g}", "Send a smaller number."),
     "less_than_equal": ("at most {le:g}", "Send a smaller number."),
     "value_error": ("{error}", _DESCRIBED),  # of a validator of ours
+    "null_name": (
+        "a text or a whole number, or be left out",
+        "Null, as of a cookie that is missing, is nobody's name: each request would be somebody "
+        "else's. Send the name, or leave it out.",
+    ),
 }
 _OTHER = ("of another form", _DESCRIBED)
 _NUMBERS = {"bool_type", "int_type", "float_type"}

@@ -11,12 +11,13 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     Field,
     ValidationInfo,
     WithJsonSchema,
     WrapValidator,
 )
-from pydantic_core import PydanticKnownError
+from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from bestarm.defaults import DELTA
 from bestarm.live import Assignment, Batch, Check, Experiment, ExperimentListing, Receipt, Status
@@ -73,11 +74,21 @@ _any = is_a("a number, a text, true, false or null", bool, int, float, str, type
 _KINDS = [{"type": kind} for kind in ("number", "string", "boolean", "null")]
 Covariate = Annotated[Any, _any, WithJsonSchema({"anyOf": _KINDS})]
 
+
+def _not_null(value: object) -> object:
+    """A value that is not null; what may be left out need not be null."""
+    if value is None:
+        raise PydanticCustomError("null_name", "null")
+    return value
+
+
 _name, _names = (is_a("a text or a whole number", str, int, lists=each) for each in (False, True))
 _NAMES: list[Any] = [{"type": "string", "minLength": 1, "maxLength": 200}, {"type": "integer"}]
 _SEVERAL = {"type": "array", "minItems": 1, "items": {"anyOf": _NAMES}}
 UnitName = Annotated[Any, _name, WithJsonSchema({"anyOf": _NAMES})]
-UnitNames = Annotated[Any, _names, WithJsonSchema({"anyOf": [*_NAMES, _SEVERAL]})]
+UnitNames = Annotated[
+    Any, _names, BeforeValidator(_not_null), WithJsonSchema({"anyOf": [*_NAMES, _SEVERAL]})
+]
 
 _time = is_a("a number of seconds, or a time like 90s, 30m, 12h or 2d", int, float, str)
 _TIMES = [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "maxLength": 50}]
@@ -200,8 +211,8 @@ class AskBody(Body, json_schema_extra=example(count=2)):
     """
 
     count: Annotated[int, Field(ge=1)] = 1
-    unit: UnitNames | None = None
-    decision_point: UnitNames | None = None
+    unit: UnitNames = None
+    decision_point: UnitNames = None
     available: bool = True
     covariates: Annotated[list[dict[Label, Covariate]], Field(fail_fast=True)] | None = None
     forecasts: Annotated[list[Number], Field(fail_fast=True)] | None = None
