@@ -54,8 +54,8 @@ class _Threads:
 class _Writer:
     """Records the outcomes of one experiment: those told during a transaction, in the next one.
 
-    A tell that leaves a step pending is answered after that step. Nobody waits for the steps that
-    outcomes of others make pending meanwhile.
+    A tell that leaves a step pending is answered after that step, or at once where another thread
+    is taking steps. Nobody waits for the steps that outcomes of others make pending meanwhile.
     """
 
     def __init__(self, experiments: OpenExperiments, name: str) -> None:
