@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from bestarm.defaults import DELTA
 from bestarm.errors import BestArmError, InvalidInputError, UnidentifiableError
 from bestarm.numerics.geometry import Array
-from bestarm.problem import Problem, as_weights
+from bestarm.problem import Problem, as_weights, problem_of
 
 SQUARE = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
 
@@ -162,10 +162,20 @@ def test_names_alone_are_a_problem() -> None:
         assert Problem(same).source_labels == tuple(names)
     for wrong in (3, ["old"], ["old", "old"], ["old", ""], ["old", 3], dict.fromkeys(names)):
         refusal(wrong)
+    assert str(refusal(["a", "a"])) == "`source` holds 'a' twice. Labels must be unique."
     assert refusal("old").remedy == 'Names are a list: ["old", "new"].'
     assert refusal(names, source_labels=names).remedy == "Leave one of them out."
     columns = pd.DataFrame(np.eye(2), columns=["width", "height"])
     assert Problem(columns).source_labels == ("0", "1")
+
+
+@pytest.mark.parametrize("source", [None, [[1, 0], [0, 1]]])
+@pytest.mark.parametrize("names", [["a", "a"], ["a", " "], "ab"])
+def test_names_of_a_document_are_its_options(source: object, names: Any) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        problem_of(names, source)
+    assert refused.value.field == "options"
+    assert str(refused.value).startswith("`options` ")
 
 
 @pytest.mark.parametrize("field", ["delta", "noise", "baseline"])

@@ -29,6 +29,7 @@ __all__ = [
     "check_identifiable",
     "one_hot",
     "problem_of",
+    "read_names",
 ]
 
 _SAME_LEVEL = 1e-5  # relative: how far off a level that features express may be
@@ -89,7 +90,8 @@ class Problem:
         source_labels: Sequence[object] | None = None,
         target_labels: Sequence[object] | None = None,
     ) -> None:
-        if (named := _read_names(source)) is not None:
+        field = "source_labels"
+        if (named := read_names(source)) is not None:
             if source_labels is not None:
                 raise InvalidInputError(
                     "`source` holds names, and `source_labels` others.",
@@ -97,16 +99,16 @@ class Problem:
                     value=source_labels,
                     remedy="Leave one of them out.",
                 )
-            source, source_labels = one_hot(len(named)), named
+            source, source_labels, field = one_hot(len(named)), named, "source"
         arms = as_features(source, "source")
-        labels = _read_labels(source, source_labels, "source", len(arms))
+        labels = _read_labels(source, source_labels, field, len(arms))
         if target is None:
             options = arms
             default = labels if target_labels is None else target_labels
-            names = _read_labels(None, default, "target", len(arms))
+            names = _read_labels(None, default, "target_labels", len(arms))
         else:
             options = as_features(target, "target")
-            names = _read_labels(target, target_labels, "target", len(options))
+            names = _read_labels(target, target_labels, "target_labels", len(options))
         self.__dict__.update(
             source=arms,
             target=options,
@@ -324,7 +326,6 @@ def _read_labels(
         labels = getattr(features, "index", None)
     if labels is None:
         return tuple(str(i) for i in range(count))
-    field = f"{field}_labels"
     entries = _as_names(labels, field)
     names = tuple(map(str, entries))
     if len(names) != count:
@@ -339,7 +340,7 @@ def _read_labels(
         if label is None or (isinstance(label, float) and math.isnan(label)):
             fault, remedy = ", which is not a name", "Give every row a name."
         elif not name.strip():
-            fault, remedy = ", which is empty", "Give every row a readable name."
+            fault, remedy = ", which is empty", "Give each a readable name."
         elif name.encode("utf-8", "ignore").decode() != name:
             fault, remedy = ", which cannot be written as text", "Write it in UTF-8."
         elif counts[name] > 1:
@@ -352,7 +353,7 @@ def _read_labels(
     return names
 
 
-def _read_names(source: object) -> list[str] | None:
+def read_names(source: object) -> list[str] | None:
     """The names that a source consists of; None if it holds features."""
     if isinstance(source, (str, Mapping)) or getattr(source, "ndim", 1) != 1:
         return None
@@ -397,6 +398,8 @@ def problem_of(options: Sequence[str] | None, source: object = None, **parts: An
             field="options",
             remedy='Give their names, like ["old", "new"].',
         )
+    if options is not None:
+        _read_labels(None, _as_names(options, "options"), "options", len(options))
     if source is None:
         return Problem(options, **parts)
     return Problem(source, source_labels=options, **parts)

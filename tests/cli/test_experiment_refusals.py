@@ -187,6 +187,8 @@ def test_an_experiment_that_is_not_there(drinks: str) -> None:
         ((), "There are no options to try"),
         (("--options",), "There are no options to try"),
         (("--options", "tea,coffee"), "Separate names by spaces"),
+        (("--options", "tea", "tea"), "`options` holds 'tea' twice."),
+        (("--options", "tea", ""), "`options` holds '', which is empty."),
         (("--options", "tea"), "There is only one option, 'tea'"),
         (("arms.csv", "--options", "tea", "coffee"), "by name and in a file"),
         (("--options", "tea", "coffee", "--control", "milk"), "milk"),

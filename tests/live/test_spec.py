@@ -93,6 +93,13 @@ def test_an_option_that_cannot_be_kept(sqlite_url: str, value: object) -> None:
     assert error.remedy == remedy
 
 
+def test_names_that_repeat_are_those_of_the_options(sqlite_url: str) -> None:
+    for make in (Experiment, lambda names: Experiment.create(sqlite_url, "t", names)):
+        with pytest.raises(InvalidInputError, match="`options` holds 'a' twice") as refused:
+            make(["a", "b", "a"])
+        assert refused.value.field == "options"
+
+
 # --- versions ----------------------------------------------------------------------------------
 
 DRINKS = Problem([[1, 0], [0, 1]], source_labels=["tea", "coffee"])

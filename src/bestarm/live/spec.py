@@ -21,7 +21,7 @@ from bestarm.policies.catalog import BUILT_IN
 from bestarm.policies.guardrail import Guardrail, read_guardrails
 from bestarm.policies.policy import Policy, Traits
 from bestarm.policies.registry import free_options, load, policies, unknown_option
-from bestarm.problem import Problem
+from bestarm.problem import Problem, problem_of, read_names
 from bestarm.records import BlockPlan, Plan
 
 _SCALES = ("delta", "noise", "baseline", "source_labels")
@@ -244,7 +244,10 @@ def as_options(options: Iterable[str] | Problem) -> Problem:
             "Make a policy first, like SPBAI(problem); `create` takes its name, policy='sp-bai'."
         )
         raise InvalidInputError(message, field="options", value=options, remedy=remedy)
-    return options if isinstance(options, Problem) else Problem(options)
+    if isinstance(options, Problem):
+        return options
+    names = read_names(options)
+    return Problem(options) if names is None else problem_of(names)
 
 
 def policy_for(
