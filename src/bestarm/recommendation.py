@@ -167,6 +167,28 @@ class Recommendation:
         return "an answer before the end has no proven error bound"
 
 
+def describe_tie(chosen: Sequence[int], tied: Sequence[int], names: Sequence[str]) -> str:
+    """Which targets tie, in words.
+
+    Args:
+        chosen: the targets that are named.
+        tied: those of them that tie with others, and these others.
+        names: the names of all targets.
+
+    Example:
+        >>> describe_tie([0], [0, 2], ["‘old’", "‘new’", "‘video’"])
+        '‘old’ and ‘video’ tie as the best of 3 options'
+    """
+    *others, last = (names[target] for target in tied)
+    tie = f"{', '.join(others)} and {last} tie"
+    above = [names[target] for target in chosen if target not in tied]
+    if above:
+        lead = "leads" if len(above) == 1 else "lead"
+        return f"{', '.join(above)} {lead} {len(names)} options and {tie} next"
+    best = "the best" if len(chosen) == 1 else f"the {len(chosen)} best"
+    return f"{tie} as {best} of {len(names)} options"
+
+
 _CAUSES = {
     "running": "still running",
     "stopped": "stopped by hand",

@@ -18,7 +18,7 @@ from bestarm import AnytimeBAI, Experiment, Problem, evaluate
 from bestarm.errors import BestArmError, InvalidInputError, JudgeError
 from bestarm.evaluation import Evaluation, evaluate_async, run
 from bestarm.evaluation.inputs import Question
-from bestarm.live.watch.overview import overview
+from bestarm.live.watch.overview import Watch, overview
 from bestarm.records import BlockPlan, Rounds
 
 Evaluator = Callable[..., Evaluation]
@@ -137,17 +137,32 @@ def test_options_with_equal_means_over_all_items_tie(
 def test_the_page_says_that_options_tie_and_the_record_replays(
     evaluated: Evaluator, sqlite_url: str
 ) -> None:
-    found = evaluated(lambda option, _: 0.2 if option == "fair" else 0.3, ITEMS[:12])
+    evaluated(lambda option, _: 0.2 if option == "fair" else 0.3, ITEMS[:12])
     with Experiment.open(sqlite_url, "usual") as experiment:
-        seen = overview(experiment)
+        seen, headline = overview(experiment), Watch(experiment).headline()
         experiment.replay()
-    assert seen.verdict == found.recommendation.statement
+    tie = "‘good’ and ‘poor’ tie as the best of 3 options"
+    assert seen.verdict == headline
+    assert headline == f"{tie}, exactly: no option was ruled out before all 12 items were judged."
+    assert seen.events[0].words == f"Finished: {tie}."
     assert (seen.leaders, seen.standing) == (("good", "poor"), "tied as the best")
     assert {each.label: each.status for each in seen.leaderboard} == {
         "good": "best",
         "poor": "best",
         "fair": "out",
     }
+
+
+def test_a_tie_after_an_option_was_ruled_out_has_an_error_probability(
+    evaluated: Evaluator, sqlite_url: str
+) -> None:
+    found = evaluated(lambda option, _: 0.0 if option == "fair" else 1.0, ITEMS[:60])
+    assert found.recommendation.tied == (0, 2)
+    with Experiment.open(sqlite_url, "usual") as experiment:
+        seen, headline = overview(experiment), Watch(experiment).headline()
+    made = f"{found.judgements} assignments in 60 rounds"
+    assert seen.verdict == headline
+    assert headline == f"‘good’ and ‘poor’ tie as the best of 3 options, at 95 % after {made}."
 
 
 def test_calls_of_an_async_judge_are_as_many_at_a_time_as_allowed(evaluated: Evaluator) -> None:

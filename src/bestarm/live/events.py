@@ -113,7 +113,10 @@ def recommendation_data(recommendation: Recommendation) -> dict[str, Any]:
     """What the log says of a recommendation."""
     names = ("target", "label", "final", "reason", "pulls", "rounds", "error_bound")
     data = {name: getattr(recommendation, name) for name in names}
-    return data | {"chosen": list(recommendation.chosen)}
+    data["chosen"] = list(recommendation.chosen)
+    if recommendation.reason == "exact":  # else none tie
+        data["tied"] = list(recommendation.tied)
+    return data
 
 
 def digest_of(pieces: Iterable[Rows]) -> str:

@@ -105,7 +105,7 @@ def test_leads_stay_within_what_bounds_allow(problem: Problem, reach: float | No
     control = problem.target_labels[1]
     policy = AnytimeBAI(problem, bounds=(2, 3), control=control)
     rng = np.random.default_rng(3)
-    pull = pays(lambda arms: 2.0 + (rng.random(len(arms)) < 0.5), rng)
+    pull = pays(lambda arms: rng.integers(2, 4, size=len(arms)).astype(float), rng)
     play(policy, pull, plans=2)
     found, effect = policy.intervals(), policy.recommend().effect
     assert effect is not None

@@ -12,7 +12,7 @@ from bestarm.live.values import held_up, in_rounds, in_time, in_utc, plural
 from bestarm.live.watch.follower import Log
 from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
-from bestarm.recommendation import Effect, Recommendation
+from bestarm.recommendation import Effect, Recommendation, describe_tie
 from bestarm.units import Unit
 
 _CONTRADICTED = "The outcomes contradict the declared scales, so nothing is proven."
@@ -75,8 +75,6 @@ def verdict(
     names = _named(data, problem)
     if recommendation.final and recommendation.contradicted:
         return f"{_list(names)} {_verb(names, 'lead')}. {_CONTRADICTED}"
-    if recommendation.tied and not traits.margin:
-        return recommendation.statement
     if recommendation.final:
         return _decided(data, problem, traits, unit, compared, recommendation.effect)
     shown = recommendation.pulls and recommendation.leads
@@ -144,6 +142,11 @@ def _decided(
     if data["error_bound"] is None:
         return f"{_list(names)} {verb} named {best} after {made}; no error probability is proven."
     sure = f"at {percent(problem.delta)} after {made}"
+    every = "tied" in data and data["pulls"] == data["rounds"] * problem.targets
+    if every and traits.control is None:
+        sure = f"exactly: no option was ruled out before all {data['rounds']:,} items were judged"
+    if data.get("tied") and not traits.margin:
+        return f"{_tie(data, problem)}, {sure}."
     if data["reason"] == "equivalent":
         more = f"by more than {unit.declared(traits.margin)}"
         return f"No option is better than the control {_list(names)} {more}, {sure}."
@@ -156,6 +159,11 @@ def _decided(
             f" The test goes on until the lead is known to ±{unit.declared(traits.precision)}."
         )
     return verdict
+
+
+def _tie(data: Mapping[str, Any], problem: Problem) -> str:
+    quoted = [_list([label]) for label in problem.target_labels]
+    return describe_tie(data["chosen"], data["tied"], quoted)
 
 
 def lead(effect: Effect, unit: Unit) -> str:
@@ -224,6 +232,18 @@ def _changed(kind: str, data: Mapping[str, Any]) -> str:
     return f"{option}{by}: {data['reason'].rstrip('.')}."
 
 
+def _ended(data: Mapping[str, Any], problem: Problem) -> str:
+    """The end of an experiment by its policy."""
+    names = _named(data, problem)
+    if not data["final"]:
+        return f"{_ENDS.get(data['reason'], 'Ended')}; {_list(names)} led at the end."
+    if data["reason"] == "equivalent":
+        return f"Finished: no option is much better than the control {_list(names)}."
+    if data.get("tied"):
+        return f"Finished: {_tie(data, problem)}."
+    return f"Finished: {_list(names)} {'is' if len(names) == 1 else 'are'} named."
+
+
 _COUNTED = {
     "late": "{outcome} came too late to be used.",
     "failed": "{outcome} given up.",
@@ -254,12 +274,7 @@ def describe(event: Event, problem: Problem, *, open_plans: bool) -> str:
             text = f"{_list([data['label']])} is worse than the control in {data['guardrail']} by "
             text += f"more than {data['worse_by']:g}."
         case "finished":
-            names = _named(data, problem)
-            named = f"Finished: {_list(names)} {'is' if len(names) == 1 else 'are'} named."
-            if data["reason"] == "equivalent":
-                named = f"Finished: no option is much better than the control {_list(names)}."
-            led = f"{_ENDS.get(data['reason'], 'Ended')}; {_list(names)} led at the end."
-            text = named if data["final"] else led
+            text = _ended(data, problem)
         case "added" | "retired" | "changed":
             text = _changed(kind, data)
         case "late" | "failed" | "erased" | "unavailable":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bestarm.problem import Problem
-from bestarm.recommendation import FINAL, Recommendation
+from bestarm.recommendation import FINAL, Recommendation, describe_tie
 from bestarm.units import Unit
 
 
@@ -46,7 +46,8 @@ def conclusion(
         whom = f"{_ordinal(count)} best" if count > 1 else "best"
         claim = f"{who} is at most {within} worse than the {whom} of {targets} options"
     elif recommendation.tied:
-        claim = _tie(recommendation, problem)
+        quoted = [repr(label) for label in problem.target_labels]
+        claim = describe_tie(recommendation.chosen, recommendation.tied, quoted)
     elif count > 1:
         claim = f"{names} are the {count} best of {targets} options"
     elif targets == 1:
@@ -83,21 +84,6 @@ def _ruled_out(options: int) -> str:
     if not options:
         return "No option was ruled out"
     return "1 option was ruled out" if options == 1 else f"{options} options were ruled out"
-
-
-def _tie(recommendation: Recommendation, problem: Problem) -> str:
-    *others, last = (repr(problem.target_labels[i]) for i in recommendation.tied)
-    tie = f"{', '.join(others)} and {last} tie"
-    count, above = (
-        len(recommendation.chosen),
-        [i for i in recommendation.chosen if i not in recommendation.tied],
-    )
-    if count == 1:
-        return f"{tie} as the best of {problem.targets} options"
-    if not above:
-        return f"{tie} as the {count} best of {problem.targets} options"
-    names = ", ".join(repr(problem.target_labels[i]) for i in above)
-    return f"{names} lead{'s' if len(above) == 1 else ''} {problem.targets} options and {tie} next"
 
 
 def _ordinal(number: int) -> str:
