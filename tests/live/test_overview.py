@@ -158,8 +158,8 @@ def test_answers_that_come_after_their_plan_was_closed(experiment: Experiment) -
     assert sum(row.planned for row in seen.allocation) == pytest.approx(600)
 
 
-def test_late_outcomes_drop_an_option_in_the_phase_that_is_open(sqlite_url: str) -> None:
-    """The log names the phase whose outcomes did it, and the page the phase in which it was."""
+def test_table_and_log_name_the_phase_whose_outcomes_dropped_an_option(sqlite_url: str) -> None:
+    """Outcomes that come late drop it while a later phase is open; all places name theirs."""
     late: list[int] = []
     with Experiment.create(sqlite_url, "late", ["old", "new"], bounds=(0, 1), seed=0) as experiment:
         watch = Watch(experiment)
@@ -179,7 +179,7 @@ def test_late_outcomes_drop_an_option_in_the_phase_that_is_open(sqlite_url: str)
         assert dropped.data["phase"] < open_phase
         for seen in (watch.overview(), overview(experiment)):
             [old] = [each for each in seen.leaderboard if each.label == "old"]
-            assert old.phase_out == open_phase
+            assert old.phase_out == dropped.data["phase"]
             [words] = [each.words for each in seen.events if each.kind == "eliminated"]
             assert words == f"‘old’ dropped by the outcomes of phase {dropped.data['phase']}."
 

@@ -99,8 +99,7 @@ class Log:
     notable: list[Event] = field(default_factory=list)  # the events that tell something
     routine: list[Event] = field(default_factory=list)  # the last few that do not
     routine_before: int = 0  # how many of these came before
-    phase: int = 0  # the last that was planned
-    # The phase that was open when each target was dropped; late outcomes may be of an earlier one.
+    # The phase whose outcomes dropped each target; if they came late, a later one was open.
     eliminated: dict[int, int] = field(default_factory=dict)
     retired: int = 0  # options
     # When the last summaries were closed, and with how many pulls in all.
@@ -115,10 +114,8 @@ class Log:
         for event in snapshot.events(self.head.events):
             if event.kind == "created":
                 self.created = event.at
-            if event.kind == "planned":
-                self.phase = event.data["phase"]
             if event.kind == "eliminated":
-                self.eliminated |= dict.fromkeys(event.data["targets"], self.phase)
+                self.eliminated |= dict.fromkeys(event.data["targets"], event.data["phase"])
             self.retired += event.kind == "retired"
             if event.kind == "finished":
                 self.end = event.data

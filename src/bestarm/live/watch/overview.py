@@ -68,7 +68,7 @@ class Option:
     label: str
     status: str  # "best" once shown, "leads", "in", "out" or "retired"
     reason: str = ""  # why it was retired
-    phase_out: int | None = None  # the phase in which it was dropped
+    phase_out: int | None = None  # the phase whose outcomes dropped it
     arm: int | None = None  # the source arm that is this very target
     pulls: int | None = None  # pulls of that arm with an outcome
     behind: float | None = None  # estimated leader − target, in reward units
