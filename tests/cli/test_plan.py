@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import threading
 from contextlib import nullcontext
 from functools import partial
@@ -162,7 +163,7 @@ def test_a_file_of_scenarios(arms: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ([], "either a gap or scenarios"),
+        ([], "the smallest lead worth finding, or the visitors you have"),
         (["--gap", "1", "--policy", "magic"], "`policies` must be one of"),
         (["--gap", "1", "--delta", "5"], "Did you mean 0.05?"),
         (["--gap", "1", "--window", "7d"], "A window needs `per_day`"),
@@ -183,6 +184,15 @@ def test_a_file_of_scenarios(arms: str, tmp_path: Path) -> None:
 )
 def test_bad_input_is_one_sentence(arms: str, options: list[str], words: str) -> None:
     assert words in refused(arms, *options)
+
+
+def test_alone_it_shows_examples_that_work() -> None:
+    message = refused()
+    found = re.search("For example: bestarm plan (.*), or bestarm plan (.*)\\.$", message)
+    assert found is not None
+    for words, answer in zip(found.groups(), ("leads all others", "is found with"), strict=True):
+        out, _ = run(*shlex.split(words), "--policy", "anytime", "--runs", "1")
+        assert answer in out
 
 
 def test_a_plan_in_percent_for_options_without_a_file() -> None:

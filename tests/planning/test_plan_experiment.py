@@ -176,7 +176,7 @@ def test_the_anytime_rule_is_told_the_bounds() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({}, "either a gap or scenarios"),
+        ({}, "either a gap or scenarios. For example gap=0.002"),
         ({"gap": 0.1, "scenarios": [Scenario("a", gap=1)]}, "either a gap or scenarios"),
         ({"gap": 0.0}, "`gap` must be positive"),
         ({"gap": math.nan}, "`gap` must be a finite"),

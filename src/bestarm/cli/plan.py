@@ -16,6 +16,8 @@ from bestarm.errors import InvalidInputError
 if TYPE_CHECKING:
     from bestarm.planning import Effort
 
+_EXAMPLE = "bestarm plan --base '2 %'"
+
 
 @command
 def plan(
@@ -72,6 +74,12 @@ def plan(
     from bestarm.planning.wording import plan_in_words
     from bestarm.simulation.executors import check_workers, open_executor
 
+    if gap is None and visitors is None and scenario is None:
+        raise InvalidInputError(
+            "A plan needs the smallest lead worth finding, or the visitors you have.",
+            field="gap",
+            remedy=f"For example: {_EXAMPLE} --gap '+30 %', or {_EXAMPLE} --visitors 20,000.",
+        )
     check_workers(workers, None)
     document: dict[str, Any] = {
         "delta": delta,

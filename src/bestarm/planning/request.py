@@ -333,7 +333,7 @@ class PlanRequest:
         """The scenarios, or those that the gap and the drifts stand for."""
         if (self.gap is None) == (not self.scenarios):
             what = "A plan needs either a gap or scenarios."
-            remedy = "The gap is the smallest lead worth finding, in units of the reward."
+            remedy = "For example gap=0.002: the smallest lead worth finding, in units of rewards."
             raise InvalidInputError(what, field="gap", value=self.gap, remedy=remedy)
         wanted = list(self.scenarios)
         if self.gap is not None:
