@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from decimal import Decimal
 
-__all__ = ["NUMBER", "Unit", "decimal", "rough", "scaled"]
+__all__ = ["NUMBER", "Unit", "count_options", "decimal", "rough", "scaled"]
 
 #: A number without a sign, as it is printed and as people type it, and its exponent.
 NUMBER = (
@@ -43,6 +43,16 @@ def rough(count: float) -> str:
     """
     digits = len(str(round(count)))
     return f"{round(count, min(0, 2 - digits)):,.0f}"
+
+
+def count_options(options: int, retired: int) -> str:
+    """How many options there were, and how many of them are retired.
+
+    >>> count_options(4, 0), count_options(4, 1)
+    ('4 options', '4 options (one retired)')
+    """
+    gone = f" ({'one' if retired == 1 else retired} retired)" if retired else ""
+    return f"{options} option{'s' if options != 1 else ''}{gone}"
 
 
 @dataclass(frozen=True)

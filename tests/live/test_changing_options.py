@@ -294,7 +294,10 @@ def test_every_reader_copes_with_plans_over_fewer_options(tmp_path: Path, kind: 
         assert shown.leaderboard == overview(experiment).leaderboard
         last = shown.leaderboard[-1]
         assert (last.label, last.status, last.reason) == ("video", "retired", "refunds")
-        assert shown.compared == 4
+        of = "of 5 options (one retired)"
+        assert of in shown.verdict
+        assert "5 options (one retired)" in watch.headline()
+        assert "of 5 (one retired)" in panels(shown)["verdict"]
         assert sum(row.drawn for row in shown.allocation) == shown.used
         assert [row.label for row in shown.allocation] == [*OPTIONS, "flash"]
         words = [event.words for event in shown.events]
@@ -459,8 +462,9 @@ def test_a_change_before_the_first_assignment_is_shown(tmp_path: Path) -> None:
         assert {row.status for row in shown.leaderboard} == {"in"}
         assert shown.verdict == "No winner yet: 5 of 5 options are still possible."
         experiment.retire("quiz", reason="refunds")
-        assert overview(experiment).verdict == "No winner yet: 4 of 4 options are still possible."
-        assert Watch(experiment).headline() == "No winner yet: 4 options are compared."
+        of = "5 options (one retired)"
+        assert overview(experiment).verdict == f"No winner yet: 4 of {of} are still possible."
+        assert Watch(experiment).headline() == f"No winner yet: {of} are compared."
 
 
 def test_an_option_that_the_policy_does_not_know_of_yet_is_possible(tmp_path: Path) -> None:

@@ -137,6 +137,9 @@ def test_an_option_that_is_added_starts_with_its_share_and_takes_nothing_from_th
     assert policy.recommend().label == "d"
     assert policy.recommend().final
     assert "the best of 4 options" in policy.recommend().statement
+    policy.retire(0)
+    play(policy, [0.5, 0.48, 0.46, 0.9], rng, plans=40)
+    assert "'d' is the best of 4 options (one retired)." in policy.recommend().statement
 
 
 def test_once_one_is_retired_pairs_of_those_that_stay_decide_on_all_batches_they_share() -> None:

@@ -149,7 +149,6 @@ class Overview:
     name: str
     description: str
     spec: Spec
-    compared: int  # how many options there are, without those that were retired
     head: Head
     recommendation: Recommendation  # what the policy recommends
     created: float  # when it began, in seconds since 1970
@@ -490,7 +489,6 @@ class Watch:
             name=experiment.name,
             description=experiment.description,
             spec=self._spec,
-            compared=problem.targets - len(retired),
             head=head,
             recommendation=recommendation,
             created=log.created,

@@ -13,7 +13,7 @@ from bestarm.live.watch.follower import Log
 from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
 from bestarm.recommendation import Effect, Recommendation, describe_tie
-from bestarm.units import Unit
+from bestarm.units import Unit, count_options
 
 _CONTRADICTED = "The outcomes contradict the declared scales, so nothing is proven."
 _ENDS = {
@@ -70,16 +70,16 @@ def verdict(
 
     So many of its options were retired.
     """
-    compared = problem.targets - retired
     data = recommendation_data(recommendation)
     names = _named(data, problem)
     if recommendation.final and recommendation.contradicted:
         return f"{_list(names)} {_verb(names, 'lead')}. {_CONTRADICTED}"
     if recommendation.final:
-        return _decided(data, problem, traits, unit, compared, recommendation.effect)
+        return _decided(data, problem, traits, unit, retired, recommendation.effect)
     shown = recommendation.pulls and recommendation.leads
     leaders, left = names if shown else [], len(recommendation.active)
-    state = _undecided(head, compared, left=left, leaders=leaders, reason=recommendation.reason)
+    options = count_options(problem.targets, retired)
+    state = _undecided(head, options, left=left, leaders=leaders, reason=recommendation.reason)
     sentences = [state]
     if waits := held_up(*waits_for):
         sentences.append(f"{waits[0].upper()}{waits[1:]}.")
@@ -91,18 +91,18 @@ def verdict(
 def headline(log: Log, problem: Problem, traits: Traits) -> str:
     """The verdict, as far as counters and events tell it without the policy."""
     end, unit = log.end, Unit(percent=traits.bounds == (0, 1))  # outcomes are not read here
-    compared = problem.targets - log.retired
     if end is not None and end["final"]:
-        return _decided(end, problem, traits, unit, compared)
+        return _decided(end, problem, traits, unit, log.retired)
     # A rule that names several may take a dropped option back; so may any once one is retired.
     sure = traits.names_the_best and not log.retired
-    left = compared - len(log.eliminated) if sure else None
+    left = problem.targets - len(log.eliminated) if sure else None
     if left == 1 and traits.precision is not None and end is None:
         [best] = set(range(problem.targets)).difference(log.eliminated)
         named = f"{_list([problem.target_labels[best]])} is {_best(1, traits, unit)}"
         return f"{named} of {problem.targets} options; its lead is being measured."
     leaders, reason = ([], "running") if end is None else ([end["label"]], end["reason"])
-    return _undecided(log.head, compared, left=left, leaders=leaders, reason=reason)
+    options = count_options(problem.targets, log.retired)
+    return _undecided(log.head, options, left=left, leaders=leaders, reason=reason)
 
 
 def standing(recommendation: Recommendation, traits: Traits, *, proven: bool, unit: Unit) -> str:
@@ -130,14 +130,15 @@ def _decided(
     problem: Problem,
     traits: Traits,
     unit: Unit,
-    compared: int,
+    retired: int,
     effect: Effect | None = None,
 ) -> str:
     names = _named(data, problem)
     verb = "is" if len(names) == 1 else "are"
-    if compared == 1:
+    if problem.targets - retired == 1:
         return f"{_list(names)} is the only option left: all others were retired."
-    best = f"{_best(len(names), traits, unit)} of {compared} options"
+    options = count_options(problem.targets, retired)
+    best = f"{_best(len(names), traits, unit)} of {options}"
     made = in_rounds(data["pulls"], data["rounds"] or data["pulls"])
     if data["error_bound"] is None:
         return f"{_list(names)} {verb} named {best} after {made}; no error probability is proven."
@@ -173,13 +174,13 @@ def lead(effect: Effect, unit: Unit) -> str:
 
 
 def _undecided(
-    head: Head, compared: int, *, left: int | None, leaders: Sequence[str], reason: str
+    head: Head, options: str, *, left: int | None, leaders: Sequence[str], reason: str
 ) -> str:
     parts = [f"{_list(leaders)} {_verb(leaders, 'lead')}"] if leaders else []
     if left is not None:
         still = "is" if left == 1 else "are"
-        parts.append(f"{left} of {compared} options {still} still possible")
-    rest = ", ".join(parts) or f"{compared} options are compared"
+        parts.append(f"{left} of {options} {still} still possible")
+    rest = ", ".join(parts) or f"{options} are compared"
     if head.state == "finished":
         return f"{_ENDS.get(reason, 'Ended')}, without a winner: {rest}."
     return f"{_STATES.get(head.state, 'No winner yet')}: {rest}."

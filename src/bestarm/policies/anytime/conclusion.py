@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from bestarm.problem import Problem
 from bestarm.recommendation import FINAL, Recommendation, describe_tie
-from bestarm.units import Unit
+from bestarm.units import Unit, count_options
 
 
 def conclusion(
     recommendation: Recommendation,
     problem: Problem,
-    targets: int,
+    retired: int,
     outcomes: int,
     tolerance: float,
     items: int | None,
@@ -22,7 +22,7 @@ def conclusion(
     Args:
         recommendation: what is recommended.
         problem: the problem.
-        targets: how many options there are, without those that are retired.
+        retired: how many of its options are retired.
         outcomes: how many outcomes are in.
         tolerance: how much worse than the best a named target may be.
         items: the number of items there are, if they are finite.
@@ -36,24 +36,25 @@ def conclusion(
         )
     count = len(recommendation.chosen)
     names = ", ".join(repr(problem.target_labels[i]) for i in recommendation.chosen)
+    options = count_options(problem.targets, retired)
     if recommendation.reason not in FINAL:
-        return f"Not decided{_undecided(recommendation, names, outcomes, targets)}"
+        return f"Not decided{_undecided(recommendation, names, outcomes, options)}"
     within = unit.declared(tolerance)
     if recommendation.reason == "equivalent":
         claim = f"No option is better than {names}, the control, by more than {within}"
     elif tolerance:
         who = f"Each of {names}" if count > 1 else names
         whom = f"{_ordinal(count)} best" if count > 1 else "best"
-        claim = f"{who} is at most {within} worse than the {whom} of {targets} options"
+        claim = f"{who} is at most {within} worse than the {whom} of {options}"
     elif recommendation.tied:
         quoted = [repr(label) for label in problem.target_labels]
         claim = describe_tie(recommendation.chosen, recommendation.tied, quoted)
     elif count > 1:
-        claim = f"{names} are the {count} best of {targets} options"
-    elif targets == 1:
+        claim = f"{names} are the {count} best of {options}"
+    elif problem.targets - retired == 1:
         return f"{names} is the only option left: all others are retired."
     else:
-        claim = f"{names} is the best of {targets} options"
+        claim = f"{names} is the best of {options}"
     if recommendation.reason == "exact":
         claim += f" over all {items} items"
     effect = recommendation.effect
@@ -70,13 +71,13 @@ def conclusion(
     )
 
 
-def _undecided(recommendation: Recommendation, names: str, outcomes: int, targets: int) -> str:
+def _undecided(recommendation: Recommendation, names: str, outcomes: int, options: str) -> str:
     if not outcomes:
-        return f": no outcome of the {targets} options counts yet."
+        return f": no outcome of the {options} counts yet."
     leads = f"{names} {'lead' if len(recommendation.chosen) > 1 else 'leads'}"
     if not recommendation.leads:
         leads = "too many others are outstanding to say which option leads"
-    left = f"{len(recommendation.active)} of {targets} options are left"
+    left = f"{len(recommendation.active)} of {options} are left"
     return f" after {outcomes} outcomes: {leads}, {left}."
 
 

@@ -756,8 +756,8 @@ class AnytimeBAI(Policy):
         out = self.problem.targets - len(self._judged_targets)
         unit = Unit(percent=self._binary)
         known = self._outcomes, self._tolerance, self._items, out, unit
-        options = len(self._targets.present)
-        statement = conclusion(recommendation, self.problem, options, *known)
+        retired = self.problem.targets - len(self._targets.present)
+        statement = conclusion(recommendation, self.problem, retired, *known)
         return replace(recommendation, statement=statement)
 
     @property
