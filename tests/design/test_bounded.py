@@ -43,6 +43,41 @@ def test_the_best_sum_of_weights_is_that_of_a_search(seed: int, bound: float) ->
         assert least[0] >= searched * (1 - 1e-3)
 
 
+def test_sums_of_many_problems_are_those_of_each() -> None:
+    rng = np.random.default_rng(1)
+    features = np.concatenate([np.ones((4, 6, 1)), rng.normal(size=(4, 6, 2))], axis=2)
+    inverse = np.linalg.inv(features.swapaxes(1, 2) @ features)
+    rows, gaps = rng.normal(size=(4, 3, 2)), rng.uniform(0.1, 1.0, size=(4, 3))
+    level = rng.uniform(-0.2, 0.2, size=4)
+    sums, least = best_sums(inverse, rows, gaps, 0.3, level=level, worth=0.9)
+    assert sums.any()
+    for i in range(4):
+        one, value = best_sums(inverse[i], rows[i], gaps[i], 0.3, level=level[i], worth=0.9)
+        np.testing.assert_allclose(sums[i], one, rtol=1e-9)
+        np.testing.assert_allclose(least[i], value, rtol=1e-9)
+
+
+def test_a_known_level_and_a_sum_that_is_hardly_worth_it() -> None:
+    """Reference: a search over s of ‖(s, y)‖² / (gap + s ν − |s|R)²."""
+    rng = np.random.default_rng(2)
+    for _ in range(20):
+        features = np.column_stack([np.ones(5), rng.normal(size=(5, 2))])
+        inverse = np.asarray(np.linalg.inv(features.T @ features))
+        row, gap, level = rng.normal(size=2), rng.uniform(0.1, 1.0), rng.uniform(-0.3, 0.3)
+        tilted = np.column_stack([SUMS, np.tile(row, (len(SUMS), 1))])
+        norms = np.einsum("ij,jk,ik->i", tilted, inverse, tilted)
+        signals = gap + SUMS * level - np.abs(SUMS) * 0.2
+        values = norms[signals > 0] / np.square(signals[signals > 0])
+        zero = row @ inverse[1:, 1:] @ row / gap**2
+        sums, least = best_sums(inverse, row[None], np.array([gap]), 0.2, level=level, worth=0.95)
+        if sums[0]:
+            assert least[0] <= values.min() * (1 + 1e-9)
+            assert least[0] < 0.95 * zero
+        else:
+            assert least[0] == pytest.approx(0.95 * zero)
+            assert values.min() >= 0.95 * zero * (1 - 1e-6)
+
+
 def test_the_inner_minimum_is_dual_to_the_nearest_alternative() -> None:
     rng = np.random.default_rng(0)
     features = np.column_stack([np.ones(5), rng.normal(size=(5, 2))])

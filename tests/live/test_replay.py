@@ -96,7 +96,6 @@ def test_opening_and_following_solve_no_design(
 
     for home, step in (
         (solver, "_minimise"),
-        (solver, "_uniform"),
         (sampler.IndependentSampler, "_design"),
     ):
         monkeypatch.setattr(home, step, refuse)

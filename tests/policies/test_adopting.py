@@ -42,7 +42,6 @@ def test_no_design_is_solved_for_plans_on_record(
 
     for home, step in (
         (solver, "_minimise"),
-        (solver, "_uniform"),
         (sampler.IndependentSampler, "_design"),
     ):
         monkeypatch.setattr(home, step, refuse)

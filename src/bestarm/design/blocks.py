@@ -26,7 +26,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb, inf
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ from scipy.linalg.lapack import dpotrf, dpotrs, dtrtrs
 
 from bestarm.checks import whole
 from bestarm.design.criteria import check_targets, regression_features, target_contrasts
-from bestarm.design.kernels import branch_and_bound, step_length
+from bestarm.design.kernels import branch_and_bound, interior_point, step_length
 from bestarm.design.solver import (
     LEAST_MASS,
     MOST_ROUNDS,
@@ -43,18 +43,10 @@ from bestarm.design.solver import (
     ContrastSet,
     Design,
     PairwiseContrasts,
-    Pool,
-    Scores,
-    WorkingSet,
-    add_rows,
     check_gap,
     check_tolerance,
-    exchange_arms,
-    inverse_factor,
-    minimise_over,
     one_thread,
     pivots,
-    second_moment,
 )
 from bestarm.numerics.geometry import TIE, Array, Span, farthest, lift, ranked
 from bestarm.problem import as_features
@@ -69,6 +61,168 @@ _MOST_BRANCHES = 2_000_000  # of the search, each looking at all points
 _MOST_FOUND = 128
 _MOST_STEPS = 100
 _CENTER = 0.2  # what is aimed at: this part of the mean product of masses and slacks
+
+
+class Scores(NamedTuple):
+    """The score of each code, and a bound on the score of every arm or block there is."""
+
+    each: Array
+    bound: float
+
+    def cut_short(self, enough: float) -> bool:
+        """Whether no code scores above `enough`, and yet this could not be shown for all."""
+        return float(self.each.max()) <= enough < self.bound
+
+
+class Pool(Protocol):
+    """Arms, or blocks of arms; each has a whole number as its code, and rows of features φ."""
+
+    @property
+    def count(self) -> int:
+        """How many codes there are so far."""
+        ...
+
+    def first(self) -> tuple[Codes, Codes]:
+        """The codes to begin with, and those that keep M regular and are never dropped."""
+        ...
+
+    def rows(self, codes: Codes) -> Array:
+        """The rows φ of these codes, the same number for each."""
+        ...
+
+    def scores(self, factor: Array, rows: Array, share: Array, enough: float) -> Scores:
+        """The score Σ_φ Σ_y share_y ((φ·factor)·row_y)² of each code, and a bound for all.
+
+        Blocks that score high may get a code. The bound holds for blocks without a code too; it may
+        be +∞ if some score is above `enough`.
+        """
+        ...
+
+
+def second_moment(features: Array, q: Array) -> Array:
+    """M(q) = Σ q_i φφᵀ; each mass has as many rows φ as the next, one after the other."""
+    width = len(features) // len(q)
+    mass = q if width == 1 else np.repeat(q, width)
+    return np.asarray(features.T @ (mass[:, None] * features))
+
+
+def add_rows(table: Array, count: int) -> Array:
+    """The sum of the rows that belong to each of `count` masses."""
+    if len(table) == count:
+        return table
+    return np.asarray(table.reshape(count, -1, table.shape[1]).sum(axis=1))
+
+
+def inverse_factor(features: Array, weights: Array) -> Array:
+    """U with UUᵀ = M(p)⁻¹."""
+    lower = np.linalg.cholesky(second_moment(features, weights))
+    inverse, _ = dtrtrs(lower.T, np.eye(len(lower)), trans=1)
+    return np.asarray(inverse.T)
+
+
+@dataclass
+class WorkingSet:
+    """The arms and contrasts of the small problem, with their masses and multipliers."""
+
+    arms: Codes
+    q: Array
+    codes: Codes
+    mu: Array
+    base: Codes  # arms that keep M regular; never dropped
+
+    @classmethod
+    def of(cls, pool: Pool) -> WorkingSet:
+        """The same mass on each of the first arms of a pool, and no contrast."""
+        arms, base = pool.first()
+        none = np.empty(0)
+        return cls(arms, np.ones(len(arms)), none.astype(np.int64), none, base)
+
+    def weights(self, pool: Pool) -> tuple[Array, Array]:
+        """The distribution over all arms of the pool, and U with UUᵀ = M⁻¹ under it."""
+        weights = np.zeros(pool.count)
+        weights[self.arms] = self.q / self.q.sum()
+        return weights, inverse_factor(pool.rows(self.arms), weights[self.arms])
+
+    def start(self) -> Array:
+        """Masses with a little on every arm: off the boundary, where Newton would stall."""
+        return np.asarray(0.98 * self.q / self.q.sum() + 0.02 / len(self.q))
+
+
+def minimise_over(pool: Pool, contrasts: ContrastSet, tol: float) -> Design:
+    """Minimise max_y yᵀM(p)⁻¹y; the gap is above `tol` only if no more could be proven.
+
+    Args:
+        pool: arms or blocks; the weights are by their codes.
+        contrasts: the set Y.
+        tol: the relative gap to certify.
+    """
+    check_tolerance(tol)
+    with one_thread():
+        return _minimise(pool, contrasts, tol)
+
+
+def _minimise(pool: Pool, contrasts: ContrastSet, tol: float) -> Design:
+    work = WorkingSet.of(pool)
+    best_weights, best_value, best_bound = work.q, np.inf, 0.0
+    tentative = 0.0  # the lower bound, if no block scores above those that have a code
+    iterations = 0
+    for _ in range(MOST_ROUNDS):
+        weights, factor = work.weights(pool)
+        most = max(2 * len(factor), 16)
+        level = 0.0
+        if work.codes.size:
+            rows = contrasts.rows(work.codes) @ factor
+            values = np.einsum("ij,ij->i", rows, rows)
+            level = float(values.max())
+            share = work.mu / work.mu.sum()
+        value, found = contrasts.violators(factor, level, most)
+        if value < best_value:
+            best_value, best_weights = value, weights
+        if work.codes.size:
+            square = float(share @ values) ** 2
+            enough = square * (1 + tol) / best_value
+            scores = pool.scores(factor, rows, share, enough)
+            best_bound = max(best_bound, square / scores.bound)
+            tentative = max(tentative, square / float(scores.each.max()))
+        gap = best_value / best_bound - 1 if best_bound else np.inf
+        if gap <= tol or (work.codes.size and scores.cut_short(enough)):
+            break
+        if work.codes.size:
+            if len(work.base) < pool.count:  # otherwise all arms are in, and stay
+                exchange_arms(work, scores.each, most, tol)
+            keep = share > 1e-7 / len(share)
+            work.codes, work.mu = work.codes[keep], work.mu[keep]
+        new = found[~among(found, work.codes)]
+        work.codes = np.concatenate([work.codes, new])
+        work.mu = np.concatenate([work.mu, np.zeros(len(new))])
+        mu = work.mu + (0.02 * work.mu.mean() or 1.0)
+        away = best_value / tentative - 1 if tentative else np.inf
+        inner = max(tol / 4, min(0.05, away / 10))
+        features = np.ascontiguousarray(pool.rows(work.arms))
+        listed = np.ascontiguousarray(contrasts.rows(work.codes))
+        q, work.mu, steps, _ = interior_point(features, listed, (work.start(), mu), inner)
+        # An optimum may need fewer arms than span the features; M must still stay regular.
+        work.q = np.maximum(q, LEAST_MASS * q.max())
+        iterations += steps
+    return Design(best_weights, best_value, best_bound, max(gap, 0.0), iterations)
+
+
+def among(some: Codes, codes: Codes) -> NDArray[np.bool_]:
+    """Which of some codes are among few others; NumPy's takes ten times as long."""
+    return np.asarray((some[:, None] == codes).any(axis=1))
+
+
+def exchange_arms(work: WorkingSet, scores: Array, most: int, tol: float) -> None:
+    """Drop arms with neither mass nor a high score; add arms that score above all in the set."""
+    inside = scores[work.arms]
+    best = float(inside.max())
+    keep = (work.q > 1e-6 * work.q.max()) | (inside > 0.7 * best) | among(work.arms, work.base)
+    outside = scores.copy()
+    outside[work.arms] = 0.0
+    order = ranked(outside)[: max(most, 32)]
+    added = order[outside[order] > best * (1 + tol / 10)]
+    work.arms = np.concatenate([work.arms[keep], added])
+    work.q = np.concatenate([work.q[keep], np.full(len(added), 0.01 * work.q.mean())])
 
 
 @dataclass(frozen=True, eq=False)

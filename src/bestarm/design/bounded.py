@@ -65,9 +65,7 @@ def minimise_bounded(features: Array, rows: Array, gaps: Array, bound: float, to
 def best_sum(
     curve: tuple[float, float, float], gap: float, level: float, bound: float, worth: float
 ) -> tuple[float, float]:
-    """s that minimises (m s² + 2 b s + c) / (gap + s level − |s| bound)², and that minimum; or 0.
-
-    A ratio of a norm to a linear function on either side of 0: each has one stationary point.
+    """`best_sums` of one contrast, compiled, for the anytime rule's compiled parts.
 
     Args:
         curve: m, b and c.
@@ -92,19 +90,45 @@ def best_sum(
     return best, least
 
 
-def best_sums(inverse: Array, rows: Array, gaps: Array, bound: float) -> tuple[Array, Array]:
-    """s that minimises ‖(s, y)‖² / (gap − |s|R)² for each contrast, and that minimum.
+def best_sums(
+    inverse: Array,
+    rows: Array,
+    gaps: Array,
+    bound: float,
+    *,
+    level: Array | float = 0.0,
+    worth: float = 1.0,
+) -> tuple[Array, Array]:
+    """s that minimises ‖(s, y)‖² / (y·θ + s ν − |s|R)² for each contrast, and that minimum; or 0.
+
+    A ratio of a norm to a linear function on either side of 0: each has one stationary point.
+    Leading axes, of problems, are those of every array.
 
     Args:
-        inverse: M⁻¹.
-        rows: the contrasts.
-        gaps: y·θ of each.
+        inverse: M⁻¹; (…, 1 + rank, 1 + rank).
+        rows: the contrasts; (…, contrasts, rank).
+        gaps: y·θ of each, above 0; (…, contrasts).
         bound: R.
+        level: ν, as far as it is known; (…).
+        worth: the share of the value at 0 that another must stay below.
+
+    Returns:
+        The sums and the minima, each (…, contrasts).
     """
-    b, c = rows @ inverse[0, 1:], np.einsum("ij,jk,ik->i", rows, inverse[1:, 1:], rows)
-    sums, least = np.empty((2, len(rows)))
-    for y in range(len(rows)):
-        sums[y], least[y] = best_sum((inverse[0, 0], b[y], c[y]), gaps[y], 0.0, bound, 1.0)
+    # The norm is m s² + 2 b s + c.
+    m = inverse[..., :1, 0]
+    b = np.matmul(rows, inverse[..., 1:, :1])[..., 0]
+    c = np.einsum("...yi,...ij,...yj->...y", rows, inverse[..., 1:, 1:], rows)
+    sums, least = np.zeros(gaps.shape), worth * c / np.square(gaps)
+    for side in (-1.0, 1.0):
+        slope = (np.asarray(level) - side * bound)[..., None]
+        below = m * gaps - b * slope
+        s = (c * slope - b * gaps) / np.where(below > 0, below, 1.0)
+        signal = gaps + s * slope
+        there = (below > 0) & (s * side > 0) & (signal > 0)
+        value = (m * s * s + 2 * b * s + c) / np.square(np.where(there, signal, 1.0))
+        there &= value < least
+        sums, least = np.where(there, s, sums), np.where(there, value, least)
     return sums, least
 
 

@@ -1,4 +1,4 @@
-"""Compiled loops: an interior-point method, the farthest pairs of points, branch and bound.
+"""Compiled loops: an interior-point method, and branch and bound.
 
 Every loop has its order, so that a design has the same bits on every processor.
 
@@ -26,15 +26,13 @@ from numba import uint64 as _uint64
 from numpy.typing import NDArray
 
 from bestarm.compiling import compiled, tiered
-from bestarm.numerics.geometry import TIE, Array
+from bestarm.numerics.geometry import Array
 from bestarm.numerics.linalg import add_gram, cholesky, cholesky_solve, forward_solve
 
 MOST_STEPS = 60
 _CENTRAL = 1e-3  # the least that a product may be of the mean product
 _MOST_CUTS = 12
 _BOUNDARY = 0.95  # part of the way to the boundary that a step may go
-
-_TIE = float(TIE)
 
 Parts = tuple[Any, ...]  # see `compiling`
 uint64: Any = _uint64
@@ -336,69 +334,6 @@ def interior_point(
         primal, dual, ratio = primal_step, dual_step, np.inf
         steps += 1
     return primal[:arms].copy(), dual[arms:].copy(), steps, ratio - 1
-
-
-@tiered
-def worst_pairs(points: Array, level: float, most: int) -> tuple[float, NDArray[np.int64]]:
-    """See `solver.PairwiseContrasts.violators`, of points that are whitened already.
-
-    With a hundred points, preparing NumPy's products would take ten times as long as the distances.
-
-    Each point names the one farthest from it: of several equally far ones the first after itself,
-    else the first of all, so that identical points name each other in turn.
-    """
-    count = len(points)
-    squares = _squared_distances(points)
-    partner, distance = np.empty(count, dtype=np.int64), np.empty(count)
-    largest = 0.0
-    for i in range(count):
-        distance[i] = 0.0
-        for j in range(count):
-            distance[i] = max(distance[i], squares[i, j])
-        largest = max(largest, distance[i])
-    for i in range(count):
-        enough, first, partner[i] = distance[i] - _TIE * largest, -1, -1
-        for j in range(count):
-            if squares[i, j] >= enough:
-                first = j if first < 0 else first
-                if j > i:
-                    partner[i] = j
-                    break
-        partner[i] = first if partner[i] < 0 else partner[i]
-        distance[i] = squares[i, partner[i]]
-    codes, chosen = np.empty(most, dtype=np.int64), 0
-    while chosen < most:
-        worst = 0.0
-        for i in range(count):
-            worst = max(worst, distance[i])
-        if not worst > level * (1 + _TIE):
-            break
-        i = 0
-        while distance[i] < worst - _TIE * largest or not distance[i] > level * (1 + _TIE):
-            i += 1
-        j = partner[i]
-        codes[chosen] = min(i, j) * count + max(i, j)
-        chosen += 1
-        distance[i] = 0.0
-        if partner[j] == i:
-            distance[j] = 0.0  # both ends name this pair
-    return max(level, largest), codes[:chosen].copy()
-
-
-@tiered
-def _squared_distances(points: Array) -> Array:
-    """Of all pairs of rows, from their differences: products would lose digits."""
-    count, rank = points.shape
-    columns = points.T.copy()
-    squares = np.zeros((count, count))
-    for i in range(count):
-        row = squares[i]
-        for k in range(rank):
-            here, column = columns[k, i], columns[k]
-            for j in range(count):
-                step = here - column[j]
-                row[j] += step * step
-    return squares
 
 
 @compiled
