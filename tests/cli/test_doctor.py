@@ -54,8 +54,11 @@ def test_a_local_file_is_safe_and_nothing_is_left_behind(tmp_path: Path, sqlite_
     assert list(found) == [
         *("build", "file-system", "writable", "space", "journal", "locks", "tables")
     ]  # no content of a file that is not there
-    for name in ("writable", "journal", "locks", "tables"):
+    for name in ("writable", "journal", "locks"):
         assert found[name].level == "ok"
+    path = tmp_path / "store.db"
+    assert found["tables"].level == "warning"
+    assert found["tables"].finding == f"The file {str(path)!r} does not exist."
     assert not list(tmp_path.iterdir())
     Experiment.create(sqlite_url, "drinks", Problem([[1.0], [2.0]]), seed=0).close()
     before = sorted(path.name for path in tmp_path.iterdir())

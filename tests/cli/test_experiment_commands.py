@@ -15,6 +15,7 @@ import pytest
 
 from bestarm import AnytimeBAI, Experiment, Problem
 from bestarm.cli.experiment import records
+from bestarm.live.store.sql import Store
 
 run = partial(commands.run, "experiment")
 data = partial(commands.data, "experiment")
@@ -294,11 +295,24 @@ def test_listing(drinks: str) -> None:
     assert words[1].startswith("second (What to drink): ")
 
 
-def test_an_empty_store_is_no_error_and_is_not_made(folder: Path) -> None:
-    out, err = run("list")
-    assert (out, err) == ("", "bestarm: There are no experiments in it yet.\n")
+def test_an_empty_store_is_no_error(folder: Path) -> None:
+    Store("sqlite:///bestarm.db").prepare()
+    assert run("list") == ("", "bestarm: It holds no experiments yet.\n")
     assert data("list") == {"experiments": []}
-    assert not (folder / "bestarm.db").exists()
+
+
+def test_a_file_that_does_not_exist_is_named_and_not_made(folder: Path) -> None:
+    before = sorted(folder.iterdir())
+    absent = f"The file {str(folder / 'bestarm.db')!r} does not exist.\n"
+    assert run("list") == ("", f"bestarm: {absent}")
+    assert data("list") == {"experiments": []}
+    reading = ("status", "recommend", "guardrails", "health", "watch", "log", "verify", "replay")
+    for verb in (*reading, "export", "report", "ask", "pause", "stop"):
+        where = "There is no experiment 'drinks' in sqlite:///bestarm.db."
+        assert refused(verb, "drinks") == f"bestarm: {where} {absent}"
+    assert "There are no tokens yet." in commands.run("token", "list")[0]
+    assert commands.run("token", "list")[1] == f"bestarm: {absent}"
+    assert sorted(folder.iterdir()) == before
 
 
 def test_the_store_is_an_option_or_in_the_environment(

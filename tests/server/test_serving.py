@@ -46,6 +46,7 @@ def test_it_listens_nowhere_else_without_a_token(sqlite_url: str) -> None:
     assert refused.stderr.startswith("bestarm: Listening on 0.0.0.0 lets other machines in")
     assert f"bestarm token create NAME --role manage --store {sqlite_url}" in refused.stderr
     assert refused.stderr.count("\n") == 1
+    assert Store(sqlite_url).file_missing
 
     create_token(Store(sqlite_url), "me", Role.VIEW)
     with forked(sqlite_url, "--host", "0.0.0.0") as served:
@@ -123,7 +124,7 @@ def test_it_says_where_it_is_and_stops_in_order_with_streams_open(
         message = process.stdout.read()
         log.seek(0)
         logged = log.read()
-    assert "Viewing needs no token on this machine" in message
+    assert message.startswith("The file did not exist: this is a new database.\nViewing needs no")
     assert f"bestarm token create NAME --role manage --store {sqlite_url}" in message
     if options:
         assert logged == "Stopped.\n"

@@ -177,8 +177,11 @@ def _tables(store: Store) -> Check:
         version = store.version()
     except BestArmError as error:
         return Check("tables", "alarm", error.message, error.remedy)
+    if store.file_missing:
+        action = "Check its name and its folder: the first experiment would make it."
+        return Check("tables", "warning", store.why_empty, action)
     present = f"Its tables are of version {version}, the present one."
-    return Check("tables", "ok", present if version else "It holds no experiments yet.")
+    return Check("tables", "ok", present if version else store.why_empty)
 
 
 def _content(store: Store) -> Check:

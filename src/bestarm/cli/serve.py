@@ -69,7 +69,6 @@ def serve(
     if rate is not None:
         checks.positive(rate, "rate")
     database = Store(store)
-    database.prepare()
     if workers > 1 and database.sqlite:
         raise InvalidInputError(
             "A SQLite file is served by one process; several need PostgreSQL.",
@@ -87,6 +86,8 @@ def serve(
             value=host,
             remedy=f"Create one first: {create}",
         )
+    new = database.file_missing
+    database.prepare()
     database.close()
     receiver = _receiver(notify, notify_command, notify_secret_file, private=notify_private)
     hosts = tuple(allow_host or ())
@@ -96,6 +97,8 @@ def serve(
     address, port = listener.getsockname()[:2]
     shown = f"[{address}]" if ":" in address else address
     typer.echo(f"Serving {database.place} at http://{shown}:{port}/ (Ctrl-C stops it).")
+    if new:
+        typer.echo("The file did not exist: this is a new database.")
     if local:
         typer.echo("Viewing needs no token on this machine; telling and managing do.")
     if not tokens or local:
@@ -182,7 +185,8 @@ def list_(*, store: str = STORE) -> Result:
     from bestarm.live.store.sql import Store
     from bestarm.server.tokens import list_tokens
 
-    tokens = list_tokens(Store(store))
+    database = Store(store)
+    tokens = list_tokens(database)
     rows = [
         (str(each.id), each.name, each.role.word, _time(each.created), _time(each.revoked))
         for each in tokens
@@ -192,7 +196,8 @@ def list_(*, store: str = STORE) -> Result:
         if tokens
         else "There are no tokens yet. Create one: bestarm token create NAME --role manage"
     ]
-    return Result([_data(each) for each in tokens], lines)
+    note = database.why_empty if database.file_missing else ""
+    return Result([_data(each) for each in tokens], lines, note=note)
 
 
 def _time(at: float | None) -> str:

@@ -178,8 +178,10 @@ def health(experiment: Experiment) -> Result:
 def list_(*, store: str = STORE) -> Result:
     """List the experiments of a store."""
     from bestarm.live import Experiment
+    from bestarm.live.store.sql import Store
 
-    listed = Experiment.list(store)
+    database = Store(store)
+    listed = Experiment.list(database)
     rows = [{**asdict(each), "created": time_of(each.created)} for each in listed]
     for row in rows:
         del row["revision"]
@@ -187,7 +189,7 @@ def list_(*, store: str = STORE) -> Result:
     lines = [
         f"{each.name}{about}: {each.status}." for each, about in zip(listed, abouts, strict=True)
     ]
-    note = "" if listed else "There are no experiments in it yet."
+    note = "" if listed else database.why_empty
     return Result({"experiments": rows}, lines, note=note)
 
 

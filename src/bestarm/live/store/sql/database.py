@@ -255,6 +255,18 @@ class Store:
         url = self.url.set(drivername=self.url.get_backend_name())
         return url.render_as_string(hide_password=True)
 
+    @property
+    def file_missing(self) -> bool:
+        """Whether it is a SQLite file that does not exist."""
+        return self.file is not None and not os.path.exists(self.file.path)
+
+    @property
+    def why_empty(self) -> str:
+        """A sentence on why it holds no experiments."""
+        if self.file is not None and self.file_missing:
+            return f"The file {self.file.path!r} does not exist."
+        return "It holds no experiments yet."
+
     def close(self) -> None:
         """Release all connections."""
         with _pools_lock:

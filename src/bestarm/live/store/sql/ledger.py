@@ -619,7 +619,7 @@ class SqlLedger:
             f"There is no experiment {name!r} in {store.place}.",
             field="name",
             value=name,
-            remedy=f"There is {names}." if names else "It holds none yet.",
+            remedy=f"There is {names}." if names else store.why_empty,
         )
 
     @staticmethod
