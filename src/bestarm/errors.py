@@ -15,6 +15,7 @@ __all__ = [
     "InvalidInputError",
     "JudgeError",
     "MissingDependencyError",
+    "ModuleNotAllowedError",
     "ProtocolError",
     "ReplayError",
     "StoreError",
@@ -83,6 +84,10 @@ class ProtocolError(BestArmError, RuntimeError):
 
 class ReplayError(BestArmError, RuntimeError):
     """A policy, given the recorded plans and summaries again, decides differently."""
+
+
+class ModuleNotAllowedError(ReplayError):
+    """The policy on record is in a module that whoever opened the experiment did not allow."""
 
 
 class StoreError(BestArmError, RuntimeError):

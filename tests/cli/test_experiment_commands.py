@@ -334,7 +334,7 @@ def test_a_policy_of_ones_own_comes_from_the_folder(folder: Path) -> None:
     before = list(sys.path)
     run("create", "drinks", "arms.csv", "--policy", "mine_here:Mine", "--policy-option", "r1=0.01")
     assert len(run("ask", "drinks", "2")[0].splitlines()) == 2
-    assert data("replay", "drinks")["agrees"]
+    assert data("replay", "drinks", "--allow-module", "mine_here")["agrees"]
     assert sys.path == before
     sys.modules.pop("mine_here")
 

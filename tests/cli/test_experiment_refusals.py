@@ -301,7 +301,9 @@ def test_a_policy_of_ones_own_that_breaks_loses_nothing(folder: Path) -> None:
     )
     assert invoke("create", "drinks", "arms.csv", "--policy", "breaking:Mine")[0] == 0
     invoke("ask", "drinks", "4")
-    message = refused("tell", "drinks", "--from", "-", stdin="0,1\n1,1\n2,1\n3,1\n")
+    outcomes = "0,1\n1,1\n2,1\n3,1\n"
+    allow = ("--allow-module", "breaking")
+    message = refused("tell", "drinks", "--from", "-", *allow, stdin=outcomes)
     assert "'breaking:Mine' raised KeyError: 'tea'" in message
     with Experiment.open(STORE, "drinks") as experiment:
         assert len(experiment.outcomes()) == 4

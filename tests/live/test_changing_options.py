@@ -53,6 +53,11 @@ def create(
     )
 
 
+def open_again(folder: Path, **given: Any) -> Experiment:
+    allowed = ["changing_policies"]
+    return Experiment.open(f"sqlite:///{folder}/store.db", "offer", allow_modules=allowed, **given)
+
+
 def kinds(experiment: Experiment) -> list[str]:
     return [event.kind for event in experiment.events()]
 
@@ -226,7 +231,7 @@ def test_a_second_process_notices_what_the_first_one_changed(tmp_path: Path) -> 
     clock = Clock()
     with (
         create(tmp_path, settings={"clock": clock}, sizes=[8] * 6) as one,
-        Experiment.open(f"sqlite:///{tmp_path}/store.db", "offer", clock=clock) as other,
+        open_again(tmp_path, clock=clock) as other,
     ):
         given = list(other.ask(3))
         one.add("flash")
@@ -245,7 +250,7 @@ def test_a_plan_that_was_computed_before_a_change_is_not_recorded_after_it(tmp_p
     """One process computes the next plan while another retires an option."""
     with (
         create(tmp_path, sizes=[8] * 6) as one,
-        Experiment.open(f"sqlite:///{tmp_path}/store.db", "offer", clock=Clock()) as other,
+        open_again(tmp_path, clock=Clock()) as other,
     ):
         given = list(one.ask(8))
         prepare, steps = transitions.prepare, []
@@ -348,13 +353,13 @@ def test_a_lost_assignment_of_a_retired_option_is_not_drawn_again(make: Make) ->
 def test_forecasters_see_an_option_that_was_added(tmp_path: Path, forecaster: str) -> None:
     """Two processes, each with a forecaster of its own that learns what the other did."""
     problem = Problem(OPTIONS, baseline=8.0)
-    url, rng = f"sqlite:///{tmp_path}/store.db", np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     first, second = _Watched(), _Watched()
     given: Any = "default" if forecaster == "default" else first
-    own = {} if forecaster == "default" else {"forecaster": second}
+    own: dict[str, Any] = {} if forecaster == "default" else {"forecaster": second}
     with (
         create(tmp_path, problem, {"forecaster": given}, sizes=[20] * 9) as one,
-        Experiment.open(url, "offer", clock=Clock(), **own) as other,
+        open_again(tmp_path, clock=Clock(), **own) as other,
     ):
 
         def play(experiment: Experiment) -> None:

@@ -134,7 +134,7 @@ def test_a_policy_that_refuses_what_is_on_record_says_so(
     begin(sqlite_url, "chained_policies:Chained", phases=2)
     monkeypatch.setattr(Chained, "_stopped", lambda self: self.phase > 1)
     with (
-        Experiment.open(sqlite_url, "offer") as experiment,
+        Experiment.open(sqlite_url, "offer", allow_modules=["chained_policies"]) as experiment,
         pytest.raises(Exception, match="refuses the plan of phase 2 on record") as caught,
     ):
         experiment.recommendation()

@@ -105,6 +105,7 @@ def test_names_that_repeat_are_those_of_the_options(sqlite_url: str) -> None:
 DRINKS = Problem([[1, 0], [0, 1]], source_labels=["tea", "coffee"])
 OPTIONS: dict[str, object] = {"bounds": (0, 1)}
 OWN = "chained_policies:Chained"
+ALLOWED = ["chained_policies"]
 
 
 def begin(path: Path, policy: str = "anytime") -> str:
@@ -200,11 +201,11 @@ def test_a_policy_of_ones_own_may_name_none(
     path = tmp_path / "own.db"
     url = begin(path, OWN)
     assert noted(path)["traits"]["version"] == named
-    with Experiment.open(url, "drinks") as experiment:
+    with Experiment.open(url, "drinks", allow_modules=ALLOWED) as experiment:
         assert experiment.replay().recommendation.pulls == 11
     # A policy that stops naming its version is only compared by its decisions.
     name_version(monkeypatch, None)
-    with Experiment.open(url, "drinks") as experiment:
+    with Experiment.open(url, "drinks", allow_modules=ALLOWED) as experiment:
         assert experiment.replay().recommendation.pulls == 11
 
 
@@ -224,7 +225,7 @@ def test_a_policy_of_ones_own_is_held_to_the_version_it_names(
     url = begin(tmp_path / "own.db", OWN)
     name_version(monkeypatch, 4)
     with (
-        Experiment.open(url, "drinks") as experiment,
+        Experiment.open(url, "drinks", allow_modules=ALLOWED) as experiment,
         pytest.raises(ReplayError, match=r"Install the 'chained_policies' that created it"),
     ):
         experiment.recommendation()

@@ -150,7 +150,8 @@ class Machine(RuleBasedStateMachine):
     def both(self) -> None:
         """Two have it open, where that can be."""
         while self.url is not None and len(self.open) < 2:
-            self.open.append(Experiment.open(self.url, self.name, clock=self.clock))
+            known: dict[str, Any] = {"clock": self.clock, "allow_modules": ["chained_policies"]}
+            self.open.append(Experiment.open(self.url, self.name, **known))
 
     def on(self, who: int) -> Experiment:
         return self.open[who % len(self.open)]

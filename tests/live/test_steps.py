@@ -229,7 +229,7 @@ def test_a_policy_that_cannot_be_copied_is_made_again(
     meanwhile = Meanwhile(monkeypatch, Chained)
     with (
         create_chained(store_url, kind="open", seed=0) as experiment,
-        Experiment.open(store_url, "offer") as other,
+        Experiment.open(store_url, "offer", allow_modules=["chained_policies"]) as other,
     ):
         with pytest.raises(TypeError):
             deepcopy(experiment.inspect(lambda policy, _: policy))

@@ -353,7 +353,6 @@ def test_a_table_with_an_unknown_unit_is_refused_as_a_whole() -> None:
         ({"decision_point": 1}, "unit"),
         ({"unit": ["a", "b"], "decision_point": [1, 2, 3]}, "unit"),
         ({"unit": "a", "decision_point": 0.5}, "decision_point"),
-        ({"unit": ["a", "b"], "decision_point": ["9:00", None]}, "decision_point"),
         ({"unit": "a", "request_id": "first"}, "request_id"),
         ({"unit": "a", "covariates": [{"age": 1}] * 2}, "covariates"),
         ({"unit": "a", "forecasts": [1.0]}, "forecasts"),

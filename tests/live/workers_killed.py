@@ -293,7 +293,7 @@ _CHANGES: dict[int, tuple[tuple[str, str], ...]] = {
 def change_until(url: str, name: str, acknowledged: Path, instant: int) -> None:
     """Ask, tell and change options, and be killed at an instant."""
     die_at(instant)
-    with Experiment.open(url, name) as experiment:
+    with Experiment.open(url, name, allow_modules=["changing_policies"]) as experiment:
         change_options(experiment, acknowledged)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
@@ -33,6 +34,28 @@ def test_other_processes_and_this_one_see_the_same_experiments(
         assert api.get("/experiments/from elsewhere").json()["answered"] == 2
         outside.stop()
         assert api.get("/experiments/from elsewhere").json()["state"] == "stopped"
+
+
+def test_a_policy_on_record_is_imported_only_from_modules_that_are_allowed(
+    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rule_of_a_server.py").write_text("from bestarm import AnytimeBAI\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    Experiment.create(
+        sqlite_url, "own", ["old", "new"], bounds=(0, 1), policy="rule_of_a_server:AnytimeBAI"
+    ).close()
+    sys.modules.pop("rule_of_a_server")
+    for allowed in ((), ("rule_of_a_server",)):
+        with in_thread(sqlite_url, allow_modules=allowed) as served, served.client() as client:
+            found = client.get("/experiments/own/recommendation")
+            if allowed:
+                assert found.json()["reason"] == "running"
+                continue
+            error = wrong(found, 503, "module_not_allowed")
+            assert (error["field"], error["value"]) == ("policy", "rule_of_a_server:AnytimeBAI")
+            assert client.get("/experiments/own").json()["state"] == "running"
+            assert client.get("/experiments/own/health").status_code == 200
+            assert "rule_of_a_server" not in sys.modules
 
 
 def test_a_phase_that_takes_long_to_close_keeps_nobody_from_looking(

@@ -84,6 +84,8 @@ _SHARED = """\
     dask (ADDRESS): A Dask scheduler whose workers share the runs.
     name (NAME): The experiment's name in the store.
     store (URL): The database: sqlite:///experiments.db for a file, postgresql://user@host/name.
+    allow_module (MODULE): A module, installed or of the current folder, that the experiment's own
+        policy may be imported from: this runs its code. Repeat it for more.
     json: Print JSON instead of words.
 """
 

@@ -38,6 +38,7 @@ def serve(
     notify_command: str | None = None,
     notify_secret_file: Path | None = None,
     notify_private: bool = False,
+    allow_module: list[str] | None = None,
     quiet: bool = False,
 ) -> None:
     """Serve experiments: programs ask and tell over HTTP, people watch in a browser.
@@ -56,6 +57,8 @@ def serve(
         notify_secret_file (FILE): The secret that notifications are signed with, in base64; if left
             out, the variable BESTARM_NOTIFY_SECRET has it.
         notify_private: Allow an address of this machine or of a private network, and http.
+        allow_module (MODULE): An installed module that experiments' own policies may be imported
+            from: this runs its code. Repeat it for more.
         quiet: Do not log requests.
     """
     need_server()
@@ -106,6 +109,7 @@ def serve(
     sys.stdout.flush()
     with suppress(KeyboardInterrupt):  # an orderly stop
         app = {"local": local, "hosts": hosts, "limits": limits, "notify": receiver}
+        app["allow_modules"] = tuple(allow_module or ())
         run_server(store, listener, workers=workers, quiet=quiet, **app)
     typer.echo("Stopped.", err=True)
 

@@ -196,7 +196,7 @@ class Experiment(ExperimentReader):
             bounds: the lowest and the highest reward: (0, 1) for no and yes. For policies that have
                 the option `bounds`, as "anytime" has. So it is with `control`.
             control: the name of the option that effects are measured against.
-            policy: a policy's name, or your own as `module:attribute`.
+            policy: a policy's name, or your own as `module:attribute`, which `open` is to allow.
             policy_options: what else the policy is made with: numbers, texts, and lists or mappings
                 of them, as `{"floors": {"old": 0.2}}`. Options can be added and retired later if
                 the policy allows for it, unless `{"changes": False}` is among them.
@@ -257,19 +257,32 @@ class Experiment(ExperimentReader):
         *,
         clock: Callable[[], float] | None = None,
         forecaster: Forecaster | None = None,
+        allow_modules: Iterable[str] = (),
     ) -> Experiment:
         """Continue an experiment that is kept in a database, from any process.
 
         A `forecaster` of your own is given again; the default one is made again.
+
+        Args:
+            url: the database.
+            name: the experiment's name there.
+            clock: as for `create`.
+            forecaster: your own, if it has one.
+            allow_modules: modules that its policy may be imported from, with all that is in them,
+                like `["my_rules"]`, if it is one of your own. Importing runs their code, so that
+                whoever can write to the database could run it here. Without it the experiment can
+                be shown, exported and verified, and continues until its policy is needed.
 
         Raises:
             UnknownExperimentError: there is none of this name.
             StoreUnavailableError: the database cannot be reached.
             StoreVersionError: its tables are of another version of bestarm.
         """
+        allowed = inputs.read_modules(allow_modules)
         with inputs.connected(url) as (store, ledgers):
             ledger = ledgers.open(store, inputs.normal_form(inputs.read_label(name, "name")))
-            return cls._stored(ledger, Spec.from_json(ledger.document), clock, forecaster)
+            spec = Spec.from_json(ledger.document, allowed)
+            return cls._stored(ledger, spec, clock, forecaster)
 
     @staticmethod
     def list(

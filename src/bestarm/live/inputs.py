@@ -276,6 +276,18 @@ def read_label(value: object, field: str) -> str:
     return value
 
 
+def read_modules(modules: object) -> tuple[str, ...]:
+    """The names of modules that are allowed."""
+    names = (
+        list(modules) if isinstance(modules, Iterable) and not isinstance(modules, str) else None
+    )
+    if names is None or not all(isinstance(name, str) for name in names):
+        message = f"`allow_modules` must be a list of names of modules; got {modules!r}."
+        remedy = 'For example ["my_rules"].'
+        raise InvalidInputError(message, field="allow_modules", value=modules, remedy=remedy)
+    return tuple(names)
+
+
 @contextmanager
 def connected(url: str | Store) -> Iterator[tuple[Store, type[SqlLedger]]]:
     """A database and the ledgers in it.
@@ -317,10 +329,6 @@ def read_asked(
         raise InvalidInputError(message, field="request_id", value=request_id, remedy=remedy)
     several = _several(unit)
     points = _several(decision_point)
-    if decision_point is not None and None in points:
-        message = "`decision_point` is missing for some of the units."
-        remedy = "Name that of every unit, or leave `decision_point` out."
-        raise InvalidInputError(message, field="decision_point", value=None, remedy=remedy)
     keys = read_keys(several, points * len(several) if points == [decision_point] else points)
     if count is not None and count != len(keys):
         message = f"`count` is {count}, and there are {len(keys)} units: each has one assignment."

@@ -6,13 +6,20 @@ import json
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 from bestarm import __version__
 from bestarm.checks import interval
-from bestarm.errors import BestArmError, DamagedStoreError, InvalidInputError, ReplayError
+from bestarm.errors import (
+    BestArmError,
+    DamagedStoreError,
+    InvalidInputError,
+    ModuleNotAllowedError,
+    ReplayError,
+)
 from bestarm.forecasting.forecaster import less_forecasts
 from bestarm.live.draws import seed_data
 from bestarm.live.guarding import check_guardrails
@@ -42,6 +49,8 @@ class Spec:
     bestarm: str  # the version that the experiment was created with
     forecaster: str | None = None  # "default", or "own" where forecasts come from outside
     guardrails: tuple[Guardrail, ...] = ()
+    # Modules that the policy may be imported from; None where it was named by who made this.
+    allowed: tuple[str, ...] | None = field(default=None, compare=False)
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -52,8 +61,11 @@ class Spec:
         """The policy as it is at the start.
 
         Raises:
+            ModuleNotAllowedError: it is in a module that is not allowed.
             ReplayError: its arithmetic has another version than the one that began the experiment.
         """
+        if self.allowed is not None:
+            check_allowed(self.policy, self.allowed)
         forecasts = self.forecaster is not None
         policy = _make(self.problem, self.policy, self.options, self.seed, forecasts=forecasts)
         began, now = self.traits.version, policy.traits.version
@@ -89,8 +101,8 @@ class Spec:
         )
 
     @classmethod
-    def from_json(cls, text: str) -> Spec:
-        """Read what `to_json` wrote."""
+    def from_json(cls, text: str, allowed: tuple[str, ...] = ()) -> Spec:
+        """Read what `to_json` wrote; the policy may be imported from modules that are allowed."""
         try:
             data = json.loads(text)
             scales = {name: data[name] for name in (*_SCALES, "target_labels")}
@@ -107,12 +119,31 @@ class Spec:
                 traits=traits,
                 forecaster=forecaster,
                 guardrails=rails,
+                allowed=allowed,
                 **known,
             )
         except UNREADABLE as error:
             message = f"What the experiment is made of cannot be read ({str(error).rstrip('.')})."
             remedy = "Was the database edited, or restored in part? Restore the whole of it."
             raise DamagedStoreError(message, field="document", remedy=remedy) from error
+
+
+def check_allowed(policy: str, modules: Iterable[str]) -> None:
+    """Raise unless a policy that a database or a file names may be imported from these modules.
+
+    Raises:
+        ModuleNotAllowedError: it is in another one, whose code would be run.
+    """
+    module, colon, _ = policy.partition(":")
+    if colon and set(accumulate(module.split("."), "{}.{}".format)).isdisjoint(modules):
+        raise ModuleNotAllowedError(
+            f"The policy of this experiment is {policy!r}, and to import it runs the code of its "
+            "module.",
+            field="policy",
+            value=policy,
+            remedy=f"If you trust that module, allow it: `--allow-module {module}`, or in Python "
+            f"`allow_modules=[{module!r}]`.",
+        )
 
 
 def _of_kind(data: Any, name: str, *kinds: type) -> Any:
@@ -263,11 +294,11 @@ def policy_for(
         problem = as_options(options)
         plain = read_policy_options(None, bounds=bounds, control=control)
         return _make_changing(problem, "anytime", plain, seed, forecasts=forecasts)[0]
-    for field, value in (("bounds", bounds), ("control", control)):
+    for name, value in (("bounds", bounds), ("control", control)):
         if value is not None:
-            message = f"`{field}` is given beside a policy, which is made already."
-            remedy = f"Make the policy with it: {type(options).__name__}(problem, {field}=…)."
-            raise InvalidInputError(message, field=field, value=value, remedy=remedy)
+            message = f"`{name}` is given beside a policy, which is made already."
+            remedy = f"Make the policy with it: {type(options).__name__}(problem, {name}=…)."
+            raise InvalidInputError(message, field=name, value=value, remedy=remedy)
     return options
 
 

@@ -45,6 +45,7 @@ def create_app(
     hosts: tuple[str, ...] = (),
     limits: Limits | None = None,
     notify: Receiver | None = None,
+    allow_modules: tuple[str, ...] = (),
 ) -> FastAPI:
     """An ASGI application over the experiments of a database.
 
@@ -56,6 +57,7 @@ def create_app(
             names are not checked.
         limits: limits on what callers may send.
         notify: where notifications go; None for nowhere.
+        allow_modules: modules that experiments' own policies may be imported from.
     """
     store = url if isinstance(url, Store) else Store(url)
     store.prepare()
@@ -71,7 +73,7 @@ def create_app(
         lifespan=_lifespan,
     )
     app.state.store, app.state.local, app.state.limits = store, local, limits
-    app.state.experiments = OpenExperiments(store)
+    app.state.experiments = OpenExperiments(store, allow_modules)
     app.state.streams = StatusStreams(app.state.experiments, limits)
     app.state.maintenance = Maintenance(app.state.experiments)
     app.state.notifier = None if notify is None else Notifier(app.state.experiments, notify)

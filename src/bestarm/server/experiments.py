@@ -125,8 +125,8 @@ def _log_failure(steps: Task[bool]) -> None:
 class OpenExperiments:
     """Experiments by name, opened once and kept open, all on the connections of one store."""
 
-    def __init__(self, store: Store) -> None:
-        self.store = store
+    def __init__(self, store: Store, allow_modules: tuple[str, ...] = ()) -> None:
+        self.store, self._allowed = store, allow_modules
         self._lock = Lock()
         self._open: OrderedDict[str, Watch] = OrderedDict()
         self._generation = store.generation
@@ -150,7 +150,8 @@ class OpenExperiments:
                 self._open.move_to_end(name)
                 return self._open[name]
         try:
-            return self._keep(Experiment.open(self.store, name), generation)
+            opened = Experiment.open(self.store, name, allow_modules=self._allowed)
+            return self._keep(opened, generation)
         except UnknownExperimentError as error:
             raise UnknownExperimentError(
                 f"There is no experiment {name!r}.",

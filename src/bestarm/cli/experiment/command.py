@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import wraps
 from typing import TYPE_CHECKING, TypeVar
 
@@ -25,8 +25,8 @@ def on_experiment(function: Callable[..., Result]) -> Callable[..., None]:
     """A command of a function that takes an experiment first."""
 
     @wraps(function)
-    def run(*, name: str, store: str, **settings: object) -> Result:
-        with open_experiment(store, name) as experiment:
+    def run(*, name: str, store: str, allow_module: list[str] | None, **settings: object) -> Result:
+        with open_experiment(store, name, allow_module) as experiment:
             result = function(experiment, **settings)
         return result._replace(data={"experiment": name, **result.data})
 
@@ -37,7 +37,14 @@ def on_experiment(function: Callable[..., Result]) -> Callable[..., None]:
     store = inspect.Parameter(
         "store", inspect.Parameter.KEYWORD_ONLY, default=STORE, annotation=str
     )
-    run.__signature__ = signature.replace(parameters=[name, *own, store])  # type: ignore[attr-defined]
+    allowed = inspect.Parameter(
+        "allow_module",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=list[str] | None,
+    )
+    parameters = [name, *own, store, allowed]
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {}
     return command(run)
 
@@ -70,17 +77,20 @@ def read_pairs(
 
 
 @contextmanager
-def open_experiment(store: str, name: str) -> Iterator[Experiment]:
-    """An experiment of a store; its policy may come from a module of the current folder.
+def open_experiment(
+    store: str, name: str, allow_module: Sequence[str] | None
+) -> Iterator[Experiment]:
+    """An experiment of a store; its policy may come from modules that are allowed, also of the
+    current folder.
 
     What a user's own policy raises becomes one of our errors.
     """
     from bestarm.live import Experiment
 
-    experiment = None
-    with modules_of_folder():
+    experiment, modules = None, allow_module or ()
+    with modules_of_folder() if modules else nullcontext():
         try:
-            with Experiment.open(store, name) as experiment:
+            with Experiment.open(store, name, allow_modules=modules) as experiment:
                 yield experiment
         except (BestArmError, OSError, typer.Exit):
             raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,7 @@ def create(
     description: str | None = None,
     forecaster: str | None = None,
     store: str = STORE,
+    allow_module: list[str] | None = None,
 ) -> Result:
     """Create an experiment: from names, from CSV files of features, or from a small TOML file.
 
@@ -73,7 +75,10 @@ def create(
         description (TEXT): What it is about, in words.
         forecaster (NAME): default to subtract a forecast from every outcome, made before the option
             is drawn; own if every ask brings its own forecasts; none if left out.
+        allow_module (MODULE): A module that the file may name a policy of: this runs its code.
     """
+    from bestarm.live.spec import check_allowed
+
     policy_options = read_pairs(
         policy_option, "policy_option", _read_value, form="key=value", example="max_pulls=5000"
     )
@@ -113,8 +118,12 @@ def create(
                 remedy="Write it into the file.",
             )
         settings = _from_toml(problem, list(stated))
+        check_allowed(str(settings.get("policy")), allow_module or ())
     folder = Path() if problem is None else problem.parent
-    with modules_of_folder(), _create(store, name, settings, folder) as created:
+    own = ":" in str(settings.get("policy"))
+    with modules_of_folder() if own else nullcontext():
+        created = _create(store, name, settings, folder)
+    with created:
         made, now = created.problem, status_data(created)
     policy = settings.get("policy", "anytime")
     words = [

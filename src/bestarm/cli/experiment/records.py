@@ -21,7 +21,7 @@ from bestarm.cli.output import (
     show_progress,
 )
 from bestarm.defaults import STORE
-from bestarm.errors import ReplayError
+from bestarm.errors import ModuleNotAllowedError, ReplayError
 
 if TYPE_CHECKING:
     from bestarm.live import Experiment, Remark
@@ -61,7 +61,7 @@ def status(experiment: Experiment) -> Result:
             )
             words.append(data["verdict"])
             words += rates_words(rates, problem)
-        except ReplayError:  # another version of the policy: without the effect
+        except ReplayError:  # of another version, or not allowed: without the effect
             data["verdict"] = Watch(experiment).headline()
             words.append(data["verdict"])
     return Result(data, words)
@@ -282,6 +282,8 @@ def replay(experiment: Experiment) -> Result:
     """Replay an experiment with a fresh policy: exit code 1 if its decisions differ."""
     try:
         replayed = experiment.replay()
+    except ModuleNotAllowedError:
+        raise
     except ReplayError as error:
         remark(str(error))
         return Result({"agrees": False, "error": str(error)}, [], code=1)

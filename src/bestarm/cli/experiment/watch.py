@@ -25,7 +25,13 @@ _STATUS = {"best": "best", "leads": "leads", "in": "possible", "out": "out"}
 
 
 @command
-def watch(name: str, *, once: bool = False, store: str = STORE) -> None:
+def watch(
+    name: str,
+    *,
+    once: bool = False,
+    store: str = STORE,
+    allow_module: list[str] | None = None,
+) -> None:
     """Watch an experiment in the terminal until it is over, or until Ctrl-C.
 
     Where the output is not a terminal, a line is printed per change of the verdict, the state or
@@ -34,7 +40,7 @@ def watch(name: str, *, once: bool = False, store: str = STORE) -> None:
     Args:
         once: Show it as it is now, and end.
     """
-    with suppress(KeyboardInterrupt), open_experiment(store, name) as experiment:
+    with suppress(KeyboardInterrupt), open_experiment(store, name, allow_module) as experiment:
         from bestarm.live.watch.overview import Watch
 
         screen, looks = console(), Watch(experiment)
