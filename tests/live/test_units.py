@@ -26,6 +26,7 @@ from bestarm.errors import (
     ConflictingOutcomeError,
     ConflictingRequestError,
     InvalidInputError,
+    ReplayError,
     StoreUnavailableError,
     UnknownAssignmentError,
 )
@@ -564,6 +565,26 @@ def test_an_erased_unit_is_gone_from_the_file(create: Create) -> None:
             assert secret.encode() not in bytes_of(experiment)
         assert other.verify().sound
         assert other.ask(unit="visitor-0")[0].id == 0
+
+
+def test_a_unit_is_erased_while_a_step_of_another_version_is_pending(
+    create: Create, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the policy that began the experiment can take that step."""
+    experiment = create()
+    experiment.ask(unit=SECRET)
+    others = experiment.ask(experiment.status().remaining)
+    experiment.tell(unit=SECRET, reward=0.5)
+    monkeypatch.setattr(AnytimeBAI, "version", AnytimeBAI.version + 1)
+    with reopen(experiment) as other:
+        with pytest.raises(ReplayError):
+            other.tell_many(dict.fromkeys(others.ids, 0.5))
+        assert SECRET.encode() in bytes_of(other)
+        assert other.erase(SECRET) == 1
+        assert SECRET.encode() not in bytes_of(other)
+        with pytest.raises(UnknownAssignmentError):
+            other.erase(SECRET)
+        assert other.verify().sound
 
 
 def test_a_log_that_is_read_all_the_time_is_not_passed_over(

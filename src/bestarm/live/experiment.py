@@ -505,8 +505,11 @@ class Experiment(ExperimentReader):
         """
         [key] = inputs.read_keys([unit], [None])
         try:
-            with self._changing(precondition, leaps=True) as (tx, now):
-                rounds = units.erase(tx, key.unit, now)
+            # Without a step afterwards: one that fails would keep the name in the file's log.
+            with self._ledger.transaction() as tx:
+                if precondition is not None:
+                    precondition(tx)
+                rounds = units.erase(tx, key.unit, self._stamp(tx, leaps=True))
         except UnknownAssignmentError:
             self._ledger.purge()  # which may have failed when it was erased
             raise
