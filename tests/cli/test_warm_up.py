@@ -15,8 +15,6 @@ from bestarm.forecasting import mixture as forecasting
 from bestarm.policies.anytime import (
     assumptions,
     bets,
-    block_bets,
-    blocks,
     estimates,
     evidence,
     readout,
@@ -29,7 +27,6 @@ NEEDED: tuple[Any, ...] = (
     evidence.opponent_contrasts, evidence.leader_contrasts, sampler.pose_design,
     sampler.solve_design, sampler.mix_designs, sampler.keeps_design, estimates.learn_batch,
     estimates.correct_batch, estimates.predict_rewards, estimates.batch_size, design.interior_point,
-    block_bets.block_residuals, block_bets.settle_block_bets, blocks._add_rounds,
     forecasting.predict, forecasting.update, forecasting.run_draws,
 )  # fmt: skip
 

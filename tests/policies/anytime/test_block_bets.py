@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from decimal import Decimal
 from fractions import Fraction
 from functools import cache
 from itertools import combinations, pairwise, permutations, product
@@ -18,8 +19,16 @@ import pytest
 from numpy.polynomial.hermite_e import hermegauss
 
 from bestarm.numerics.geometry import Array
+from bestarm.policies.anytime import block_bets
 from bestarm.policies.anytime.bets import Scale, StakeGrid
-from bestarm.policies.anytime.block_bets import BlockFrame, BlockOutcome, BlockSampling, Population
+from bestarm.policies.anytime.block_bets import (
+    BlockFrame,
+    BlockOutcome,
+    BlockSampling,
+    Population,
+    laplacian,
+)
+from bestarm.policies.anytime.blocks import BlockEstimates, _spread_within
 from bestarm.records import BlockPlan, Rounds
 
 NAN = float("nan")
@@ -150,6 +159,78 @@ def test_wealth_is_the_product_of_all_factors(name: str, size: int, margin: floa
             exact = by_hand(frame, u, rounds, float(stakes[i, s]), margin)
             assert growth[i, s] <= exact  # rounded downwards
             assert growth[i, s] == pytest.approx(exact, abs=1e-9)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_no_log_of_a_product_is_above_the_exact_one(size: int) -> None:
+    """Of factors near 0.1, which rounding moves most; sums of the logs of fractions are exact."""
+    frame, rng = some_frame("one-hot", size, guessed=0.0), np.random.default_rng(4)
+    plan = frame.sampling.plan
+    kinds = rng.integers(len(plan.blocks), size=500)
+    rounds = Rounds.of(plan, kinds, (rng.random((500, size)) < 0.5).astype(float))
+    [y] = CONTRASTS["one-hot"][:1]
+    bets, batch = frame.bets(y[None]), BlockOutcome(frame, rounds)
+    [stakes], [growth] = bets.settle(batch)
+    u = [Fraction(float(each)) for each in bets.u[0]]
+    for stake, found in zip(stakes.tolist(), growth.tolist(), strict=True):
+        exact = Decimal(0)
+        for kind, rewards in zip(kinds, rounds.table.tolist(), strict=True):
+            weights = [u[a] for a in plan.blocks[kind]]
+            mean = sum(weights) / size
+            z = sum((w - mean) * Fraction(r) for w, r in zip(weights, rewards, strict=True))
+            factor = 1 + Fraction(stake) * z
+            exact += (Decimal(factor.numerator) / Decimal(factor.denominator)).ln()
+        assert Decimal(found) <= exact < Decimal(found) + Decimal("1e-9")
+
+
+def test_many_contrasts_are_settled_as_each_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    frame, rng = some_frame("plane", 2), np.random.default_rng(3)
+    plan = frame.sampling.plan
+    kinds, table = rng.integers(len(plan.blocks), size=30), rng.random((30, 2))
+    awaited = rng.random(table.shape) < 0.2
+    batch = BlockOutcome(frame, Rounds.of(plan, kinds, np.where(awaited, NAN, table), awaited))
+    contrasts = rng.normal(size=(7, 2))
+    together = frame.bets(contrasts, margin=0.1).settle(batch)
+    each = [frame.bets(y[None], margin=0.1).settle(batch) for y in contrasts]
+    monkeypatch.setattr(block_bets, "_AT_ONCE", 100)
+    by_twos = frame.bets(contrasts, margin=0.1).settle(batch)
+    for i in range(2):
+        np.testing.assert_allclose(together[i], np.vstack([found[i] for found in each]), rtol=1e-9)
+        np.testing.assert_allclose(together[i], by_twos[i], rtol=1e-9)
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_what_blocks_measure_is_the_sum_over_their_members(size: int) -> None:
+    rng, points = np.random.default_rng(0), np.random.default_rng(1).normal(size=(5, 3))
+    blocks = np.array(list(combinations(range(5), size)))
+    masses = rng.random(len(blocks))
+    spread = [points[block] - points[block].mean(axis=0) for block in blocks]
+    moment = sum(mass * each.T @ each for mass, each in zip(masses, spread, strict=True))
+    np.testing.assert_allclose(points.T @ laplacian(blocks, masses, 5) @ points, moment)
+    squares = [(each**2).sum() for each in spread]
+    np.testing.assert_allclose(_spread_within(points @ points.T, blocks), squares)
+
+
+def test_estimates_are_least_squares_within_rounds() -> None:
+    """As from np.linalg.lstsq on rewards about the mean of the outcomes that their round has."""
+    frame, rng = some_frame("plane", 4), np.random.default_rng(6)
+    plan, points = frame.sampling.plan, POINTS["plane"]
+    table = 100.0 + rng.normal(size=(50, 1)) + rng.random((50, 4))
+    table[rng.random(table.shape) < 0.3] = NAN
+    kinds = rng.integers(len(plan.blocks), size=50)
+    estimates = BlockEstimates(points, frame.scale)
+    estimates.learn(BlockOutcome(frame, Rounds.of(plan, kinds, table)))
+    x, r = [], []
+    for members, rewards in zip(plan.blocks[kinds], table, strict=True):
+        seen = ~np.isnan(rewards)
+        if seen.any():
+            x.append(points[members[seen]] - points[members[seen]].mean(axis=0))
+            r.append(rewards[seen] - rewards[seen].mean())
+    ridge = points.T @ frame.sampling.laplacian @ points
+    gram = np.vstack(x).T @ np.vstack(x) + ridge
+    np.testing.assert_allclose(estimates.information, gram)
+    slope = np.linalg.solve(gram, np.vstack(x).T @ np.concatenate(r))
+    np.testing.assert_allclose(estimates.slope, slope, rtol=1e-9)
 
 
 @pytest.mark.parametrize("size", [2, 3])
@@ -461,7 +542,7 @@ def test_what_is_known_of_items_is_a_bound_beyond_rounding() -> None:
                 guess = Fraction(float(frame.guess[arm]))
                 known[arm] += exact[arm] / (items - start - t) + guess
                 exact[arm] += Fraction(row[arm])
-        _, _, _, _, _, _, (least, most), _, _ = batch.parts
+        least, most = batch.expected
         for arm in range(2):
             assert Fraction(float(least[arm])) <= known[arm] <= Fraction(float(most[arm]))
         assert (most - least < 1e-7).all()

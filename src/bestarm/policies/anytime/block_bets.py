@@ -11,42 +11,33 @@ and 0 ≤ λ < 1/C, Π (1 + λz) exp(λ s y·θ̂) is a nonnegative supermarting
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.compiling import tiered
 from bestarm.numerics.geometry import TIE, Array, ranked
 from bestarm.policies.anytime.bets import EPSILON, MAX_LOSS, ROUNDINGS, BetResult, Scale, StakeGrid
-from bestarm.policies.anytime.readout import Indices, Parts
 from bestarm.records import BlockPlan, Blocks, Counts, Rounds
 
 Flags = NDArray[np.bool_]
 
 _SINGULAR = 1e-11  # an eigenvalue of M, relative to the largest, that is zero but for rounding
 _UNREAD = 1e-7  # what M may leave of a contrast, relative to its length
-_MANY = 1e100  # factors are multiplied until their product leaves this range, then its log is taken
-
-
-@tiered
-def _add_laplacian(blocks: Blocks, masses: Array, matrix: Array) -> None:
-    """Add Σ mass (I_B − 1_B 1_Bᵀ/k) over blocks to a matrix."""
-    size = blocks.shape[1]
-    for b in range(len(blocks)):
-        for i in range(size):
-            a = blocks[b, i]
-            matrix[a, a] += masses[b]
-            for j in range(size):
-                matrix[a, blocks[b, j]] -= masses[b] / size
+_AT_ONCE = 1 << 18  # contrasts × members of blocks or rounds whose weights are held at once
+_ROUNDS_AT_ONCE = 64  # whose factors are held at once
 
 
 def laplacian(blocks: Blocks, masses: Array, arms: int) -> Array:
     """Σ mass (I_B − 1_B 1_Bᵀ/k) over blocks: XᵀLX is Σ mass A_B."""
-    matrix = np.zeros((arms, arms))
-    _add_laplacian(blocks, np.array(masses), matrix)  # a copy: some are read-only, another type
-    return matrix
+    columns, shared = blocks.T, np.zeros(arms * arms)
+    for i, one in enumerate(columns[:-1]):
+        pairs = one * arms + columns[i + 1 :]
+        weights = np.broadcast_to(masses, pairs.shape)
+        shared += np.bincount(pairs.ravel(), weights.ravel(), arms * arms)
+    together = shared.reshape(arms, arms)
+    together = together + together.T
+    return np.asarray((np.diag(together.sum(axis=1)) - together) / len(columns))
 
 
 class BlockSampling:
@@ -182,57 +173,6 @@ class BlockFrame:
         return BlockBets(self, self.sampling.read(contrasts), margin)
 
 
-@tiered
-def block_residuals(
-    table: Array, members: Blocks, entered: Flags, guess: Array, residuals: Array, rounds: Parts
-) -> tuple[float, float]:
-    """Residuals r − c of every round, less their mean over the block.
-
-    The first outcome is subtracted before all else, so that a baseline of any size drops out before
-    anything is rounded.
-
-    Args:
-        table: rewards, NaN where there is none.
-        members: the arms of each round.
-        entered: which of them count; those without an outcome at their worst.
-        guess: c of each arm.
-        residuals: output; 0 for members without an outcome.
-        rounds: outputs per round: what rounding may have done to a residual, how many members
-            count, and whether one of these has no outcome.
-
-    Returns:
-        Σ residual², and the number of residuals that are free to vary.
-    """
-    rounding, sizes, incomplete = rounds
-    squares = freedom = 0.0
-    size = table.shape[1]
-    for t in range(len(table)):
-        first, observed, counted, mean, farthest = -1, 0, 0, 0.0, 0.0
-        for i in range(size):
-            counted += entered[t, i]
-            residuals[t, i] = 0.0
-            if not entered[t, i] or math.isnan(table[t, i]):
-                continue
-            observed += 1
-            if first < 0:
-                first = i
-            reward = table[t, i] - table[t, first]
-            expected = guess[members[t, i]] - guess[members[t, first]]
-            residuals[t, i] = reward - expected
-            mean += residuals[t, i]
-            farthest = max(farthest, abs(reward) + abs(expected))
-        sizes[t], incomplete[t] = counted, observed < counted
-        rounding[t] = (size + ROUNDINGS) * EPSILON * farthest
-        for i in range(size):
-            if observed >= 2 and entered[t, i] and not math.isnan(table[t, i]):
-                residuals[t, i] -= mean / observed
-                squares += residuals[t, i] * residuals[t, i]
-            else:
-                residuals[t, i] = 0.0
-        freedom += max(observed - 1, 0)
-    return squares, freedom
-
-
 class BlockOutcome:
     """The outcome of rounds that were drawn under a frame.
 
@@ -241,10 +181,15 @@ class BlockOutcome:
         entered: which members of each round count. Members without an outcome that count are at
             the bound that hurts a bet most.
         members: their places among the arms of the frame.
-        residuals: r − c less its mean over the block, of members with an outcome.
+        residuals: r − c less its mean over the block, of members with an outcome; else 0.
+        rounding: how far off each round's residuals may be, in all that is made of them.
         squares: the sum of their squares.
         freedom: how many of them are free to vary.
+        count: the number of rounds in which two members or more count.
+        incomplete: those of them in which one of these has no outcome.
         exposure: by how much the log wealth of a stake λ = 1 falls if the margin falls by 1.
+        expected: for a contrast that is u of each arm, a stake λ = 1 gains u times this, whatever
+            the rewards are; the least and the largest that it may be.
         pending: whether outcomes are outstanding: then an amended batch may take this one's place.
 
     Args:
@@ -257,29 +202,38 @@ class BlockOutcome:
 
     def __init__(self, frame: BlockFrame, summary: Rounds, entered: Flags | None = None) -> None:
         self.frame, self.summary = frame, summary
-        table, rounds = summary.table, summary.rounds
-        self.entered = ~np.isnan(table) | summary.awaited if entered is None else entered
+        table, size = summary.table, summary.table.shape[1]
+        observed = ~np.isnan(table)
+        self.entered = observed | summary.awaited if entered is None else entered
         self.members = frame.sampling.blocks[summary.kinds]
-        self.residuals = np.empty(table.shape)
-        rounding, sizes = np.empty(rounds), np.empty(rounds, dtype=np.int64)
-        incomplete = np.empty(rounds, dtype=np.bool_)
-        self.squares, self.freedom = block_residuals(
-            *(table, self.members, self.entered, frame.guess, self.residuals),
-            (rounding, sizes, incomplete),
-        )
+        # The first outcome is subtracted before all else, so that a baseline of any size drops out
+        # before anything is rounded.
+        guess, first = frame.guess[self.members], (np.arange(len(table)), observed.argmax(axis=1))
+        rewards = np.where(observed, table - table[first][:, None], 0.0)
+        guess = np.where(observed, guess - guess[first][:, None], 0.0)
+        found = observed.sum(axis=1)
+        means = (rewards - guess).sum(axis=1) / np.maximum(found, 1)
+        self.residuals = np.where(observed, rewards - guess - means[:, None], 0.0)
+        self.squares = float((self.residuals**2).sum())
+        self.freedom = int(np.maximum(found - 1, 0).sum())
+        farthest = (np.abs(rewards) + np.abs(guess)).max(axis=1, initial=0.0)
+        self.rounding = 2 * (size + ROUNDINGS) * EPSILON * farthest
         self.pending = bool(summary.awaited.any())
-        incomplete &= sizes > 1
-        counted = int(np.count_nonzero(sizes > 1))
+        others = np.maximum(self.entered.sum(axis=1) - 1, 0)
+        self.count = int(np.count_nonzero(others))
+        self.incomplete = np.flatnonzero((others > 0) & (found <= others))
         if frame.population is None:
-            self.exposure = float((sizes[sizes > 1] - 1).sum() / max(table.shape[1] - 1, 1))
-            known = self.exposure * (frame.sampling.laplacian @ frame.guess)
-            bounds = known, known
+            self.exposure = float(others.sum() / max(size - 1, 1))
+            expected = self.exposure * (frame.sampling.laplacian @ frame.guess)
+            self.expected = expected, expected
         else:
-            self.exposure, bounds = self._of_remaining_items(frame.population)
-        self.parts = (
-            *(self.members, self.residuals, rounding, incomplete, table, self.entered),
-            *(bounds, self.exposure, counted),
-        )
+            self.exposure, self.expected = self._of_remaining_items(frame.population)
+
+    def by_arm(self, values: Array) -> Array:
+        """Values of the members of each round: one row per round, one column per arm."""
+        table = np.zeros((len(values), len(self.frame.sampling.arms)))
+        table[np.arange(len(values))[:, None], self.members] = values
+        return table
 
     def _of_remaining_items(self, population: Population) -> tuple[float, tuple[Array, Array]]:
         """What rounds before each round say of the items that were left then: docs/blocks.md."""
@@ -300,121 +254,19 @@ class BlockOutcome:
         return np.where(np.isnan(rewards), bound, rewards)
 
 
-@tiered
-def _least_z(u: Array, members: Indices, rewards: Array, entered: Flags, range_: Parts) -> float:
-    """The least z of a round that lacks outcomes: they are at the bound that hurts most."""
-    guess, low, high, center = range_
-    mean, counted = 0.0, 0
-    for i in range(len(members)):
-        if entered[i]:
-            mean += u[members[i]]
-            counted += 1
-    mean /= counted
-    z = size = 0.0
-    for i in range(len(members)):
-        if not entered[i]:
-            continue
-        w, c = u[members[i]] - mean, guess[members[i]]
-        if math.isnan(rewards[i]):
-            z += min(w * (low - c), w * (high - c))
-        else:
-            z += w * (rewards[i] - center - c)
-        size += abs(w) * (abs(c) + high - low)
-    return z - (len(members) + ROUNDINGS) * EPSILON * size
+def _log_growth(stakes: Array, z: Array) -> Array:
+    """Σ log(1 + λz) over rounds (columns of z) for each stake of each contrast (row), at most.
 
-
-@tiered
-def _block_moments(
-    u: Array, blocks: Blocks, chances: Array, falls: Array
-) -> tuple[float, float, float]:
-    """C, the farthest that z can fall below zero (Lemma B2); and the means of Σ|w| and Σw²."""
-    fall = size = square = 0.0
-    for b in range(len(blocks)):
-        mean = spread = 0.0
-        for j in range(blocks.shape[1]):
-            mean += u[blocks[b, j]]
-        mean /= blocks.shape[1]
-        for j in range(blocks.shape[1]):
-            w = u[blocks[b, j]] - mean
-            spread += abs(w)
-            square += chances[b] * w * w
-        fall = max(fall, spread * falls[b])
-        size += chances[b] * spread
-    return fall, size, square
-
-
-@tiered
-def _log_product(z: Array, stake: float) -> float:
-    """Σ log(1 + λz), at most: each factor and product may be off by ε/2."""
-    total, logs, product = 0.0, 0.0, 1.0
-    for t in range(len(z)):
-        product *= 1.0 + stake * z[t]
-        if product > _MANY or product < 1 / _MANY:
-            part = math.log(product)
-            total += part
-            logs += abs(part)
-            product = 1.0
-    part = math.log(product)
-    return total + part - EPSILON * (2.0 * len(z) + ROUNDINGS * (logs + abs(part) + 1.0))
-
-
-@tiered
-def settle_block_bets(
-    u: Array, frame: Parts, batch: Parts, terms: Parts, grid: Parts, stakes: Array, growth: Array
-) -> None:
-    """λ of every contrast (row of `u`) and stake, and the growth of its log wealth.
-
-    Args:
-        u: uᵢ of each arm: its weight in a block is uᵢ less the mean over the block.
-        frame: blocks, their probabilities, how far z can fall per block (in units of its Σ|w|), the
-            variance of a residual, and what `_least_z` needs.
-        batch: members, residuals and what `block_residuals` gives of each round, rewards and which
-            members count; then what is known of the contrasts (the least and the largest, per arm),
-            the exposure, and the number of rounds that count.
-        terms: the margin, what is charged for noise beyond the reach in units of Σ|w|, and the most
-            that λC may be.
-        grid: stakes in units of signal to noise, and those for contrasts of known sizes.
-        stakes: λ, output.
-        growth: the growth of the log wealth, output.
+    Adding n logs up rounds by nε/2 of the sum of their sizes at most, and each of them is off by a
+    few ε of its own size: that holds for the rounding of λz too, as λz/(1 + λz) is at most four
+    times the log where λz ≥ −0.9.
     """
-    blocks, chances, falls, variance, range_ = frame
-    members, residuals, rounding, incomplete, rewards, entered, known, exposure, count = batch
-    margin, tail, largest = terms
-    signals, gaps = grid
-    least, most = known
-    rounds, arms = len(members), u.shape[1]
-    z = np.empty(rounds)
-    for i in range(len(u)):
-        fall, size, square = _block_moments(u[i], blocks, chances, falls)
-        if fall == 0.0:  # the blocks say nothing about this contrast
-            stakes[i] = growth[i] = 0.0
-            continue
-        gain = norm = parts = 0.0
-        for a in range(arms):
-            gain += u[i, a] * (least[a] if u[i, a] > 0 else most[a])
-            parts += abs(u[i, a]) * max(abs(least[a]), abs(most[a]))
-            norm += abs(u[i, a])
-        charge = tail * size * count  # κ (Lemma B3)
-        parts += abs(margin) * exposure + charge
-        gain += margin * exposure - charge - (arms + rounds + ROUNDINGS) * EPSILON * parts
-        for t in range(rounds):
-            if incomplete[t]:
-                z[t] = _least_z(u[i], members[t], rewards[t], entered[t], range_)
-                continue
-            z[t] = -rounding[t] * norm
-            for j in range(members.shape[1]):
-                z[t] += u[i, members[t, j]] * residuals[t, j]
-            if tail > 0:
-                z[t] = max(z[t], -fall)
-        deviation = math.sqrt(variance * square)
-        for s in range(stakes.shape[1]):
-            if s < len(signals):
-                signal = signals[s]
-            else:
-                signal = (gaps[s - len(signals)] + margin) / deviation
-            stake = min(signal / deviation, largest / fall)  # λC ≤ 0.9
-            stakes[i, s] = stake
-            growth[i, s] = stake * gain + _log_product(z, stake)
+    growth, sizes = np.zeros((2, *stakes.shape))
+    for first in range(0, z.shape[1], _ROUNDS_AT_ONCE):
+        logs = stakes[:, :, None] * z[:, None, first : first + _ROUNDS_AT_ONCE]
+        growth += np.log1p(logs, out=logs).sum(axis=2)
+        sizes += np.abs(logs, out=logs).sum(axis=2)
+    return np.asarray(growth - (z.shape[1] + ROUNDINGS) * EPSILON * sizes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -423,7 +275,8 @@ class BlockBets:
 
     Attributes:
         frame: what they are made from.
-        u: one row per contrast, one column per arm of the frame.
+        u: one row per contrast, one column per arm of the frame: an arm's weight w in a block is
+            its u less the mean over the block.
         margin: what is added to each contrast.
     """
 
@@ -433,18 +286,68 @@ class BlockBets:
 
     def settle(self, batch: BlockOutcome) -> BetResult:
         """Settle the bets on rounds drawn under the frame."""
-        frame, scale = self.frame, self.frame.scale
-        result = BetResult(*np.empty((2, len(self.u), len(frame.grid))))
-        limits = frame.guess, scale.low, scale.high, scale.center
-        fixed = (
-            *(frame.sampling.blocks, frame.sampling.plan.block_weights, frame.falls),
-            *(frame.variance, limits),
-        )
-        terms = float(self.margin), frame.tail, MAX_LOSS
-        stakes = frame.grid.signals, frame.grid.gaps
-        settle_block_bets(self.u, fixed, batch.parts, terms, stakes, *result)
+        result = BetResult(*np.empty((2, len(self.u), len(self.frame.grid))))
+        step = 1 + _AT_ONCE // max(self.frame.sampling.blocks.size, batch.members.size)
+        for first in range(0, len(self.u), step):
+            some = slice(first, first + step)
+            result.stakes[some], result.growth[some] = self._settle(self.u[some], batch)
         return result
 
     def log_growth(self, batch: BlockOutcome) -> Array:
         """By how much the log wealth of every contrast and stake grows with the rounds."""
         return self.settle(batch).growth
+
+    def _settle(self, u: Array, batch: BlockOutcome) -> tuple[Array, Array]:
+        """Stakes and growth of some contrasts."""
+        frame, (least, most) = self.frame, batch.expected
+        fall, size, square = self._moments(u)
+        charge = frame.tail * size * batch.count  # κ (Lemma B3)
+        gain = (u * np.where(u > 0, least, most)).sum(axis=1)
+        gain += self.margin * batch.exposure - charge
+        parts = np.abs(u) @ np.maximum(np.abs(least), np.abs(most))
+        parts += abs(self.margin) * batch.exposure + charge
+        gain -= (u.shape[1] + batch.summary.rounds + ROUNDINGS) * EPSILON * parts
+
+        z = u @ batch.by_arm(batch.residuals).T
+        z -= np.abs(u).sum(axis=1)[:, None] * batch.rounding
+        if len(batch.incomplete):
+            z[:, batch.incomplete] = self._least_z(u, batch)
+        stakes = self._stakes(fall, square)
+        return stakes, stakes * gain[:, None] + _log_growth(stakes, np.maximum(z, -fall[:, None]))
+
+    def _moments(self, u: Array) -> tuple[Array, Array, Array]:
+        """C, how far z can fall (Lemma B2), and the means of Σ|w| and Σw²; of each contrast."""
+        sampling = self.frame.sampling
+        w = u.T[sampling.blocks.T]  # members × blocks × contrasts
+        w -= w.mean(axis=0)
+        sizes = np.abs(w, out=w).sum(axis=0)
+        rounding = 1 + (len(w) + ROUNDINGS) * EPSILON
+        fall = rounding * (self.frame.falls[:, None] * sizes).max(axis=0)
+        square = ((u @ sampling.laplacian) * u).sum(axis=1)
+        return fall, sampling.plan.block_weights @ sizes, square
+
+    def _stakes(self, fall: Array, square: Array) -> Array:
+        """λ of every contrast and stake, with λC ≤ 0.9; 0 where blocks say nothing about one."""
+        grid, seen = self.frame.grid, (fall > 0) & (square > 0)
+        deviation = np.sqrt(self.frame.variance * np.where(seen, square, 1.0))[:, None]
+        signals = np.tile(grid.signals, (len(fall), 1))
+        if len(grid.gaps):
+            signals = np.hstack([signals, (grid.gaps + self.margin) / deviation])
+        most = MAX_LOSS / np.where(seen, fall, 1.0)
+        return np.where(seen[:, None], np.minimum(signals / deviation, most[:, None]), 0.0)
+
+    def _least_z(self, u: Array, batch: BlockOutcome) -> Array:
+        """The least z of the rounds that lack outcomes: they are at the bound that hurts most."""
+        scale, rows = self.frame.scale, batch.incomplete
+        members, entered = batch.members[rows], batch.entered[rows]
+        rewards, guess = batch.summary.table[rows] - scale.center, self.frame.guess[members]
+        missing = np.isnan(rewards)
+        w = u[:, members]  # contrasts × rounds × members
+        w -= ((w * entered).sum(axis=2) / entered.sum(axis=1))[:, :, None]
+        w *= entered
+        z = (w * (np.where(missing, scale.middle, rewards) - guess)).sum(axis=2)
+        w = np.abs(w, out=w)
+        span = scale.high - scale.low
+        z -= span / 2 * (w * missing).sum(axis=2)
+        rounding = 2 * (rewards.shape[1] + ROUNDINGS) * EPSILON
+        return np.asarray(z - rounding * (w * (np.abs(guess) + span)).sum(axis=2))

@@ -7,7 +7,6 @@ from itertools import combinations, pairwise
 
 import numpy as np
 
-from bestarm.compiling import tiered
 from bestarm.design import centered_g
 from bestarm.design.solver import ListedContrasts, minimise
 from bestarm.errors import ProtocolError
@@ -22,12 +21,10 @@ from bestarm.policies.anytime.block_bets import (
     BlockFrame,
     BlockOutcome,
     BlockSampling,
-    Flags,
     Population,
     laplacian,
 )
 from bestarm.policies.anytime.evidence import Evidence
-from bestarm.policies.anytime.readout import Parts
 from bestarm.policies.anytime.sampler import (
     LEAST_GAP_ERRORS,
     Config,
@@ -118,17 +115,14 @@ def design_blocks(points: Array, size: int, rows: Array | None) -> tuple[Blocks,
     return _without_traces(blocks, _balance(inner, blocks, chances, wanted))
 
 
-@tiered
-def _disperse(products: Array, blocks: Blocks, scores: Array) -> None:
-    """Σ |v_i − v̄|² over the points of each block, from their products; output."""
-    size = blocks.shape[1]
-    for b in range(len(blocks)):
-        own = total = 0.0
-        for i in range(size):
-            own += products[blocks[b, i], blocks[b, i]]
-            for j in range(size):
-                total += products[blocks[b, i], blocks[b, j]]
-        scores[b] = max(own - total / size, 0.0)
+def _spread_within(products: Array, blocks: Blocks) -> Array:
+    """Σ |v_i − v̄|² over the points of each block, from their products."""
+    squares, arms, columns = products.diagonal(), len(products), blocks.T
+    apart = np.maximum(squares[:, None] + squares - 2 * products, 0.0).ravel()
+    total = np.zeros(len(blocks))
+    for i, one in enumerate(columns[:-1]):
+        total += apart[one * arms + columns[i + 1 :]].sum(axis=0)
+    return total / len(columns)
 
 
 def _balance(points: Array, blocks: Blocks, chances: Array, rows: Array) -> Array:
@@ -136,7 +130,7 @@ def _balance(points: Array, blocks: Blocks, chances: Array, rows: Array) -> Arra
 
     The best probabilities met are kept, with a share of those it began with.
     """
-    began, best, least, scores = chances, chances, np.inf, np.empty(len(blocks))
+    began, best, least = chances, chances, np.inf
     worst = np.full(len(rows), 1 / len(rows))
     for _ in range(_STEPS):
         moment = points.T @ laplacian(blocks, chances, len(points)) @ points
@@ -147,8 +141,7 @@ def _balance(points: Array, blocks: Blocks, chances: Array, rows: Array) -> Arra
         worst = worst * np.sqrt(values / values.max())
         worst /= worst.sum()
         images = (points @ reads.T) * np.sqrt(worst)
-        products = images @ images.T
-        _disperse(products, blocks, scores)
+        scores = _spread_within(images @ images.T, blocks)
         chances = chances * np.sqrt(scores / (chances @ scores))
         chances = (1 - _SHARE) * chances / chances.sum() + _SHARE * began
     return best
@@ -160,29 +153,6 @@ def _without_traces(blocks: Blocks, chances: Array) -> tuple[Blocks, Array]:
     np.maximum.at(strongest, blocks, chances[:, None])
     kept = chances >= _TRACE * strongest[blocks].min(axis=1)
     return blocks[kept], chances[kept] / chances[kept].sum()
-
-
-@tiered
-def _add_rounds(
-    members: Blocks, table: Array, entered: Flags, residuals: Array, into: Parts
-) -> None:
-    """Add the rounds' own Laplacian, and the sum of the residuals of each arm."""
-    laplacian, sums = into
-    for t in range(len(members)):
-        observed = 0
-        for i in range(members.shape[1]):
-            observed += entered[t, i] and not math.isnan(table[t, i])
-        if observed < 2:
-            continue
-        for i in range(members.shape[1]):
-            if not entered[t, i] or math.isnan(table[t, i]):
-                continue
-            a = members[t, i]
-            sums[a] += residuals[t, i]
-            laplacian[a, a] += 1.0
-            for j in range(members.shape[1]):
-                if entered[t, j] and not math.isnan(table[t, j]):
-                    laplacian[a, members[t, j]] -= 1.0 / observed
 
 
 class BlockEstimates:
@@ -231,12 +201,12 @@ class BlockEstimates:
         self._add(after, 1)
 
     def _add(self, batch: BlockOutcome, sign: int) -> None:
-        arms = batch.frame.sampling.arms
-        laplacian, sums = np.zeros((len(arms), len(arms))), np.zeros(len(arms))
-        rounds = batch.members, batch.summary.table, batch.entered
-        _add_rounds(*rounds, batch.residuals, (laplacian, sums))
-        points = self._coordinates[arms]
-        information = points.T @ laplacian @ points
+        points = self._coordinates[batch.frame.sampling.arms]
+        observed = batch.by_arm(~np.isnan(batch.summary.table))
+        number = np.maximum(observed.sum(axis=1), 1)
+        totals = observed @ points  # less these, over the number of outcomes: Σ (x − x̄)(x − x̄)ᵀ
+        information = (points.T * observed.sum(axis=0)) @ points - (totals.T / number) @ totals
+        sums = batch.by_arm(batch.residuals).sum(axis=0)
         self.information = self.information + sign * information
         self._moment = self._moment + sign * (points.T @ sums + information @ batch.frame.slope)
         self.slope = np.asarray(np.linalg.solve(self.information, self._moment), dtype=float)
