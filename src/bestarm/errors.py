@@ -51,7 +51,24 @@ class BestArmError(Exception):
 
 
 class InvalidInputError(BestArmError, ValueError):
-    """An argument is invalid; nothing was changed."""
+    """An argument is invalid; nothing was changed.
+
+    Attributes:
+        about: which of the outcomes that were told is at fault, by the id of its assignment or by
+            its unit; else None.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        field: str,
+        value: object = None,
+        remedy: str = "",
+        about: object = None,
+    ) -> None:
+        super().__init__(message, field=field, value=value, remedy=remedy)
+        self.about = about
 
 
 class UnidentifiableError(InvalidInputError):

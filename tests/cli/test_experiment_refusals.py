@@ -16,6 +16,8 @@ from forked_commands import ForkedCommand
 from bestarm import Experiment
 
 invoke = partial(commands.invoke, "experiment")
+run = partial(commands.run, "experiment")
+data = partial(commands.data, "experiment")
 refused = partial(commands.refused, "experiment")
 
 
@@ -87,21 +89,71 @@ def test_outcomes(drinks: str, outcome: tuple[str, ...], hint: str) -> None:
 @pytest.mark.parametrize(
     ("table", "hint"),
     [
-        ("id,reward\n1,0.5\n1,0.6\n", "Assignment 1 was already told 0.5"),
+        ("id,reward\n1,0.5\n1,0.6\n", "In line 3 of standard input: Assignment 1 was already told"),
+        ("id,reward\n1,0.5\n0,0.6\n", "line 3 of standard input: Assignment 0 was already"),
+        ("id,reward\n1,0.5\n2,5\n", "line 3 of standard input: `reward` must lie between 0 and 1"),
+        ("1,0.5\n\n\n2,5\n", "In line 4 of standard input: `reward` must lie"),
+        ("id,reward\n1,0.5\n2,1e400\n", "line 3 of standard input: `reward` must be a finite"),
+        ("id,reward\n1,0.5\n2,nan\n", "line 3 of standard input: `reward` must be a finite number"),
+        ("id,reward\n1,0.5\n77,0\n", "line 3 of standard input: Assignment 77 was never given out"),
+        ("id,reward\n1,0.5\n-7,0\n", "line 3 of standard input: Assignment -1 was never given"),
+        (f"id,reward\n1,0.5\n{10**30},0\n", "In line 3 of standard input: Assignment 92"),
+        ("unit,reward\n\nx,0.5\n,1\n", "In line 4 of standard input: `unit` must be a text"),
+        ("unit,reward\n\nx,0.5\n", "In line 3 of standard input: Unit 'x' has no assignment."),
+        ('[{"id": 1, "reward": 1}, {"id": 2, "reward": 5}]', "row 2 of standard input: `reward`"),
         ("id,reward\n1,0.5\n2,none\n", "line 3"),
-        ("id,reward\n1,0.5\n2\n", "missing in line 3"),
+        ("id,reward\n1,0.5\n2\n", "In line 3 of standard input: A field is missing."),
         ("id,reward\n1.0,0.5\n", "line 2"),
         ("id,value\n1,0.5\n", "'id' and 'reward'"),
         ("one\n", "'id' and 'reward'"),
-        ("1,0.5,3\n", "3 fields in line 1"),
-        ("1\n", "1 fields in line 1"),
+        ("1,0.5,3\n", "In line 1 of standard input: Without a header there must be 2"),
+        ("1\n", "In line 1 of standard input: Without a header there must"),
         ('id,reward\n1,"0.5\n2,0.5', "line 3"),
     ],
 )
 def test_tables_of_outcomes(drinks: str, table: str, hint: str) -> None:
     before = record()
-    assert hint in refused("tell", drinks, "--from", "-", stdin=table)
+    message = refused("tell", drinks, "--from", "-", stdin=table)
+    assert hint in message
+    assert "Nothing of the table is recorded: correct it, and tell all of it again." in message
     assert record() == before
+
+
+def test_a_table_that_is_corrected_is_told_again_and_counts_once(drinks: str, folder: Path) -> None:
+    run("ask", drinks, "6")
+    table = folder / "told.csv"
+    table.write_text("id,reward\n1,0.5\n")
+    assert "1 outcome" in run("tell", drinks, "--from", "told.csv")[0]
+    table.write_text("id,reward\n1,0.5\n2,0.25\n3,2.5\n4,1\n")
+    assert "In line 4 of 'told.csv': `reward`" in refused("tell", drinks, "--from", "told.csv")
+    with Experiment.open("sqlite:///bestarm.db", drinks) as experiment:
+        assert experiment.outcomes()["id"].tolist() == [0, 1]
+    table.write_text("id,reward\n1,0.5\n2,0.25\n3,0.25\n4,1\n")
+    for recorded in (3, 0):
+        found = data("tell", drinks, "--from", "told.csv")
+        assert (found["recorded"], found["repeated"]) == (recorded, 4 - recorded)
+    with Experiment.open("sqlite:///bestarm.db", drinks) as experiment:
+        assert experiment.outcomes()["id"].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_of_units_and_guardrails_the_line_is_named_too(folder: Path) -> None:
+    rail = 'refund={"bounds": [0, 1], "worse_by": 0.01}'
+    names = ("--options", "old", "new", "--control", "old", "--bounds", "0", "1")
+    run("create", "shop", *names, "--guardrail", rail)
+    for unit in "abc":
+        run("ask", "shop", "--unit", unit)
+    run("tell", "shop", "1", "--unit", "a", "--guardrail", "refund=0")
+    for rows, hint in (
+        ("c,1,\nb,1,\na,0,\n", "In line 4 of standard input: Assignment 0 was already told 1"),
+        ("c,1,\na,,0\na,1,1\n", "line 4 of standard input: Of assignment 0, 'refund' was already"),
+        ("c,1,\nb,1,7\n", "In line 3 of standard input: `refund` must lie between 0 and 1; got 7"),
+        ("c,1,\nd,1,1\n", "In line 3 of standard input: Unit 'd' has no assignment."),
+    ):
+        message = refused("tell", "shop", "--from", "-", stdin=f"unit,reward,refund\n{rows}")
+        assert hint in message
+        assert "Nothing of the table is recorded" in message
+    with Experiment.open("sqlite:///bestarm.db", "shop") as experiment:
+        assert experiment.outcomes()["id"].tolist() == [0]
 
 
 def test_tables_that_are_none(drinks: str, folder: Path) -> None:

@@ -177,10 +177,11 @@ def test_outcomes_are_read(
 ) -> None:
     file = tmp_path / name
     file.write_text(text)
-    expected = [(0, {"reward": 1.0}), (1, {"reward": 0.0}), (2, {"reward": 0.5})], 1
-    assert read_outcomes(file) == expected
+    expected = [(0, {"reward": 1.0}), (1, {"reward": 0.0}), (2, {"reward": 0.5})]
     monkeypatch.setattr("sys.stdin", StringIO(text))
-    assert read_outcomes(Path("-")) == expected
+    for path in (file, Path("-")):
+        table = read_outcomes(path)
+        assert (table.told, table.skipped) == (expected, 1)
 
 
 def test_written_weights_are_read_back_to_the_last_bit(tmp_path: Path) -> None:

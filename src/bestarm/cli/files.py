@@ -39,6 +39,15 @@ class UserFile:
             f"{name} {problem}", field=self.field, value=str(self.path), remedy=what
         )
 
+    def wrong_row(self, place: str, error: InvalidInputError, remedy: str) -> InvalidInputError:
+        """The error of one of its rows, with the place of that row and a further remedy."""
+        return type(error)(
+            f"In {place} of {self.name}: {error.message}",
+            field=error.field,
+            value=error.value,
+            remedy=f"{error.remedy} {remedy}".strip(),
+        )
+
     def toml(self) -> dict[str, Any]:
         """The document of a TOML file."""
         try:

@@ -147,7 +147,9 @@ def new_values(
             message = f"Of assignment {number}, {name!r} was already told as {before!r}, now "
             message += f"{value!r}."
             remedy = "Tell a guardrail's value once it is settled: it cannot be changed."
-            raise ConflictingOutcomeError(message, field=name, value=value, remedy=remedy)
+            raise ConflictingOutcomeError(
+                message, field=name, value=value, remedy=remedy, about=number
+            )
     rows = snapshot.rows_of(np.array(sorted({number for number, _ in new}), dtype=np.int64))
     drawn = {number: (phase, arm) for number, phase, arm in rows[["id", "phase", "arm"]].tolist()}
     return [

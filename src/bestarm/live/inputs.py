@@ -120,7 +120,7 @@ def read_told(pairs: Iterable[tuple[Any, Any]]) -> Told:
             served += 1  # nothing is recorded of it
             continue
         for name, value in told.items():
-            read = _reward(value, str(name))
+            read = _reward(value, str(name), about=number)
             if number is None:
                 served += 1
             elif name != "reward":
@@ -141,7 +141,7 @@ def _outcome_id(number: object) -> int | None:
     return max(-1, min(whole(number, "id"), 2**63 - 1))
 
 
-def _reward(value: object, field: str = "reward") -> float:
+def _reward(value: object, field: str = "reward", *, about: int | None = None) -> float:
     if type(value) is float and abs(value) <= _LARGEST_REWARD:
         return value + 0.0  # −0.0 becomes 0.0
     try:
@@ -152,7 +152,7 @@ def _reward(value: object, field: str = "reward") -> float:
         wanted = f"a finite number of size at most {_LARGEST_REWARD:g}, or True or False"
         message = f"`{field}` must be {wanted}; got {value!r}."
         remedy = "Tell nothing until the outcome is known." if field == "reward" else ""
-        raise InvalidInputError(message, field=field, value=value, remedy=remedy)
+        raise InvalidInputError(message, field=field, value=value, remedy=remedy, about=about)
     return number + 0.0
 
 
@@ -174,6 +174,7 @@ def conflict(number: int, before: float, now: float) -> ConflictingOutcomeError:
         field="reward",
         value=now,
         remedy="Outcomes cannot be changed: the plans after them rest on them.",
+        about=number,
     )
 
 

@@ -329,13 +329,14 @@ def _check_values(
         first.setdefault(number, value)
     columns = np.array(list(first)), np.array(list(first.values()))
     tx.head.refused_values += tx.add_refusals(*columns, at=now)
-    _, name, value = wrong[0]
+    number, name, value = wrong[0]
     low, high = next(each.bounds for each in guardrails if each.name == name)
     raise InvalidInputError(
         f"`{name}` must lie between {low:g} and {high:g}; got {value:g}.",
         field=name,
         value=value,
         remedy="What is promised of a guardrail rests on its bounds.",
+        about=number,
     )
 
 
@@ -467,12 +468,13 @@ def _check_bounds(
     _check_assigned(list(wrong), tx.head)
     columns = np.array(list(wrong)), np.array(list(wrong.values()))
     tx.head.refusals += tx.add_refusals(*columns, at=now)
-    reward = next(iter(wrong.values()))
+    number, reward = next(iter(wrong.items()))
     raise InvalidInputError(
         f"`reward` must lie between {low:g} and {high:g}; got {reward:g}.",
         field="reward",
         value=reward,
         remedy="The policy's guarantee rests on the bounds that it was made with.",
+        about=number,
     )
 
 
@@ -487,6 +489,7 @@ def _check_assigned(ids: Sequence[int], head: Head) -> None:
         field="id",
         value=unknown,
         remedy="Tell outcomes under the ids that `ask` returned.",
+        about=unknown,
     )
 
 

@@ -146,7 +146,7 @@ def find_ids(snapshot: Snapshot, keys: Sequence[UnitKey]) -> list[MaybeId]:
             last = record.first + record.size - 1
             message = f"Unit {key.unit!r} has {record.size} assignments, one per option."
             remedy = f"Tell their outcomes by id: {record.first} to {last}."
-            raise InvalidInputError(message, field="unit", value=key.unit, remedy=remedy)
+            raise InvalidInputError(message, field="unit", value=key.unit, remedy=remedy, about=key)
     return [found[key].first for key in keys]
 
 
@@ -159,6 +159,7 @@ def unknown_unit(key: UnitKey) -> UnknownAssignmentError:
         value=key.unit,
         remedy="Name it as `ask` did, with its decision point if it has any; what is erased is not "
         "known any more.",
+        about=key,
     )
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bestarm.cli.command import read_number
 from bestarm.cli.experiment.command import on_experiment, read_pairs
@@ -15,13 +15,17 @@ from bestarm.cli.output import Result, remark
 from bestarm.errors import BestArmError, InvalidInputError
 
 if TYPE_CHECKING:
-    from bestarm.live import Batch, Experiment
+    from bestarm.live import Batch, Experiment, Receipt
 
 _TRUTH = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
 _NO_ID = {"none", "null"}  # of an assignment made after the end, as printed in words and in JSON
 _TABLE = "Give a table with the columns id and reward."
 _NAMES = ("id", "unit", "decision_point")  # of its columns
-_Told = list[tuple[Any, dict[str, float]]]  # ids or units, with values by name
+_NONE_RECORDED = (
+    "Nothing of the table is recorded: correct it, and tell all of it again. What is on record "
+    "already is not counted twice."
+)
+_Told = Sequence[tuple[Any, dict[str, float]]]  # ids or units, with values by name
 
 
 @on_experiment
@@ -167,14 +171,15 @@ def tell(
     pair, size = outcome or [], 2 if unit is None else 1
     pairs = read_pairs(guardrail, "guardrail", str, form="name=value", example="refund=0")
     values = {name: _read_reward(text, field=name) for name, text in pairs.items()}
-    skipped, told = 0, _Told()
+    skipped = 0
     if from_ is not None and not pair and unit is None and not values:
         rails = [each.name for each in experiment.stored_spec("told").guardrails]
-        told, skipped = read_outcomes(from_, rails)
+        table = read_outcomes(from_, rails)
+        receipt, skipped = _tell_table(experiment, table), table.skipped
     elif from_ is None and size - bool(values) <= len(pair) <= size:
         named = name_told(_read_id(pair[0]) if unit is None else None, unit, decision_point)
         rewards = {"reward": _read_reward(pair[-1])} if len(pair) == size else {}
-        told = [(named, rewards | values)]
+        receipt = experiment.tell_many([(named, rewards | values)])
     else:
         wanted = "an id and a reward" if unit is None else "a reward"
         raise InvalidInputError(
@@ -185,7 +190,6 @@ def tell(
             value=pair,
             remedy="For example: bestarm experiment tell NAME 17 0.5, or --from outcomes.csv.",
         )
-    receipt = experiment.tell_many(told)
     state = experiment.state
     if receipt.late:
         when = f"the experiment is {state}" if state in {"stopped", "finished"} else "they are lost"
@@ -209,7 +213,23 @@ def fail(experiment: Experiment, ids: list[str], *, reason: str = "failed") -> R
     return Result({"state": experiment.state, "failed": numbers}, [words])
 
 
-def _read_id(text: str, where: str = "") -> int | None:
+def _tell_table(experiment: Experiment, table: OutcomeTable) -> Receipt:
+    """Tell all outcomes of a table; an error names the row at fault."""
+    told = table.told
+    try:
+        told = experiment.with_ids(told)
+        return experiment.tell_many(told)
+    except InvalidInputError as error:
+        for place, (named, values) in zip(table.places, told, strict=True):
+            # Ids beyond all that there can be are told as the nearest.
+            known = min(max(named, -1), 2**63 - 1) if isinstance(named, int) else named
+            value = error.value if error.field in _NAMES else values.get(error.field)
+            if known is not None and (known, value) == (error.about, error.value):
+                raise table.file.wrong_row(place, error, _NONE_RECORDED) from error
+        raise
+
+
+def _read_id(text: str) -> int | None:
     """An assignment's id: a whole number in plain digits, or none."""
     if text.strip().lower() in _NO_ID:
         return None
@@ -219,19 +239,19 @@ def _read_id(text: str, where: str = "") -> int | None:
         return int(text)
     except ValueError:
         raise InvalidInputError(
-            f"`id` must be a whole number; got {text!r}{where}.",
+            f"`id` must be a whole number; got {text!r}.",
             field="id",
             value=text,
             remedy="Use the ids that `ask` printed.",
         ) from None
 
 
-def _read_reward(text: str, where: str = "", field: str = "reward") -> float:
+def _read_reward(text: str, field: str = "reward") -> float:
     """A number, or true, false, yes or no; whether it can be a reward the experiment decides."""
     value = _TRUTH.get(text.strip().lower(), read_number(text))
     if value is None:
         raise InvalidInputError(
-            f"`{field}` must be a number, or true or false; got {text!r}{where}.",
+            f"`{field}` must be a number, or true or false; got {text!r}.",
             field=field,
             value=text,
             remedy="Write decimals with a point: 0.5." if "," in text else "For example 0.5.",
@@ -239,41 +259,63 @@ def _read_reward(text: str, where: str = "", field: str = "reward") -> float:
     return value
 
 
-def read_outcomes(path: Path, guardrails: Sequence[str] = ()) -> tuple[_Told, int]:
-    """What a CSV or JSON file tells, by name, and how many rows tell nothing yet.
+class OutcomeTable(NamedTuple):
+    """What a file tells, row by row; `skipped` rows tell nothing yet."""
+
+    file: UserFile
+    places: Sequence[str]  # of the rows, in words
+    told: _Told
+    skipped: int
+
+
+def read_outcomes(path: Path, guardrails: Sequence[str] = ()) -> OutcomeTable:
+    """What a CSV or JSON file tells, by name.
 
     A header names the columns `id` and `reward` (or `outcome`), and those of guardrails, among
     others; without one there are the first two. Instead of ids there may be columns `unit` and, if
     need be, `decision_point`.
     """
-    from bestarm.live.inputs import read_keys
-
     file = UserFile(path, "from", _TABLE)
-    outcomes: _Told = []
-    skipped, columns = 0, None
+    places, told = list[str](), list[tuple[Any, dict[str, float]]]()
+    columns, skipped = None, 0
     for place, fields in file.rows():
-        where = f" in {place} of {file.name}"
-        if columns is None:
-            columns = _columns(fields, where, guardrails)
-            if columns is not None:
-                continue
-            columns = {"id": 0, "reward": 1}
-            if len(fields) != 2:
-                raise _wrong(f"There are {len(fields)} fields{where}, and no header.")
-        if len(fields) <= max(columns.values()):
-            raise _wrong(f"A field is missing{where}.")
-        texts = {name: fields[place] for name, place in columns.items()}
-        number, unit, point = (texts.pop(name, None) for name in _NAMES)
-        told = {name: _read_reward(text, where, name) for name, text in texts.items() if text}
-        if told:
-            key = read_keys([unit or ""], [point or None]) if number is None else []
-            outcomes.append((key[0] if key else _read_id(str(number), where), told))
+        try:
+            if columns is None:
+                columns = _columns(fields, guardrails)
+                if columns is not None:
+                    continue
+                columns = {"id": 0, "reward": 1}
+                if len(fields) != 2:
+                    raise _wrong(f"Without a header there must be 2 fields; got {len(fields)}.")
+            row = _read_row(fields, columns)
+        except InvalidInputError as error:
+            raise file.wrong_row(place, error, _NONE_RECORDED) from None
+        if row[1]:
+            places.append(place)
+            told.append(row)
         else:
             skipped += 1
-    return outcomes, skipped
+    return OutcomeTable(file, places, told, skipped)
 
 
-def _columns(fields: list[str], where: str, guardrails: Sequence[str]) -> dict[str, int] | None:
+def _read_row(fields: Sequence[str], columns: Mapping[str, int]) -> tuple[Any, dict[str, float]]:
+    """The id or the unit of a row, and its values by name."""
+    from bestarm.live.inputs import read_keys
+
+    if len(fields) <= max(columns.values()):
+        raise _wrong("A field is missing.")
+    texts = {name: fields[place] for name, place in columns.items()}
+    number, unit, point = (texts.pop(name, None) for name in _NAMES)
+    told = {name: _read_reward(text, name) for name, text in texts.items() if text}
+    if not told:
+        return None, told
+    if number is not None:
+        return _read_id(number), told
+    [key] = read_keys([unit or ""], [point or None])
+    return key, told
+
+
+def _columns(fields: Sequence[str], guardrails: Sequence[str]) -> dict[str, int] | None:
     """Where ids or units, rewards and guardrails are, if these are names; None if values."""
     names = [field.lower() for field in fields]
     if all(not name or name.lstrip("+-")[:1].isdecimal() or name in _TRUTH for name in names):
@@ -281,7 +323,7 @@ def _columns(fields: list[str], where: str, guardrails: Sequence[str]) -> dict[s
     found = [name for name in ("reward", "outcome") if name in names]
     values = {name: fields.index(name) for name in guardrails if name in fields}
     if not {"id", "unit"} & set(names) or not (found or values):
-        raise _wrong(f"There are no columns 'id' and 'reward'{where}: it has {', '.join(fields)}.")
+        raise _wrong(f"There are no columns 'id' and 'reward': it has {', '.join(fields)}.")
     rewards = {"reward": names.index(found[0])} if found else {}
     return {name: names.index(name) for name in _NAMES if name in names} | rewards | values
 
