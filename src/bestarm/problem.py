@@ -174,6 +174,11 @@ class Problem:
         return self.span.rank < span.rank or bool(np.abs(nearest - 1).max() < _SAME_LEVEL)
 
     @property
+    def unstructured(self) -> bool:
+        """Whether every target is an arm of its own, which no other arm says anything about."""
+        return self.compares_arms and self.span.rank == self.arms - 1
+
+    @property
     def compares_arms(self) -> bool:
         """Whether the targets are the source arms, in their order."""
         return self.source is self.target or np.array_equal(self.source, self.target)

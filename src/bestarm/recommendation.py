@@ -100,7 +100,7 @@ class Recommendation:
         tied: where all items of a finite population are judged, the targets whose means equal that
             of the last one named, itself included; empty if it is better than all others.
         leads: whether outcomes say that it leads. False while so many are outstanding that no
-            estimate rests on them yet.
+            estimate rests on them yet, or none is of it, unless features tell of it.
     """
 
     target: int
@@ -129,7 +129,7 @@ class Recommendation:
             return f"no leader yet: no outcome counts so far ({cause}; {remain}; {self._proof})"
         if not (self.leads or self.final):
             return (
-                f"no leader yet: too many outcomes are outstanding ({cause}; {remain}; "
+                f"no leader yet: the outcomes that would show one are not in ({cause}; {remain}; "
                 f"{self._proof})"
             )
         state = f"leading, not identified ({cause}; {remain})"

@@ -184,6 +184,23 @@ def test_table_and_log_name_the_phase_whose_outcomes_dropped_an_option(sqlite_ur
             assert words == f"‘old’ dropped by the outcomes of phase {dropped.data['phase']}."
 
 
+def test_an_option_without_an_outcome_does_not_lead(sqlite_url: str) -> None:
+    with Experiment.create(sqlite_url, "lost", ["old", "new"], bounds=(0, 1), seed=0) as experiment:
+        for each in experiment.ask(20):
+            if each.label == "old":
+                experiment.fail(each.id)
+            else:
+                experiment.tell(each.id, 0)
+        seen, recommendation = overview(experiment), experiment.recommendation()
+        status = experiment.to_frame()["status"].tolist()
+    assert seen.outcomes_used
+    assert seen.verdict == "No winner yet: 2 of 2 options are still possible."
+    assert {each.status for each in seen.leaderboard} == {"in"}
+    assert status == ["possible", "possible"]
+    assert "'old' leads" not in recommendation.statement
+    assert str(recommendation).startswith("no leader yet: the outcomes that would show one")
+
+
 def test_it_follows_to_the_winner(experiment: Experiment) -> None:
     while not experiment.finished:
         drive(experiment, 400)

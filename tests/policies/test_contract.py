@@ -125,6 +125,29 @@ def test_what_is_no_summary_is_refused_and_changes_nothing(name: str) -> None:
     assert (after.phase, after.pulls) == (before.phase, before.pulls)
 
 
+@pytest.mark.parametrize("name", policies())
+def test_a_plain_name_without_an_outcome_does_not_lead(name: str) -> None:
+    """Whoever has low outcomes may be behind it all the same. Of plans all pulls are of one arm."""
+    policy, told = METHODS[name](PROBLEMS["one-hot"], seed=0), np.zeros(4)
+    for _ in range(5):
+        if (plan := policy.plan()) is None:
+            break
+        if isinstance(plan, BlockPlan):
+            kinds = np.zeros(plan.rounds, dtype=int)
+            summary: Summary = Rounds.of(plan, kinds, np.zeros((plan.rounds, plan.size)))
+        else:
+            counts = plan.counts
+            if counts is None:
+                counts = plan.pulls * np.eye(4, dtype=int)[np.flatnonzero(plan.weights)[-1]]
+            arms = np.repeat(np.arange(4), counts)
+            rewards = np.linspace(-1.4, -1.0, len(arms))
+            summary = Summary.from_pulls(arms, rewards, size=4, center=plan.center)
+        policy.update(summary)
+        told += summary.counts
+        answer = policy.recommend()
+        assert told[answer.target] or not answer.leads
+
+
 # Examples without a scale of the noise, so that runs are not short.
 LONG: dict[str, Any] = {
     name: partial(info.method, **{key: info.example[key] for key in info.example if key != "sigma"})

@@ -134,5 +134,6 @@ class PullByPull(StepwisePolicy):
             self._next_arm = int(np.argmax(np.asarray(self._open.counts)))
         most = min(len(presampled.rows), self._left())
         pulls, identified = self._open_and_advance(presampled, most)
+        self._note_answered(self._counts)
         self._end_plans(pulls, pulls, pulls, "identified" if identified else None)
         return pulls, pulls

@@ -54,6 +54,7 @@ class StepwisePolicy(Policy):
         self._budgeted = self._budgeted or budget is not None
         self._active: Indices = np.arange(problem.targets)
         self._leader = 0
+        self._answered = set[int]()  # arms with an outcome
         self._trace: list[Phase] = []
         self._plans = self._pulls = self._rounds = 0
         self._open: Plan | None = None
@@ -97,6 +98,7 @@ class StepwisePolicy(Policy):
             raise has_stopped()
         plan.check(summary)
         reason = self._observe(plan, summary)
+        self._note_answered(summary.counts)
         self._end_plans(1, plan.pulls, plan.rounds, reason)
 
     def _end_plans(self, plans: int, pulls: int, rounds: int, reason: str | None) -> None:
@@ -127,7 +129,12 @@ class StepwisePolicy(Policy):
             assumptions=assumptions,
             claims=claims,
             rounds=None if self._rounds == self._pulls else self._rounds,
+            leads=not self.problem.unstructured or self._leader in self._answered,
         )
+
+    def _note_answered(self, counts: Indices) -> None:
+        """Note which arms have an outcome: a plain name without one does not lead."""
+        self._answered.update(np.flatnonzero(counts).tolist())
 
     def _end_phase(
         self,

@@ -159,8 +159,8 @@ def test_nothing_is_learned_from_conversions_alone() -> None:
     answer = policy.recommend()
     assert answer.effect is None
     assert not answer.leads
-    assert "too many others are outstanding to say which option leads" in answer.statement
-    assert str(answer).startswith("no leader yet: too many outcomes are outstanding")
+    assert "those that would show which option leads are not in" in answer.statement
+    assert str(answer).startswith("no leader yet: the outcomes that would show one are not in")
 
 
 def test_what_is_learned_late_is_what_would_have_been_learned_in_time() -> None:

@@ -50,11 +50,6 @@ _DRAWN = (
 )
 
 
-def is_unstructured(problem: Problem) -> bool:
-    """Whether every target is an arm of its own, which no other arm says anything about."""
-    return problem.compares_arms and problem.span.rank == problem.arms - 1
-
-
 @lru_cache(maxsize=128)
 def has_unrestricted_means(problem: Problem) -> bool:
     """Whether every target is an arm of its own, and features restrict no arm's mean.
@@ -63,8 +58,8 @@ def has_unrestricted_means(problem: Problem) -> bool:
     has the second alone, where there is no baseline (docs/moving.md).
     """
     if problem.drifts:
-        return is_unstructured(problem)
-    return is_unstructured(problem) and linear_span(problem.source).rank == problem.arms
+        return problem.unstructured
+    return problem.unstructured and linear_span(problem.source).rank == problem.arms
 
 
 def check_options(
@@ -112,7 +107,7 @@ def check_options(
             *("bounds", bounds, "Give `bounds`, for example (0, 1)."),
         ),
         (
-            items is not None and (block != problem.arms or not is_unstructured(problem)),
+            items is not None and (block != problem.arms or not problem.unstructured),
             "With `items` every option is an arm of its own, and all are judged on each item.",
             *("items", block, f"Give block={problem.arms}, and one-hot features."),
         ),

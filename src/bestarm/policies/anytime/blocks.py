@@ -11,11 +11,7 @@ from bestarm.design import centered_g
 from bestarm.design.solver import ListedContrasts, minimise
 from bestarm.errors import ProtocolError
 from bestarm.numerics.geometry import Array, affine_span, lift
-from bestarm.policies.anytime.assumptions import (
-    CONTRADICTION_NATS,
-    check_plan_options,
-    is_unstructured,
-)
+from bestarm.policies.anytime.assumptions import CONTRADICTION_NATS, check_plan_options
 from bestarm.policies.anytime.bets import Scale
 from bestarm.policies.anytime.block_bets import (
     BlockFrame,
@@ -239,7 +235,7 @@ class BlockSampler:
         items: int | None = None,
     ) -> None:
         self._config, self._block, self._control = config, block, control
-        self._drops = drops and is_unstructured(config.problem)
+        self._drops = drops and config.problem.unstructured
         self._scale = config.assumptions.scale
         self._provisional = config.assumptions.bounds is not None
         self._items = items

@@ -76,7 +76,7 @@ def _undecided(recommendation: Recommendation, names: str, outcomes: int, option
         return f": no outcome of the {options} counts yet."
     leads = f"{names} {'lead' if len(recommendation.chosen) > 1 else 'leads'}"
     if not recommendation.leads:
-        leads = "too many others are outstanding to say which option leads"
+        leads = "those that would show which option leads are not in"
     left = f"{len(recommendation.active)} of {options} are left"
     return f" after {outcomes} outcomes: {leads}, {left}."
 

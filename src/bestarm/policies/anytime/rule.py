@@ -244,7 +244,8 @@ class AnytimeBAI(Policy):
         self._level_evidence = LevelEvidence(self._grid)
         self._begin_first_era(features, index)
         self._estimates: Any = self._sampler.estimates
-        self._past: list[Any] = []  # batches, as the sampler makes them
+        # Batches, as the sampler makes them, and the arms that have an outcome.
+        self._past, self._answered = list[Any](), set[int]()
         self._plans = self._pulls = self._rounds = 0  # drawn
         self._outcomes = self._pending = self._missing = 0
         self._learned = self._learned_pulls = 0  # the first batches, that estimates rest on
@@ -370,6 +371,7 @@ class AnytimeBAI(Policy):
         self._extended[drawn.plan.phase] = drawn
         if summary.pending_pulls:
             self._outstanding[drawn.plan.phase] = drawn
+        self._answered.update(np.flatnonzero(summary.counts).tolist())
         self._decide()
 
     def amend(self, summary: Summary, *, phase: int) -> None:
@@ -394,6 +396,7 @@ class AnytimeBAI(Policy):
                 remedy="Amend only phases whose outcomes are outstanding.",
             )
         drawn.plan.check(summary, beyond=True)
+        answered = np.flatnonzero(summary.counts).tolist()
         if self._bounds is None:
             self._take_in(drawn, summary)
         else:
@@ -413,6 +416,7 @@ class AnytimeBAI(Policy):
                 self._learn()
             self._count(after.summary, 1)
             self._count(before.summary, -1)
+        self._answered.update(answered)
         self._decide()
 
     def follow(self, presampled: PresampledRewards) -> tuple[int, int]:
@@ -736,6 +740,9 @@ class AnytimeBAI(Policy):
     def recommend(self) -> Recommendation:
         """The leader, or the leading set; final once it is shown to be right."""
         chosen, final = self._named_targets, self._reason in FINAL
+        leads = self._has_estimates and (
+            self._followed or not self.problem.unstructured or self._answered.issuperset(chosen)
+        )
         recommendation = Recommendation(
             target=chosen[0],
             label=self.problem.target_labels[chosen[0]],
@@ -748,10 +755,10 @@ class AnytimeBAI(Policy):
             assumptions=self._assumptions.with_losses(0 if self._worst_case else self._missing),
             claims=self.problem.delta,
             contradicted=self._contradicted,
-            effect=self._effect(chosen[0], final),
+            effect=self._effect(chosen[0], final) if leads or final else None,
             rounds=self._rounds if self._block > 1 else None,
             tied=self._tied,
-            leads=self._has_estimates,
+            leads=leads,
         )
         out = self.problem.targets - len(self._judged_targets)
         unit = Unit(percent=self._binary)

@@ -176,6 +176,7 @@ class RoundRule(StepwisePolicy):
             return 0, 0  # it was adopted
         self._counts, self._sums = self._counts.copy(), self._sums.copy()
         pulls, rounds = self._advance(presampled, min(len(presampled.rows), self._left()))
+        self._note_answered(self._counts)
         self._end_plans(rounds, pulls, pulls, self._reason())
         return pulls, rounds
 
