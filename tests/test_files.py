@@ -14,7 +14,7 @@ from commands import refused
 
 from bestarm import Experiment, Problem
 from bestarm.errors import InvalidInputError
-from bestarm.files import locked, replacing
+from bestarm.files import locked, replacing, unguarded
 from bestarm.live.store.sql import Store
 from bestarm.simulation.folder import exclusive
 
@@ -193,3 +193,15 @@ def test_the_file_written_meanwhile_has_a_name_nobody_can_know(
     with pytest.raises(FileExistsError), replacing(path):
         pass
     assert target.read_text() == "keep me"
+
+
+@pytest.mark.parametrize("sign", "=+-@\t\r")
+def test_one_apostrophe_is_taken_off(sign: str) -> None:
+    assert unguarded(f"'{sign}a") == f"{sign}a"
+    assert unguarded(f"''{sign}a") == f"'{sign}a"
+    assert unguarded(f"{sign}a") == f"{sign}a"
+
+
+@pytest.mark.parametrize("text", ["", "'", "''", "'tis", "o'clock", "a'=1", "'1", " '=1"])
+def test_other_texts_stay(text: str) -> None:
+    assert unguarded(text) == text

@@ -2,19 +2,29 @@
 
 Others may be able to write to the folder, and could leave a symbolic link where a file of ours
 goes. No file here is opened through such a link.
+
+In CSV files, a text that a spreadsheet would take for a formula is written with an apostrophe
+before it, as people do who type it into one: so `=2+3` becomes `'=2+3`. A text that has such
+apostrophes already gets one more. Numbers stay as they are.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["locked", "replacing"]
+__all__ = ["FORMULA", "NUMBER", "locked", "replacing", "unguarded"]
+
+#: What begins like a formula, perhaps after apostrophes; but not a number.
+FORMULA = r"^'*[=+\-@\t\r]"
+NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+_GUARDED = re.compile("'" + FORMULA.removeprefix("^"))
 
 
 @contextmanager
@@ -110,3 +120,12 @@ def _is_at(path: Path, file: int) -> bool:
         return os.path.samestat(path.lstat(), os.fstat(file))
     except FileNotFoundError:
         return False
+
+
+def unguarded(text: str) -> str:
+    """A text of a CSV file as it was before it was guarded from spreadsheets.
+
+    >>> unguarded("'=2+3"), unguarded("'tis")
+    ('=2+3', "'tis")
+    """
+    return text[1:] if _GUARDED.match(text) else text

@@ -493,6 +493,20 @@ def test_columns_of_a_file_are_what_is_known(folder: Path) -> None:
     )
 
 
+def test_units_like_formulas_come_back_from_an_exported_file(folder: Path) -> None:
+    run("create", "shop", "names.csv", "--bounds", "0", "1")
+    for unit in ("=2+3", "'=x", "-5", "tea"):
+        run("ask", "shop", f"--unit={unit}")
+    run("export", "shop", "--out", "all.csv")
+    frame = pd.read_csv(folder / "all.csv", dtype=str)
+    assert frame["unit"].tolist() == ["'=2+3", "''=x", "-5", "tea"]
+    frame[["unit"]].assign(reward=1).to_csv(folder / "told.csv", index=False)
+    assert data("tell", "shop", "--from", "told.csv")["recorded"] == 4
+    frame[["unit"]].to_csv(folder / "people.csv", index=False)
+    again = data("ask", "shop", "--covariates", "people.csv")["assignments"]
+    assert [each["id"] for each in again] == [0, 1, 2, 3]
+
+
 def test_units_get_the_same_assignment_again(folder: Path) -> None:
     run("create", "shop", "names.csv", "--bounds", "0", "1")
     first = data("ask", "shop", "--unit", "visitor-81")["assignments"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
 import sys
 from functools import partial
@@ -17,6 +18,7 @@ from pyarrow import parquet
 
 from bestarm import AnytimeBAI, Experiment, Problem
 from bestarm.errors import InvalidInputError, MissingDependencyError
+from bestarm.files import unguarded
 from bestarm.live import export as exporting
 from bestarm.live.store.sql import ledger as sql_ledger
 from bestarm.policies import Uniform
@@ -239,3 +241,30 @@ def test_without_pyarrow_a_sentence_says_what_to_do(
         with pytest.raises(MissingDependencyError, match="bestarmid\\[frames\\]"):
             experiment.export(tmp_path / f"out.{suffix}")
         assert not list(tmp_path.glob("out.*"))
+
+
+FORMULAS = ["=2+3", "+cmd", "-2+3", "@SUM(A1)", "'=x", "+49 170 12"]
+PLAIN = ["-5", "+1.5e3", "tea", "'tis", "a=b"]
+
+
+@pytest.mark.parametrize("layout", ["assignments", "mrt"])
+def test_no_cell_of_a_csv_file_is_a_formula(tmp_path: Path, layout: str) -> None:
+    names = [*FORMULAS, *PLAIN]
+    experiment = Experiment(Problem(names), bounds=(-2, 3))
+    for unit in names:
+        batch = experiment.ask(unit=unit, decision_point=unit, covariates={unit: unit})
+        experiment.tell(batch[0], -1.5)
+    experiment.export(tmp_path / "out.csv", layout=layout, probabilities=True)
+    experiment.export(tmp_path / "out.parquet", layout=layout)
+    rows, unit = read(tmp_path / "out.csv"), "unit" if layout == "assignments" else "person"
+    shown = [f"'{name}" for name in FORMULAS] + PLAIN
+    whole = read(tmp_path / "out.parquet")
+    for name in (unit, "decision_point"):
+        assert [row[name] for row in rows] == shown
+        assert [row[name] for row in whole] == names
+    for row, real in zip(rows, whole, strict=True):
+        assert row["outcome"] == "-1.5"
+        assert unguarded(row["label"]) == real["label"]
+        assert json.loads(row["covariates"]) == {real[unit]: real[unit]}
+        for cell in row.values():
+            assert not cell.startswith(tuple("=+-@")) or float(cell)

@@ -13,6 +13,7 @@ from typing import Any
 
 from bestarm.cli.command import read_number
 from bestarm.errors import InvalidInputError
+from bestarm.files import unguarded
 
 Row = tuple[str, list[str]]  # where it is, in words, and its fields
 _DELIMITERS = ",;\t"
@@ -128,6 +129,6 @@ def _csv_rows(text: str) -> Iterator[Row]:
     delimiter = max(_DELIMITERS, key=bare.count)
     reader = csv.reader(text.splitlines(keepends=True), delimiter=delimiter)
     for fields in reader:
-        stripped = [field.strip().removeprefix("\ufeff") for field in fields]
+        stripped = [unguarded(field.strip().removeprefix("\ufeff")) for field in fields]
         if any(stripped):
             yield f"line {reader.line_num}", stripped

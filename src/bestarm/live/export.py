@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from bestarm.checks import choice
 from bestarm.errors import InvalidInputError, MissingDependencyError
-from bestarm.files import replacing
+from bestarm.files import FORMULA, NUMBER, replacing
 from bestarm.live import units
 from bestarm.live.options import Options
 from bestarm.live.store.contract import (
@@ -322,6 +322,7 @@ def _parquet(part: Path, batches: Iterator[Any]) -> None:
 
 
 def _csv(part: Path, batches: Iterator[Any]) -> None:
+    from pyarrow import array  # noqa: PLC0415
     from pyarrow.csv import CSVWriter, WriteOptions  # noqa: PLC0415
 
     first = next(batches)
@@ -333,7 +334,8 @@ def _csv(part: Path, batches: Iterator[Any]) -> None:
     schema = _cells(first).schema
     with part.open("wb") as file, CSVWriter(file, schema, write_options=options) as writer:
         header = io.StringIO()
-        csv.writer(header, lineterminator="\n").writerow(names)
+        texts = _without_formulas(array(names)).to_pylist()
+        csv.writer(header, lineterminator="\n").writerow(texts)
         file.write(header.getvalue().encode())
         for batch in batches:
             writer.write_batch(_cells(batch))
@@ -345,13 +347,23 @@ def _cells(batch: Any) -> Any:
 
     def converted(column: Any) -> Any:
         if types.is_dictionary(column.type):
-            return column.dictionary_decode()
+            return _without_formulas(column.dictionary_decode())
         if types.is_boolean(column.type):
             return column.cast("int8")
         if types.is_timestamp(column.type):
             texts = column.view(timestamp("us")).cast(string())
             dates = compute.binary_replace_slice(texts, 10, 11, "T")
             return compute.binary_join_element_wise(dates, "", "Z")
-        return column
+        return _without_formulas(column) if types.is_string(column.type) else column
 
     return record_batch([*map(converted, batch.columns)], names=batch.schema.names)
+
+
+def _without_formulas(column: Any) -> Any:
+    """Texts that no spreadsheet takes for formulas: see `bestarm.files`."""
+    from pyarrow import compute  # noqa: PLC0415
+
+    formulas = compute.match_substring_regex(column, FORMULA)
+    numbers = compute.match_substring_regex(column, NUMBER)
+    guarded = compute.binary_join_element_wise("'", column, "")
+    return compute.if_else(compute.and_not(formulas, numbers), guarded, column)
