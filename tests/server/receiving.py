@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
-__all__ = ["SECRET", "Receiver", "receiving", "verified"]
+__all__ = ["SECRET", "Receiver", "answering_with", "receiving", "verified"]
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # the example of Standard Webhooks
 _PAGE = Path(__file__).parents[2] / "docs" / "self-host.md"
@@ -31,12 +32,13 @@ class Receiver:
     """What arrived, in order; `answer` says with which status it is answered."""
 
     port: int = 0
+    path: str = "/hook?to=me"
     answer: Callable[[dict[str, Any]], int] = lambda _: 200
     arrived: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/hook?to=me"
+        return f"http://127.0.0.1:{self.port}{self.path}"
 
     @property
     def notifications(self) -> list[dict[str, Any]]:
@@ -44,13 +46,13 @@ class Receiver:
 
 
 @contextmanager
-def receiving() -> Iterator[Receiver]:
+def receiving(path: str = "/hook?to=me") -> Iterator[Receiver]:
     """A receiver that runs."""
-    receiver = Receiver()
+    receiver = Receiver(path=path)
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            assert self.path == "/hook?to=me"
+            assert self.path == receiver.path
             body = self.rfile.read(int(self.headers["Content-Length"]))
             headers = {name.lower(): value for name, value in self.headers.items()}
             receiver.arrived.append((headers, body))
@@ -72,3 +74,27 @@ def receiving() -> Iterator[Receiver]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@contextmanager
+def answering_with(parts: Iterable[bytes], pause: float) -> Iterator[str]:
+    """The address of a receiver that answers one request with these parts, one after another."""
+    stop = Event()
+
+    def answer() -> None:
+        with suppress(OSError), listener.accept()[0] as connection:  # until nobody is there
+            for part in parts:
+                connection.sendall(part)
+                if stop.wait(pause):
+                    break
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = Thread(target=answer)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        finally:
+            stop.set()
+            with suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)  # if nobody came
+            thread.join()

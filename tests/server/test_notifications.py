@@ -15,8 +15,9 @@ from threading import Event as Flag
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from databases import wait_until
-from receiving import SECRET, Receiver, receiving, verified
+from receiving import SECRET, Receiver, answering_with, receiving, verified
 from served import HANG_TIMEOUT, create, forked, in_thread, outcomes
 
 from bestarm import Experiment, Problem
@@ -231,6 +232,87 @@ def test_an_experiment_that_cannot_be_read_holds_up_no_other(
     sender.store.close()
 
 
+@pytest.mark.parametrize(("column", "value"), [("data", "{"), ("data", "[]"), ("at", "then")])
+def test_a_damaged_event_holds_up_no_other_experiment(
+    sqlite_url: str,
+    receiver: Receiver,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    column: str,
+    value: str,
+) -> None:
+    sender = Sender(sqlite_url, Webhook(receiver.url, read_secret(SECRET), private=True))
+    broken, sound = sender.make("broken"), sender.make("sound")
+    finish(broken)
+    first, *rest = notable(broken)
+    finish(sound)
+    with closing(sqlite3.connect(tmp_path / "store.db")) as connection, connection:
+        set_value = f"UPDATE bestarm_events SET {column} = ? WHERE hash = ?"
+        connection.execute(set_value, (value, first))
+    sender.notifier.run_once()
+    sender.notifier.run_once()
+    assert [each["id"] for each in receiver.notifications] == notable(sound)
+    receiver.arrived.clear()
+    sender.set_clock(monkeypatch, DAY + 60)  # it is given up, and those after it are sent
+    sender.restart()
+    sender.notifier.run_once()
+    assert [each["id"] for each in receiver.notifications] == rest
+    sender.store.close()
+
+
+def test_any_failure_of_a_receiver_is_a_failed_attempt(sender: Sender) -> None:
+    """Also one that nobody thought of; and attempts go on however many have failed."""
+    attempts = list[str]()
+
+    class Odd:
+        def send(self, id: str, body: bytes) -> None:  # noqa: A002
+            attempts.append(json.loads(body)["experiment"])
+            raise ZeroDivisionError
+
+    sender.to = Odd()
+    sender.restart()
+    first, second = sender.make("first"), sender.make("second")
+    finish(first)
+    finish(second)
+    sender.notifier.run_once()
+    sender.notifier.run_once()
+    assert sorted(attempts) == ["first", "second"]
+    with sender.store.transaction() as session:
+        session.execute(sa.text("UPDATE bestarm_notifications SET attempts = 5000, due = 0"))
+    sender.notifier.run_once()
+    assert sorted(attempts) == ["first", "first", "second", "second"]
+
+
+TRICKLE = [b"HTTP/1.1 200 OK\r\nX-Slow: ", *[b"x"] * 150, b"\r\n\r\n"]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        TRICKLE,
+        [b"HTTP/1.1 100 Continue\r\n\r\n"] * 150 + [b"HTTP/1.1 200 OK\r\n\r\n"],
+        [b"HTTP/1.1 ", *[b" "] * 150, b"200 OK\r\n\r\n"],
+        [b""] * 150 + [b"HTTP/1.1 200 OK\r\n\r\n"],
+    ],
+    ids=["header", "continue", "status", "silent"],
+)
+def test_a_delivery_has_one_deadline(parts: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    """However the receiver spends it: every answer would take 15 s, with no pause above 0.1 s."""
+    monkeypatch.setattr(notifications, "_TIMEOUT", 0.5)
+    with answering_with(parts, 0.1) as url:
+        hook = Webhook(url, read_secret(SECRET), private=True)
+        with pytest.raises(notifications.DeliveryError, match=r"not answer within 0\.5 seconds"):
+            hook.send("id", b"{}")
+
+
+def test_the_deadline_holds_while_encryption_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notifications, "_TIMEOUT", 0.5)
+    with answering_with([b"\x16\x03\x03\x40\x00", *[b"\x00"] * 150], 0.1) as url:
+        hook = Webhook(url.replace("http:", "https:"), read_secret(SECRET), private=True)
+        with pytest.raises(notifications.DeliveryError, match=r"not answer within 0\.5 seconds"):
+            hook.send("id", b"{}")
+
+
 def test_a_command_gets_it_on_standard_input(store_url: str, tmp_path: Path) -> None:
     code = "import sys; open(sys.argv[1], 'a').write(sys.stdin.read() + '\\n')"
     sender = Sender(store_url, Command((sys.executable, "-c", code, str(tmp_path / "sent; x"))))
@@ -306,6 +388,10 @@ def test_the_connection_is_made_to_the_address_that_was_checked(
         ("https://", "an address without a password"),
         ("https://me:secret@example.org", "an address without a password"),
         ("https://example.org:port", "an address without a password"),
+        ("https://exa mple.org", "an address without a password"),
+        ("https://example..org", "an address without a password"),
+        (f"https://{'a' * 64}.org", "an address without a password"),
+        ("https://example.org/\udcff", "an address without a password"),
         ("http://example.org", "must begin with https"),
     ],
 )
@@ -313,6 +399,33 @@ def test_what_is_not_an_address_is_refused(url: str, why: str) -> None:
     with pytest.raises(InvalidInputError, match=why) as caught:
         Webhook(url, read_secret(SECRET))
     assert (caught.value.field, caught.value.value) == ("notify", url)
+
+
+@pytest.mark.parametrize(
+    ("path", "arrives"),
+    [
+        ("/hôok ü?to=é&a=%20+b#end", "/h%C3%B4ok%20%C3%BC?to=%C3%A9&a=%20+b"),
+        ("", "/"),
+        ("?to=me", "/?to=me"),
+        ("/a//b;c=1/%2F", "/a//b;c=1/%2F"),
+    ],
+)
+def test_the_address_is_sent_in_ascii(path: str, arrives: str) -> None:
+    with receiving(arrives) as made:
+        Webhook(made.url.removesuffix(arrives) + path, read_secret(SECRET), True).send("i", b"{}")
+        assert len(made.arrived) == 1
+
+
+def test_hosts_with_other_letters_are_looked_up_in_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = list[str]()
+
+    def lookup(host: str, *_: Any, **__: Any) -> Any:
+        hosts.append(host)
+        raise OSError("none")
+
+    monkeypatch.setattr(socket, "getaddrinfo", lookup)
+    Webhook("https://Bücher.example/", read_secret(SECRET)).check()
+    assert hosts == ["xn--bcher-kva.example"]
 
 
 @pytest.mark.parametrize("text", ["", "secret", "whsec_", "c2hvcnQ=", "ü" * 40])

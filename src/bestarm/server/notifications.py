@@ -16,14 +16,17 @@ import http.client
 import ipaddress
 import json
 import logging
+import re
 import socket
 import ssl
 import subprocess
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from threading import Timer
 from typing import Any, Protocol
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import quote, urlsplit
 
 import sqlalchemy as sa
 
@@ -38,10 +41,12 @@ from bestarm.server.experiments import OpenExperiments, repeat
 KINDS = ("eliminated", "retired", "guardrail", "alarm", "stalled", "finished")
 
 _EVERY = 2.0  # seconds between two looks at the logs
-_TIMEOUT = 30.0  # seconds that a receiver may take
+_TIMEOUT = 30.0  # seconds for a delivery, from looking up the address to the end of the answer
 _DAY = 86_400.0  # seconds for which a notification is tried
 _BACKOFF = 5.0, 3600.0  # seconds until the second attempt, and at most until the next
 _LEAST_SECRET = 24  # bytes
+_HOST = re.compile(r"[a-z0-9_-][a-z0-9._-]*|[0-9a-f:.]+(%[\w.-]+)?", re.IGNORECASE | re.ASCII)
+_UNQUOTED = "!$%&'()*+,/:;=?@~"  # in a path or a query, beside letters, digits and "_.-"
 _log = logging.getLogger("bestarm.server")
 
 _metadata = sa.MetaData()
@@ -62,8 +67,8 @@ _DUE = (
     .outerjoin_from(schema.experiments, _cursors, _cursors.c.experiment == _experiments.id)
     .where(_experiments.events > _next, sa.func.coalesce(_cursors.c.due, 0) <= sa.bindparam("now"))
 )
-_EVENT = (
-    sa.select(*(_events[name] for name in ("number", "at", "kind", "data", "hash")))
+_NUMBER = (
+    sa.select(_events.number)
     .where(
         _events.experiment == sa.bindparam("experiment"),
         _events.number >= sa.bindparam("start"),
@@ -71,6 +76,9 @@ _EVENT = (
     )
     .order_by(_events.number)
     .limit(1)
+)
+_EVENT = sa.select(*(_events[name] for name in ("number", "at", "kind", "data", "hash"))).where(
+    _events.experiment == sa.bindparam("experiment"), _events.number == sa.bindparam("number")
 )
 _BEGUN = sa.select(_cursors.c.experiment).where(_cursors.c.experiment == sa.literal_column("0"))
 _ALL = sa.select(_experiments.id, _experiments.events)
@@ -82,6 +90,9 @@ _FORGET = sa.delete(_cursors).where(_cursors.c.experiment == sa.bindparam("exper
 
 class DeliveryError(Exception):
     """A notification did not arrive; the message says why."""
+
+
+_EXPECTED = DeliveryError, BestArmError  # whose messages are for readers
 
 
 class Receiver(Protocol):
@@ -136,8 +147,9 @@ class Webhook:
 
     def __post_init__(self) -> None:
         try:
-            parts = urlsplit(self.url)
-            known = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+            parts, (host, _) = urlsplit(self.url), self._request
+            known = parts.scheme in {"http", "https"} and parts.port != 0
+            known = known and bool(_HOST.fullmatch(host))
         except ValueError:
             known = False
         if not known or parts.username is not None or parts.password is not None:
@@ -156,8 +168,12 @@ class Webhook:
             )
 
     @property
-    def _parts(self) -> SplitResult:
-        return urlsplit(self.url)
+    def _request(self) -> tuple[str, str]:
+        """The host, and what is asked for there, as they are sent: in ASCII."""
+        parts = urlsplit(self.url)
+        host = (parts.hostname or "").encode("idna").decode()
+        target = quote(parts.path or "/", _UNQUOTED)
+        return host, f"{target}?{quote(parts.query, _UNQUOTED)}" if parts.query else target
 
     def check(self) -> None:
         """Raise InvalidInputError if the address is known now, and must not be used."""
@@ -175,20 +191,21 @@ class Webhook:
 
     def _addresses(self) -> list[str]:
         """The addresses that a connection may be made to."""
-        parts = self._parts
+        host, port = self._request[0], urlsplit(self.url).port or 443
         try:
-            found = socket.getaddrinfo(parts.hostname, parts.port or 443, type=socket.SOCK_STREAM)
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
-            raise DeliveryError(f"{parts.hostname} has no address ({error}).") from error
+            raise DeliveryError(f"{host} has no address ({error}).") from error
         every = [str(each[4][0]) for each in found]
         allowed = [each for each in every if self.private or is_public(each)]
         if not allowed:
-            what = f"{parts.hostname} is an address of a private network ({every[0]})."
+            what = f"{host} is an address of a private network ({every[0]})."
             raise _PrivateAddressError(what)
         return allowed
 
     def send(self, id: str, body: bytes) -> None:  # noqa: A002
         """Post the notification. Redirects are not followed."""
+        deadline = time.monotonic() + _TIMEOUT
         at = str(int(time.time()))
         headers = {
             "Content-Type": "application/json",
@@ -198,19 +215,26 @@ class Webhook:
             "Webhook-Signature": sign(self.secret, id, at, body),
         }
         error: Exception | None = None
-        for address in self._addresses():
-            path = self._parts._replace(scheme="", netloc="", fragment="").geturl() or "/"
+        (host, target), addresses = self._request, self._addresses()
+        for untried, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
+            patience = (deadline - time.monotonic()) / untried
+            if patience <= 0:
+                break
             try:
-                with closing(_connect(self._parts, address)) as connection:
-                    connection.request("POST", path, body, headers)
+                with _connect(self.url, host, address, patience, deadline) as connection:
+                    connection.request("POST", target, body, headers)
                     status = connection.getresponse().status
             except (OSError, http.client.HTTPException) as failed:
                 error = failed
                 continue
+            if time.monotonic() >= deadline:
+                break  # it was cut short
             if 200 <= status < 300:
                 return
             moved = "; redirects are not followed" if 300 <= status < 400 else ""
             raise DeliveryError(f"The receiver answered with status {status}{moved}.")
+        if time.monotonic() >= deadline:
+            raise DeliveryError(f"The receiver did not answer within {_TIMEOUT:g} seconds.")
         raise DeliveryError(f"The receiver cannot be reached ({error}).") from error
 
 
@@ -218,16 +242,43 @@ class _PrivateAddressError(DeliveryError):
     """An address that must not be used."""
 
 
-def _connect(parts: SplitResult, address: str) -> http.client.HTTPConnection:
-    """A connection to an address that was checked, whatever the name says by now."""
-    host, secure = parts.hostname or "", parts.scheme == "https"
+@contextmanager
+def _connect(
+    url: str, host: str, address: str, patience: float, deadline: float
+) -> Iterator[http.client.HTTPConnection]:
+    """A connection to an address that was checked, whatever the name says by now.
+
+    It is cut at the deadline: a time limit of sockets is one for each byte.
+    """
+    parts = urlsplit(url)
+    secure = parts.scheme == "https"
     kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-    connection = kind(host, parts.port, timeout=_TIMEOUT)
-    connection.sock = socket.create_connection((address, connection.port), _TIMEOUT)
-    if secure:
-        context = ssl.create_default_context()
-        connection.sock = context.wrap_socket(connection.sock, server_hostname=host)
-    return connection
+    with closing(kind(host, parts.port)) as connection:
+        connection.sock = socket.create_connection((address, connection.port), patience)
+        connection.sock.settimeout(_TIMEOUT)
+        with _cut_off(connection.sock, deadline):
+            if secure:
+                context = ssl.create_default_context()
+                connection.sock = context.wrap_socket(connection.sock, server_hostname=host)
+            yield connection
+
+
+@contextmanager
+def _cut_off(connected: socket.socket, deadline: float) -> Iterator[None]:
+    """Shut a connection down at a deadline, also after a socket with TLS has replaced this one."""
+
+    def shut() -> None:
+        with suppress(OSError):  # it has ended
+            same.shutdown(socket.SHUT_RDWR)
+
+    with connected.dup() as same:
+        timer = Timer(max(deadline - time.monotonic(), 0), shut)
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()  # or it might shut what gets the number of this socket next
 
 
 _TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")  # to IPv4, by a gateway
@@ -307,7 +358,7 @@ class Notifier:
     def run_once(self) -> None:
         """Send pending notifications, unless another process does."""
         self._begin()
-        if not any(self._find(each) for each in self._due()):
+        if all(self._find(each) is None for each in self._due()):
             return
         with self._store.try_lock("notifications") as alone:
             if alone:
@@ -333,47 +384,57 @@ class Notifier:
             found = [_Due(*row) for row in session.fetch(_DUE, now=now)]
         return [each for each in found if self._searched.get(each.experiment, 0) < each.events]
 
-    def _find(self, due: _Due, start: int = 0) -> Event | None:
-        """The next event to send, or None."""
+    def _find(self, due: _Due, start: int = 0) -> int | None:
+        """The number of the next event to send, or None."""
         start = max(start, due.next, self._searched.get(due.experiment, 0))
         with self._store.snapshot() as session:
-            found = session.select(_EVENT, experiment=due.experiment, start=start)
-        for number, at, kind, data, hashed in found:
-            self._searched[due.experiment] = number
-            return Event(number, at, kind, json.loads(data), hashed)
-        self._searched[due.experiment] = due.events
-        return None
+            found = session.fetch(_NUMBER, experiment=due.experiment, start=start)
+        self._searched[due.experiment] = found[0][0] if found else due.events
+        return found[0][0] if found else None
 
     def _send_all(self, due: _Due) -> None:
         """Send what there is of an experiment, until one does not arrive."""
-        attempts, failing, event = due.attempts, due.failing, self._find(due)
-        while event is not None:
+        attempts, failing, number = due.attempts, due.failing, self._find(due)
+        while number is not None:
+            event: Event | None = None
             try:
+                event = self._read(due.experiment, number)
                 self._receiver.send(event.hash, self._body(due.name, event))
                 attempts, failing = 0, 0.0
-            except (DeliveryError, BestArmError) as error:
+            except Exception as error:  # a record may be damaged in any way
                 now = self._store.now()
                 attempts, failing = attempts + 1, failing or now
-                if now - max(failing, event.at) < _DAY:
-                    due_at = now + min(_BACKOFF[0] * 2.0 ** (attempts - 1), _BACKOFF[1])
+                why = str(error) if isinstance(error, _EXPECTED) else repr(error)
+                if now - max(failing, 0.0 if event is None else event.at) < _DAY:
+                    due_at = now + min(_BACKOFF[0] * 2.0 ** min(attempts - 1, 20), _BACKOFF[1])
                     _log.warning(
                         "Notification of event %d of %r: attempt %d failed. %s",
-                        *(event.number, due.name, attempts, error),
+                        *(number, due.name, attempts, why),
                     )
-                    self._set(due.experiment, event.number, attempts, failing, due_at)
+                    self._set(due.experiment, number, attempts, failing, due_at)
                     return
-                self._give_up(due.name, event, attempts, error)
-            self._set(due.experiment, event.number + 1, attempts, failing, 0.0)
-            event = self._find(due, event.number + 1)
+                self._give_up(due.name, number, event, attempts, why)
+            self._set(due.experiment, number + 1, attempts, failing, 0.0)
+            number = self._find(due, number + 1)
 
-    def _give_up(self, name: str, event: Event, attempts: int, error: Exception) -> None:
+    def _read(self, experiment: int, number: int) -> Event:
+        with self._store.snapshot() as session:
+            ((_, at, kind, data, hashed),) = session.select(
+                _EVENT, experiment=experiment, number=number
+            )
+        return Event(number, at, kind, json.loads(data), hashed)
+
+    def _give_up(
+        self, name: str, number: int, event: Event | None, attempts: int, why: str
+    ) -> None:
         """Say so in the server's log, and in that of the experiment, which the page shows."""
         tried = f"{attempts} attempts" if attempts != 1 else "1 attempt"
-        text = f"The notification of event {event.number} ({event.kind}) was given up after {tried}"
-        _log.error("%s of %r. %s", text, name, error)
+        kind = "" if event is None else f" ({event.kind})"
+        text = f"The notification of event {number}{kind} was given up after {tried}"
+        _log.error("%s of %r. %s", text, name, why)
         try:
-            self._experiments.open(name).note(f"{text}.", event=event.number, attempts=attempts)
-        except BestArmError as unnoted:
+            self._experiments.open(name).note(f"{text}.", event=number, attempts=attempts)
+        except Exception as unnoted:
             _log.error("It cannot be noted: %s", unnoted)
 
     def _body(self, name: str, event: Event) -> bytes:
