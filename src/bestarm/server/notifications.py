@@ -281,7 +281,7 @@ def _cut_off(connected: socket.socket, deadline: float) -> Iterator[None]:
             timer.join()  # or it might shut what gets the number of this socket next
 
 
-_TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")  # to IPv4, by a gateway
+_UNICAST = ipaddress.IPv6Network("2000::/3")  # of IPv6, all that is given out for the internet
 
 
 def is_public(address: str) -> bool:
@@ -291,10 +291,10 @@ def is_public(address: str) -> bool:
     (True, False, False)
     """
     read = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(read, ipaddress.IPv6Address):
-        within = read.ipv4_mapped or read.sixtofour or read.teredo
-        if within is not None or read in _TRANSLATED or read.is_site_local:
-            return False  # an IPv4 address in disguise, or private in the old way
+    if isinstance(read, ipaddress.IPv6Address) and (
+        read not in _UNICAST or read.sixtofour is not None or read.teredo is not None
+    ):
+        return False  # outside are all other forms that an IPv4 address has in IPv6
     return read.is_global and not read.is_multicast
 
 
