@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from bestarm.numerics.geometry import Array
 from bestarm.tables import TextTable
+from bestarm.units import plural
 
 __all__ = ["FINAL", "Effect", "Phase", "Recommendation"]
 
@@ -122,8 +123,8 @@ class Recommendation:
     leads: bool = True
 
     def __str__(self) -> str:
-        several = f"{len(self.active)} options remain"
-        remain = "1 option remains" if len(self.active) == 1 else several
+        left = len(self.active)
+        remain = f"{plural(left, 'option')} {'remains' if left == 1 else 'remain'}"
         cause = _CAUSES.get(self.reason, f"stopped: {self.reason}")
         if not self.pulls:
             return f"no leader yet: no outcome counts so far ({cause}; {remain}; {self._proof})"
@@ -139,9 +140,9 @@ class Recommendation:
         if self.tied:
             best = f"one of {len(self.tied)} that tie as the best"
         verdict = best if self.final else state
-        made = "1 assignment" if self.pulls == 1 else f"{self.pulls:,} assignments"
+        made = plural(self.pulls, "assignment")
         if self.rounds is not None:
-            made += " in 1 round" if self.rounds == 1 else f" in {self.rounds:,} rounds"
+            made += f" in {plural(self.rounds, 'round')}"
         return f"{self.label}: {verdict} after {made} ({self._proof})"
 
     def _repr_html_(self) -> str:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from decimal import Decimal
 
-__all__ = ["NUMBER", "Unit", "count_options", "decimal", "rough", "scaled"]
+__all__ = ["NUMBER", "Unit", "count_options", "decimal", "plural", "rough", "scaled"]
 
 #: A number without a sign, as it is printed and as people type it, and its exponent.
 NUMBER = (
@@ -35,14 +35,26 @@ def decimal(value: float, places: int) -> str:
     return text if text.strip("−0.,") else "0"
 
 
-def rough(count: float) -> str:
-    """A count that is only estimated, to two digits.
+def rough(count: float, noun: str = "") -> str:
+    """A count that is only estimated, to two digits, and its noun.
 
-    >>> rough(65246), rough(99.7), rough(7)
-    ('65,000', '100', '7')
+    >>> rough(65246), rough(99.7), rough(1.2, "outcome")
+    ('65,000', '100', '1 outcome')
     """
     digits = len(str(round(count)))
-    return f"{round(count, min(0, 2 - digits)):,.0f}"
+    text = f"{round(count, min(0, 2 - digits)):,.0f}"
+    if not noun:
+        return text
+    return f"{text} {noun}" if text == "1" else f"{text} {noun}s"
+
+
+def plural(count: int, noun: str) -> str:
+    """A number, with thousands apart, and a noun.
+
+    >>> plural(1, "run"), plural(2000, "run")
+    ('1 run', '2,000 runs')
+    """
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def count_options(options: int, retired: int) -> str:
@@ -52,7 +64,7 @@ def count_options(options: int, retired: int) -> str:
     ('4 options', '4 options (one retired)')
     """
     gone = f" ({'one' if retired == 1 else retired} retired)" if retired else ""
-    return f"{options} option{'s' if options != 1 else ''}{gone}"
+    return f"{plural(options, 'option')}{gone}"
 
 
 @dataclass(frozen=True)
@@ -81,10 +93,12 @@ class Unit:
 
         >>> Unit(percent=True).difference(0.012, signed=True), Unit().difference(-0.012)
         ('+1.2 points', '−0.0120')
+        >>> Unit(percent=True).difference(None)
+        '–'
         """
         text = self._write(value, *among)
         plus = "+" if signed and text[0] not in "−–" and text != "0" else ""
-        return f"{plus}{text} points" if self.percent else plus + text
+        return f"{plus}{text} points" if self.percent and text != "–" else plus + text
 
     def declared(self, value: float) -> str:
         """A difference that somebody declared, as it was written.
@@ -103,7 +117,7 @@ class Unit:
         return f"{self._write(low, high, *among)} to {self._write(high, low, *among)}"
 
     def lead(self, estimate: float, low: float, high: float, relative: float | None = None) -> str:
-        """A lead with its interval, and relative to something, if that is known.
+        """A lead with its interval, and relative to something, if that is known and not 0.
 
         >>> Unit(percent=True).lead(0.012, 0.004, 0.02, 0.09)
         '+1.2 points (0.4 to 2.0), +9 % relative'
@@ -112,9 +126,9 @@ class Unit:
         text += f" ({self.interval(low, high, estimate)})"
         if relative is None:
             return text
-        places = 0 if abs(relative) >= 0.05 else 1
+        share = decimal(100 * relative, 0 if abs(relative) >= 0.05 else 1)
         sign = "+" if relative > 0 else ""
-        return f"{text}, {sign}{decimal(100 * relative, places)} % relative"
+        return text if share == "0" else f"{text}, {sign}{share} % relative"
 
     def _write(self, value: float | None, *among: float | None) -> str:
         if value is None or not math.isfinite(value):

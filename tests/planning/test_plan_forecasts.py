@@ -98,7 +98,7 @@ def test_years_of_experiments_that_were_cut_are_a_least() -> None:
     plan = planned(gap=0.5, runs=1, per_day=1)
     (sentence,) = [each for each in plan.warnings if "Even the quickest" in each]
     years = plan.forecasts[0].rounds.median / 365
-    assert sentence.startswith(f"Even the quickest takes {years:.1f} years at 1 outcomes per day.")
+    assert sentence.startswith(f"Even the quickest takes {years:.1f} years at 1 outcome per day.")
     quick = planned(gap=0.5, runs=1, per_day=10**6)
     assert not any("Even the quickest" in each for each in quick.warnings)
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from bestarm.cli.command import command
-from bestarm.cli.output import Result, count, number
+from bestarm.cli.output import Result, number
 from bestarm.defaults import DELTA
+from bestarm.units import plural
 
 if TYPE_CHECKING:
     from bestarm.design import Design
@@ -83,7 +84,7 @@ def _lines(problem: Problem, design: Design, complexities: Mapping[Kind, Design]
     among = "them" if same else f"{problem.targets} targets"
     yield (
         f"{problem.arms} arms can be pulled, and the best of {among} is sought; "
-        f"{count(problem.dimension, 'feature')} describe each."
+        f"{plural(problem.dimension, 'feature')} describe each."
     )
     yield (
         f"Differences of source arms span {problem.rank} of {problem.dimension} dimensions, and "

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from bestarm.cli.command import command, modules_of_folder
-from bestarm.cli.output import Result, bars, count, number, print_result, remark, wrapped
+from bestarm.cli.output import Result, bars, number, print_result, remark, wrapped
 from bestarm.defaults import DELTA
 from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.tables import TextTable
+from bestarm.units import plural
 
 if TYPE_CHECKING:
     from bestarm.cli.methods import Entry, Instance
@@ -198,7 +199,7 @@ def _words(
     cap = about["max_pulls"]
     yield (
         f"{about['instance']}, δ = {about['delta']:g}, seed {about['seed']}, "
-        f"{count(about['runs'], 'run')} of each{'' if comparison.complete else ' asked for'}"
+        f"{plural(about['runs'], 'run')} of each{'' if comparison.complete else ' asked for'}"
         f"{'' if cap is None else f', cut at {cap:,} pulls'}."
     )
     if about["note"]:

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from bestarm.cli.command import command
-from bestarm.cli.output import Result, count
+from bestarm.cli.output import Result
 from bestarm.errors import InvalidInputError
 from bestarm.tables import TextTable
+from bestarm.units import plural
 
 if TYPE_CHECKING:
     from bestarm.design import Design
@@ -113,5 +114,5 @@ def _table(weights: Sequence[tuple[str, float]]) -> TextTable:
     rows = [(label, f"{weight:.4f}") for label, weight in ordered if weight >= _NEGLIGIBLE]
     rest = [weight for _, weight in weights if weight < _NEGLIGIBLE]
     if rest:
-        rows.append((f"{count(len(rest), 'arm')} below {_NEGLIGIBLE:g}", f"{sum(rest):.4f}"))
+        rows.append((f"{plural(len(rest), 'arm')} below {_NEGLIGIBLE:g}", f"{sum(rest):.4f}"))
     return TextTable.of(("arm", "weight"), rows)

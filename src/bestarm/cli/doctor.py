@@ -6,9 +6,10 @@ import time
 from functools import partial
 
 from bestarm.cli.command import command
-from bestarm.cli.output import Result, checks_result, count
+from bestarm.cli.output import Result, checks_result
 from bestarm.defaults import STORE
 from bestarm.errors import BestArmError
+from bestarm.units import plural
 
 
 @command
@@ -52,7 +53,8 @@ def warm_up(*, simulations: bool = False) -> Result:
     functions = [each.data["dispatcher"].py_func for _, each in recorder.buffer if each.is_start]
     compiled = sum(each.__module__.startswith("bestarm.") for each in functions)
     seconds = time.monotonic() - began
-    words = f"Compiled {count(compiled, 'function')} in {seconds:.0f} s. They are kept in {folder}."
+    made = plural(compiled, "function")
+    words = f"Compiled {made} in {seconds:.0f} s. They are kept in {folder}."
     return Result({"compiled": compiled, "seconds": seconds, "cache": folder}, [words])
 
 

@@ -20,6 +20,7 @@ from bestarm.cli.command import command, modules_of_folder
 from bestarm.cli.files import UserFile
 from bestarm.cli.output import Result, remark, show_progress
 from bestarm.defaults import DELTA, STORE
+from bestarm.units import plural
 
 if TYPE_CHECKING:
     from bestarm.evaluation import Evaluation
@@ -90,8 +91,8 @@ def evaluate(
                     announced = True
                     if done < total:
                         remark(
-                            f"judging {len(compared)} options on {len(judged):,} items; watch it "
-                            f"with: bestarm serve --store {shlex.quote(database.place)}"
+                            f"judging {len(compared)} options on {plural(len(judged), 'item')}; "
+                            f"watch it with: bestarm serve --store {shlex.quote(database.place)}"
                         )
                 progress(done, total)
 

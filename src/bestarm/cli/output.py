@@ -125,11 +125,6 @@ def _grid(shown: TextTable) -> Table:
     return grid
 
 
-def count(number: int, noun: str) -> str:
-    """A number with its noun: 1 run, 2,000 runs."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def print_result(result: Result, *, as_json: bool) -> None:
     """Print a result as JSON, or in words."""
     try:

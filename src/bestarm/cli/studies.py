@@ -15,6 +15,7 @@ from bestarm.cli.command import command, modules_of_folder
 from bestarm.cli.output import Result, display, number, remark
 from bestarm.defaults import DELTA
 from bestarm.tables import TextTable
+from bestarm.units import plural
 
 if TYPE_CHECKING:
     from bestarm.simulation import Results
@@ -141,7 +142,7 @@ def leaderboard(
             again="the same options and --resume",
         )
     summaries = [summary_table(results.cells, goal) for goal in GOALS]
-    words = f"{results.runs} runs per cell, δ = {delta:g}. Report: {report}"
+    words = f"{plural(results.runs, 'run')} per cell, δ = {delta:g}. Report: {report}"
     lines: list[str | TextTable] = [*(each for each in summaries if each.lines), words]
     return Result(_data(results, report, _standing_data, delta=delta), lines)
 

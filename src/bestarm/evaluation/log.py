@@ -16,9 +16,9 @@ from bestarm.evaluation.inputs import Limits, Question, cost_of
 from bestarm.live import Experiment
 from bestarm.live.inputs import connected
 from bestarm.live.store.contract import Rows
-from bestarm.live.values import plural
 from bestarm.problem import Problem
 from bestarm.recommendation import Recommendation
+from bestarm.units import plural
 
 if TYPE_CHECKING:
     from bestarm.live.store.sql import Store
@@ -130,11 +130,11 @@ class Evaluation:
     def _figures(self) -> Iterator[str]:
         share = _percent(self.judgements / self.all_judgements)
         costs = f", which cost {self.cost:,.6g}" if self.price != 1 else ""
-        yield f"{self.judgements:,} of {self.all_judgements:,} judgements ({share}){costs}."
+        yield f"{self.judgements:,} of {plural(self.all_judgements, 'judgement')} ({share}){costs}."
         if self.judge_changed:
             yield f"{JUDGE_CHANGED}."
         if self.unjudged:
-            pairs = "1 pair" if self.unjudged == 1 else f"{self.unjudged:,} pairs"
+            pairs = plural(self.unjudged, "pair")
             yield f"{pairs} could not be judged, and counted with the score given for that case."
         if self.lost:
             calls = "1 call was" if self.lost == 1 else f"{self.lost:,} calls were"
@@ -142,7 +142,7 @@ class Evaluation:
         if self.recommendation.final and self.saved_judgements:
             worth = f", and {self.saved_cost:,.6g} of the cost" if self.price != 1 else ""
             saved = _percent(self.saved)
-            yield f"Saved: {self.saved_judgements:,} judgements ({saved}){worth}."
+            yield f"Saved: {plural(self.saved_judgements, 'judgement')} ({saved}){worth}."
         elif self.capped:
             yield (
                 f"Stopped at the cost cap of {self.max_cost:g}. All judgements are kept: to "
@@ -214,7 +214,7 @@ class JudgementLog:
 
     def note_start(self, concurrency: int) -> None:
         """Record that so many calls may be in flight from now on, before any is made."""
-        text = f"Judging began, with {concurrency:,} calls at a time."
+        text = f"Judging began, with {plural(concurrency, 'call')} at a time."
         judge = {} if self._judge is None else {"judge": self._judge}
         self._experiment.note(text, in_flight=concurrency, lost=self.lost, **judge)
 
@@ -327,8 +327,8 @@ def open_log(
                     policy_options=options,
                     seed=seed,
                     description=f"Which of {problem.arms} options is best on "
-                    f"{len(question.items)} items? Each option that is left is judged on each item "
-                    "drawn.",
+                    f"{plural(len(question.items), 'item')}? Each option that is left is judged on "
+                    "each item drawn.",
                 )
 
         experiment = open_or_create(name)

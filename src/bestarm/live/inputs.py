@@ -23,6 +23,7 @@ from bestarm.errors import (
 from bestarm.live.store.contract import Ids, UnitKey
 from bestarm.live.store.head import TimeLimits
 from bestarm.live.values import Assignment
+from bestarm.units import plural
 
 if TYPE_CHECKING:
     from bestarm.live.store.sql import SqlLedger, Store
@@ -332,7 +333,8 @@ def read_asked(
     points = _several(decision_point)
     keys = read_keys(several, points * len(several) if points == [decision_point] else points)
     if count is not None and count != len(keys):
-        message = f"`count` is {count}, and there are {len(keys)} units: each has one assignment."
+        named = f"{'is' if len(keys) == 1 else 'are'} {plural(len(keys), 'unit')}"
+        message = f"`count` is {count}, and there {named}: each has one assignment."
         remedy = "Leave `count` out; a unit with several decision points names one at a time."
         raise InvalidInputError(message, field="count", value=count, remedy=remedy)
     if len(set(keys)) < len(keys):

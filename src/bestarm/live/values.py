@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.numerics.geometry import Array
+from bestarm.units import plural
 
 LEVELS = ("ok", "warning", "alarm")
 JUDGING = "judging"  # the name of the check of whether an evaluation goes on
@@ -315,11 +316,6 @@ def in_utc(seconds: float) -> str:
     '1970-01-01 00:00 UTC'
     """
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
-
-
-def plural(count: int, noun: str) -> str:
-    """A number, with thousands apart, and a noun."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def in_rounds(assignments: int, rounds: int) -> str:

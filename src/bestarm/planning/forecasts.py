@@ -215,6 +215,16 @@ def unit_of(block: int) -> str:
     return "outcomes" if block == 1 else "rounds"
 
 
+def in_a_day(rounds: float, block: int) -> str:
+    """A number of rounds per day, in what a plan is counted in.
+
+    >>> in_a_day(1, 1), in_a_day(2000, 3)
+    ('1 outcome per day', '2,000 rounds per day')
+    """
+    unit = unit_of(block)
+    return f"{rounds:,.10g} {unit.removesuffix('s') if rounds == 1 else unit} per day"
+
+
 def name_in_blocks(policy: str, block: int) -> str:
     """The name of a policy whose rounds have so many options."""
     return policy if block == 1 else f"{policy} ×{block}"
@@ -373,8 +383,8 @@ def plan_warnings(
     if rounds is not None and quickest > _YEAR:
         least = "at least " if "median" in rounds.cut else ""
         yield (
-            f"Even the quickest takes {least}{quickest / _YEAR:,.1f} years at {per_day:,.10g} "
-            f"{unit_of(request.block)} per day. Twice the gap takes about a quarter of that."
+            f"Even the quickest takes {least}{quickest / _YEAR:,.1f} years at "
+            f"{in_a_day(per_day, request.block)}. Twice the gap takes about a quarter of that."
         )
 
 

@@ -6,7 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from bestarm.planning.amounts import describe_lift, in_percent
-from bestarm.planning.forecasts import ExperimentPlan, PolicyForecast, Saving, Spread, unit_of
+from bestarm.planning.forecasts import (
+    ExperimentPlan,
+    PolicyForecast,
+    Saving,
+    Spread,
+    in_a_day,
+    unit_of,
+)
 from bestarm.planning.lifts import DetectableLifts, LiftCurve, detectable_lifts
 from bestarm.planning.plan import describe_time, plan_experiment
 from bestarm.planning.request import PlanRequest
@@ -42,9 +49,9 @@ def plan_words(plan: ExperimentPlan, problem: Problem) -> Words:
             "options. Count rounds where people are what it costs, and outcomes where every "
             "judgement is paid for. Ranges and days are of rounds."
         )
-    if plan.window is not None:
+    if plan.window is not None and plan.per_day is not None:
         yield (
-            f"A window of {describe_time(plan.window)} at {plan.per_day:,.10g} outcomes per day: "
+            f"A window of {describe_time(plan.window)} at {in_a_day(plan.per_day, plan.block)}: "
             f"{plan.delay:,} are always under way. Days include that."
         )
     whatever = "whatever the baseline does" if problem.drifts else "where there is no baseline"

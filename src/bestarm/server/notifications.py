@@ -36,6 +36,7 @@ from bestarm.live.store.contract import Event
 from bestarm.live.store.sql import Session, schema
 from bestarm.live.watch.wording import describe
 from bestarm.server.experiments import OpenExperiments, repeat
+from bestarm.units import plural
 
 # The events that are sent: an option is out, a guardrail, an alarm or a stall, and the end.
 KINDS = ("eliminated", "retired", "guardrail", "alarm", "stalled", "finished")
@@ -428,7 +429,7 @@ class Notifier:
         self, name: str, number: int, event: Event | None, attempts: int, why: str
     ) -> None:
         """Say so in the server's log, and in that of the experiment, which the page shows."""
-        tried = f"{attempts} attempts" if attempts != 1 else "1 attempt"
+        tried = plural(attempts, "attempt")
         kind = "" if event is None else f" ({event.kind})"
         text = f"The notification of event {number}{kind} was given up after {tried}"
         _log.error("%s of %r. %s", text, name, why)

@@ -21,6 +21,7 @@ from bestarm.simulation.methods import Oracle
 from bestarm.simulation.progress import Progress
 from bestarm.simulation.results import PULLS_HEADINGS, Z95, Results, wilson
 from bestarm.tables import TextTable, latex_float, percent_range, plus_minus
+from bestarm.units import plural
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,8 +121,8 @@ class Comparison:
             return "No run has finished."
         text = (
             f"{results.environment}, δ = {results.delta:g}, seed {results.seed}, "
-            f"{results.requested:,} runs of each method. ± and ranges are 95 % intervals; errors "
-            "are below or above δ if their whole interval is."
+            f"{plural(results.requested, 'run')} of each method. ± and ranges are 95 % intervals; "
+            "errors are below or above δ if their whole interval is."
         )
         return f"{text} {CONTRADICTED}" if self.contradicted else text
 

@@ -39,6 +39,7 @@ from bestarm.simulation.methods import Oracle, code_version, method_name
 from bestarm.simulation.progress import Progress, reporting
 from bestarm.simulation.results import Outcome, Results, RunJournal, run_count
 from bestarm.simulation.run import Observe, run_policy
+from bestarm.units import plural
 
 Collect = Callable[[Sequence[Outcome]], None]
 
@@ -359,9 +360,9 @@ class ErrorEstimate:
     def __str__(self) -> str:
         runs, (low, high) = self.results, self.results.error_interval()
         return (
-            f"wrong in {runs.error_rate:.1%} of {runs.runs:,} simulated runs (95% in {low:.1%} to "
-            f"{high:.1%}) after {runs.mean_pulls:,.0f} pulls on average, if {self.assumed}. An "
-            "estimate under these assumptions, not a guarantee."
+            f"wrong in {runs.error_rate:.1%} of {plural(runs.runs, 'simulated run')} (95% in "
+            f"{low:.1%} to {high:.1%}) after {runs.mean_pulls:,.0f} pulls on average, if "
+            f"{self.assumed}. An estimate under these assumptions, not a guarantee."
         )
 
 

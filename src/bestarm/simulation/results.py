@@ -15,6 +15,7 @@ from bestarm import figures
 from bestarm.checks import whole
 from bestarm.errors import InvalidInputError, MissingDependencyError
 from bestarm.tables import TextTable, percent_range, plus_minus
+from bestarm.units import plural
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -219,8 +220,9 @@ class Results:
         return mean, *quantiles, f"{self.runs - int(self.final.sum()):,}"
 
     def _repr_html_(self) -> str:
-        of = f" of {self.requested:,}" if self.runs < self.requested else ""
-        about = f"{self.environment}, δ = {self.delta:g}, seed {self.seed}, {self.runs:,}{of} runs"
+        of = f"{self.runs:,} of " if self.runs < self.requested else ""
+        about = f"{self.environment}, δ = {self.delta:g}, seed {self.seed}, "
+        about += f"{of}{plural(self.requested, 'run')}"
         rows = []
         if self.runs:
             errors = percent_range(self.error_rate, self.error_interval())
@@ -230,7 +232,7 @@ class Results:
         return TextTable.of(headings, rows, title=about).to_html()
 
     def __repr__(self) -> str:
-        head = f"Results({self.method} on {self.environment}: {self.runs} runs"
+        head = f"Results({self.method} on {self.environment}: {plural(self.runs, 'run')}"
         if self.interrupted:
             head += f" of {self.requested}, interrupted"
         if not self.runs:

@@ -26,6 +26,7 @@ from bestarm.studies.pictures import standings_pictures
 from bestarm.studies.standings import Standing, relative_to_best, standings
 from bestarm.studies.study import Report, Row, Section, Study, StudyResults, Table
 from bestarm.tables import Column, Entry, Line, TextTable
+from bestarm.units import plural
 
 GOALS: dict[Goal, str] = {
     "confidence": "Until the answer is sure",
@@ -107,7 +108,7 @@ class Leaderboard(Study[Standing]):
             ("Seed", f"{results.seed}; run i of every method has the same instance."),
             ("Version", f"bestarm {__version__}"),
         )
-        below = f"{results.runs} runs per cell, δ = {self.delta:g}, seed {results.seed}."
+        below = f"{plural(results.runs, 'run')} per cell, δ = {self.delta:g}, seed {results.seed}."
         goals = [goal for goal in GOALS if any(each.competitor.goal == goal for each in found)]
         sections = [
             Section(

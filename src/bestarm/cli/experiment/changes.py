@@ -13,6 +13,7 @@ from bestarm.cli.experiment.command import on_experiment, read_pairs
 from bestarm.cli.files import UserFile
 from bestarm.cli.output import Result, remark
 from bestarm.errors import BestArmError, InvalidInputError
+from bestarm.units import plural
 
 if TYPE_CHECKING:
     from bestarm.live import Batch, Experiment, Receipt
@@ -138,7 +139,9 @@ def _why_fewer(batch: Batch, rounds: int, count: int) -> str:
     what = "assigned" if rounds == len(batch) else "rounds made"
     made = f"{rounds} of {count} {what}" if batch else "Nothing was assigned"
     if batch.waiting:
-        return f"{made}: {batch.waiting} outcomes of phase {batch.phase} must arrive first."
+        return (
+            f"{made}: {plural(batch.waiting, 'outcome')} of phase {batch.phase} must arrive first."
+        )
     if batch.state != "running":
         return f"{made}: the experiment is {batch.state}."
     return f"{made}: the plan of phase {batch.phase} does not allow more."
@@ -192,10 +195,12 @@ def tell(
         )
     state = experiment.state
     if receipt.late:
-        when = f"the experiment is {state}" if state in {"stopped", "finished"} else "they are lost"
+        lost = "it is lost" if receipt.late == 1 else "they are lost"
+        when = f"the experiment is {state}" if state in {"stopped", "finished"} else lost
         remark(f"{receipt.late} kept and flagged, but not used: {when}.")
     if skipped:
-        remark(f"{skipped} rows without a reward were skipped.")
+        rows = f"{plural(skipped, 'row')} without a reward"
+        remark(f"{rows} {'was' if skipped == 1 else 'were'} skipped.")
     return Result({"state": state, **asdict(receipt), "skipped": skipped}, [f"{receipt}."])
 
 

@@ -15,13 +15,13 @@ from bestarm.cli.output import (
     Count,
     Result,
     checks_result,
-    count,
     need_server,
     remark,
     show_progress,
 )
 from bestarm.defaults import STORE
 from bestarm.errors import ModuleNotAllowedError, ReplayError
+from bestarm.units import plural
 
 if TYPE_CHECKING:
     from bestarm.live import Experiment, Remark
@@ -131,8 +131,8 @@ def rates_words(rates: Rates | None, problem: Problem) -> list[str]:
     known = rates_data(rates, problem.target_labels) or []
     all_of = [each["estimate"] for each in known]
     lines = [
-        f"{what} of each option over {rates.rounds:,} assignments whose outcome is in, had each "
-        f"got it ({percent(problem.delta)} for all intervals, at all times together):"
+        f"{what} of each option over {plural(rates.rounds, 'assignment')} whose outcome is in, "
+        f"had each got it ({percent(problem.delta)} for all intervals, at all times together):"
     ]
     for each in sorted(known, key=lambda option: -option["estimate"]):
         interval = unit.interval(each["lower"], each["upper"], *all_of)
@@ -245,7 +245,7 @@ def export(
     with _progress(experiment, "writing") as progress:
         rows = experiment.export(out, layout=layout, probabilities=probabilities, progress=progress)
     data = {"file": str(out), "layout": layout, "rows": rows}
-    return Result(data, [f"Wrote {out}: {count(rows, 'assignment')}."])
+    return Result(data, [f"Wrote {out}: {plural(rows, 'assignment')}."])
 
 
 def _progress(experiment: Experiment, verb: str) -> AbstractContextManager[Count | None]:
@@ -303,7 +303,8 @@ def _remark_words(remark: Remark) -> str:
     would = (
         "would not be planned"
         if remark.planned is None
-        else f"would be planned with {remark.planned:,} assignments and probabilities that differ "
-        f"by up to {remark.difference:.2g}"
+        else f"would be planned with {plural(remark.planned, 'assignment')} and "
+        f"probabilities that differ by up to {remark.difference:.2g}"
     )
-    return f"Remark: phase {remark.phase} of {remark.pulls:,} assignments {would} here and now."
+    phase = f"phase {remark.phase} of {plural(remark.pulls, 'assignment')}"
+    return f"Remark: {phase} {would} here and now."

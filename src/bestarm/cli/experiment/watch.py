@@ -10,9 +10,9 @@ import typer
 
 from bestarm.cli.command import command
 from bestarm.cli.experiment.command import open_experiment
-from bestarm.cli.output import console, count, printable, table
+from bestarm.cli.output import console, printable, table
 from bestarm.defaults import STORE
-from bestarm.units import rough
+from bestarm.units import plural, rough
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -68,7 +68,7 @@ def _print_changes(looks: Watch) -> None:
     while True:
         parts = (overview.state, overview.verdict, _health(overview))
         if (facts := "; ".join(parts)) != before:
-            told = count(overview.head.outcomes, "outcome")
+            told = plural(overview.head.outcomes, "outcome")
             at = time.strftime("%Y-%m-%d %H:%M:%S")
             typer.echo(printable(f"{at}  {told}  {overview.state}: {'  '.join(parts[1:])}"))
             before = facts
@@ -95,11 +95,11 @@ def render(overview: Overview) -> Group:
     for option in overview.leaderboard:
         grid.add_row(printable(option.label), *_cells(option, overview))
     head = overview.head
-    going = [count(head.outcomes, "outcome"), f"{head.outstanding:,} outstanding"]
+    going = [plural(head.outcomes, "outcome"), f"{head.outstanding:,} outstanding"]
     if head.losses:
         going.append(f"{head.losses:,} lost")
     if overview.pace is not None and not head.over:
-        going.append(f"{rough(overview.pace)} outcomes per hour")
+        going.append(f"{rough(overview.pace, 'outcome')} per hour")
     if overview.forecast is not None and overview.forecast.expected is not None:
         going.append(f"about {rough(overview.forecast.expected)} more")
     return Group(

@@ -34,10 +34,11 @@ from bestarm.live.store.contract import (
     damaged,
     is_outstanding,
 )
-from bestarm.live.values import JUDGING, Check, in_time, in_utc, plural, savings
+from bestarm.live.values import JUDGING, Check, in_time, in_utc, savings
 from bestarm.numerics.geometry import Array
 from bestarm.problem import Problem
 from bestarm.records import Counts, Plan, Rounds, Summary
+from bestarm.units import plural
 
 _FEW_OF_ONE = 40  # outcomes of an option by which a misfit of 0.5 on a scale of 0 to 1 is found
 _FEW = 20  # outcomes needed to know how long they take, or to speak of shares
@@ -67,9 +68,9 @@ def examine(snapshot: Snapshot, options: Options, *, now: float, seed: int) -> t
     largest = problem.scale if mean_bound is None else mean_bound
     scales, models = ScaleTest(problem, largest), _Models(problem, bounds, largest)
     arms = _count(snapshot, options, tail, seed, scales, models)
-    given, told = "assignments", "settled outcomes"
+    given, told = ("assignment", ""), ("settled outcome", "")
     if head.size > 1:
-        given, told = "rounds, by the option tried first", f"{told} of options tried first"
+        given, told = ("round", ", by the option tried first"), (told[0], " of options tried first")
     verify = "Call `Experiment.verify`: the record was changed, or the draws were."
     find_out = "Find out why outcomes of some options are missing: conclusions may be biased."
     return (
@@ -335,15 +336,23 @@ def _level(p_value: float) -> str:
 
 
 def _split(
-    name: str, split: str, what: str, test: RatioTest, labels: Sequence[str], action: str
+    name: str,
+    split: str,
+    counted: tuple[str, str],
+    test: RatioTest,
+    labels: Sequence[str],
+    action: str,
 ) -> Check:
+    """Whether options occur as often as planned among what is counted: a noun and its qualifier."""
     total, arm = int(test.observed.sum()), test.most_deviating_arm
+    noun, rest = counted
     if not total:
-        return Check(name, "ok", f"There are no {what} to check yet.")
+        return Check(name, "ok", f"There are no {noun}s{rest} to check yet.")
+    what = f"{plural(total, noun)}{rest}"
     if (level := _level(test.p_value)) == "ok":
-        return Check(name, "ok", f"{split} split matches the plan ({total:,} {what}).")
+        return Check(name, "ok", f"{split} split matches the plan ({what}).")
     finding = (
-        f"Among {total:,} {what}, option {labels[arm]!r} occurs {test.observed[arm]} times where "
+        f"Among {what}, option {labels[arm]!r} occurs {plural(test.observed[arm], 'time')} where "
         f"{test.expected[arm]:.1f} are expected; by chance this happens {_by_chance(test.p_value)}."
     )
     return Check(name, level, finding, action)
@@ -354,7 +363,8 @@ def _missing(arms: _ArmCounts, labels: Sequence[str], lost_yet: int) -> Check:
     total, every = int(lost.sum()), int(settled.sum())
     if not total:
         return Check("missing", "ok", f"{plural(lost_yet, 'outcome')} lost so far.")
-    finding = f"{total} of {every} outcomes are missing, "
+    verb = "is" if total == 1 else "are"
+    finding = f"{total:,} of {plural(every, 'outcome')} {verb} missing, "
     if (level := _level(arms.lost.p_value)) != "ok":
         return Check(
             "missing",
@@ -481,7 +491,8 @@ def _range(head: Head, bounds: Bounds, scales: ScaleTest) -> Check:
             "range",
             "alarm" if often else "warning",
             f"Rewards outside {low:g} to {high:g} were refused for "
-            f"{plural(refused, 'assignment')}; {told} were accepted.",
+            f"{plural(refused, 'assignment')}; {plural(told, 'reward')} "
+            f"{'was' if told == 1 else 'were'} accepted.",
             "Correct their unit; if such rewards occur, begin a new experiment with wider bounds.",
         )
     if not told:

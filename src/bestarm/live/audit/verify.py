@@ -35,8 +35,9 @@ from bestarm.live.store.contract import (
 )
 from bestarm.live.store.head import TimeLimits
 from bestarm.live.summaries import RunningTotals
-from bestarm.live.values import in_utc, plural
+from bestarm.live.values import in_utc
 from bestarm.records import Plan, Summary
+from bestarm.units import plural
 
 SHOWN = 20  # findings of one kind that are written out: there may be millions
 _ROUNDING = 1e-3  # seconds
@@ -154,7 +155,8 @@ class _Findings:
         every = []
         for kind, known in self._sentences.items():
             more = self._more[kind]
-            rest = f"There are {more} more findings of this kind ({kind})."
+            there = "There is" if more == 1 else "There are"
+            rest = f"{there} {plural(more, 'more finding')} of this kind ({kind})."
             every += [*known, rest] if more else known
         return tuple(every)
 
@@ -423,7 +425,8 @@ class _Redraw:
             ("round", self.rounds, head.rounds),
         ):
             if found != counted:
-                what = f"There are {plural(found, noun)}, the counter says {counted}."
+                there = "There is" if found == 1 else "There are"
+                what = f"{there} {plural(found, noun)}, the counter says {counted}."
                 findings.add(noun, what)
 
     def _check_options(self, plan: Plan) -> None:

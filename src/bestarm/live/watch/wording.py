@@ -8,12 +8,12 @@ from typing import Any
 from bestarm.live.events import recommendation_data
 from bestarm.live.guarding import GuardrailRow
 from bestarm.live.store.contract import Event, Head
-from bestarm.live.values import held_up, in_rounds, in_time, in_utc, plural
+from bestarm.live.values import held_up, in_rounds, in_time, in_utc
 from bestarm.live.watch.follower import Log
 from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
 from bestarm.recommendation import Effect, Recommendation, describe_tie
-from bestarm.units import Unit, count_options
+from bestarm.units import Unit, count_options, plural
 
 _CONTRADICTED = "The outcomes contradict the declared scales, so nothing is proven."
 _ENDS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bestarm.problem import Problem
 from bestarm.recommendation import FINAL, Recommendation, describe_tie
-from bestarm.units import Unit, count_options
+from bestarm.units import Unit, count_options, plural
 
 
 def conclusion(
@@ -56,7 +56,7 @@ def conclusion(
     else:
         claim = f"{names} is the best of {options}"
     if recommendation.reason == "exact":
-        claim += f" over all {items} items"
+        claim += f" over all {items:,} items"
     effect = recommendation.effect
     if effect is not None and effect.control != recommendation.target:
         lead = unit.lead(effect.estimate, effect.lower, effect.upper, effect.relative)
@@ -77,14 +77,15 @@ def _undecided(recommendation: Recommendation, names: str, outcomes: int, option
     leads = f"{names} {'lead' if len(recommendation.chosen) > 1 else 'leads'}"
     if not recommendation.leads:
         leads = "those that would show which option leads are not in"
-    left = f"{len(recommendation.active)} of {options} are left"
-    return f" after {outcomes} outcomes: {leads}, {left}."
+    active = len(recommendation.active)
+    left = f"{active} of {options} {'is' if active == 1 else 'are'} left"
+    return f" after {plural(outcomes, 'outcome')}: {leads}, {left}."
 
 
 def _ruled_out(options: int) -> str:
     if not options:
         return "No option was ruled out"
-    return "1 option was ruled out" if options == 1 else f"{options} options were ruled out"
+    return f"{plural(options, 'option')} {'was' if options == 1 else 'were'} ruled out"
 
 
 def _ordinal(number: int) -> str:

@@ -29,7 +29,7 @@ from bestarm.live.values import in_rounds
 from bestarm.live.watch.overview import ArmAllocation, Overview, Watch
 from bestarm.live.watch.wording import percent
 from bestarm.server.pages.charts import COLOURS, Chart, charts, number, option_style, style
-from bestarm.units import rough
+from bestarm.units import plural, rough
 
 _PLOTLY = "plotly.min.js"
 
@@ -215,6 +215,7 @@ def _environment() -> Environment:
         content=lambda name: Markup(read_asset(name).decode()),
         in_rounds=in_rounds,
         legend=_legend,
+        plural=plural,
         option_style=option_style,
         titles=PANELS,
         collapsed=_COLLAPSED,
