@@ -37,6 +37,21 @@ def test_round_robin_is_the_naive_loop(counts: list[int]) -> None:
     assert order.tolist() == naive_round_robin(counts)
 
 
+@given(counts=COUNTS, start=st.integers(0, 100), size=st.integers(0, 40))
+def test_parts_of_a_round_robin_are_those_of_the_whole(
+    counts: list[int], start: int, size: int
+) -> None:
+    whole = naive_round_robin(counts)
+    part = round_robin(np.array(counts, dtype=np.int64), start, start + size)
+    assert part.tolist() == whole[start : start + size]
+
+
+def test_parts_of_a_round_robin_are_found_however_long_it_is() -> None:
+    counts = np.array([2**40, 2**51, 5])
+    start = 5 + 2 * 2**40 - 3
+    assert round_robin(counts, start, start + 6).tolist() == [1, 0, 1, 1, 1, 1]
+
+
 def test_plans_hold_what_they_were_given() -> None:
     drawn, fixed = Plan.randomised([0.25, 0.75, 0], 10, phase=3), Plan.fixed([2, 0, 3], phase=1)
     assert (drawn.phase, drawn.pulls, drawn.arms, drawn.counts) == (3, 10, 3, None)

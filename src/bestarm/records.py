@@ -7,6 +7,7 @@ A round has one baseline. A `Plan` has rounds of one pull, and a `Summary` its t
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Self
@@ -116,7 +117,8 @@ class Plan:
         array = whole_numbers(counts)
         if array is None or (array < 0).any() or not 1 <= array.sum() < MOST_PULLS:
             raise InvalidInputError(
-                "`counts` must be non-negative whole numbers with at least one pull.",
+                "`counts` must be non-negative whole numbers that sum to at least 1, and to less "
+                "than 2⁵³.",
                 field="counts",
                 value=counts,
             )
@@ -449,17 +451,37 @@ class Summary:
         return np.asarray(np.where(self.counts > 0, both, after))
 
 
-def round_robin(counts: Counts) -> NDArray[np.int64]:
+def round_robin(counts: Counts, start: int = 0, end: int | None = None) -> NDArray[np.int64]:
     """The order in which a fixed plan is pulled: each remaining arm once per round, by index.
+
+    Args:
+        counts: the pulls of each arm, of which there may be more than fit into memory.
+        start: the first pull to return.
+        end: the first one after it not to return; if left out, all are returned.
 
     >>> import numpy as np
     >>> round_robin(np.array([1, 3, 2])).tolist()
     [0, 1, 2, 1, 2, 1]
+    >>> round_robin(np.array([10**12, 3 * 10**12]), start=2 * 10**12 - 2, end=2 * 10**12 + 2)
+    array([0, 1, 1, 1])
     """
-    arms = np.repeat(np.arange(len(counts)), counts)
-    starts = np.cumsum(counts) - counts
-    rounds = np.arange(len(arms)) - np.repeat(starts, counts)
-    return np.asarray(arms[np.lexsort((arms, rounds))], dtype=np.int64)
+
+    def pulls_before(end_round: int) -> int:
+        return int(np.minimum(counts, end_round).sum())
+
+    # The rounds that contain these pulls.
+    rounds = range(int(counts.max(initial=0)) + 1)
+    end = pulls_before(rounds[-1]) if end is None else end
+    first = bisect_right(rounds, start, key=pulls_before) - 1
+    last = bisect_left(rounds, end, key=pulls_before)
+    left = np.clip(counts - first, 0, max(last - first, 0))
+
+    arms = np.repeat(np.arange(len(counts)), left)
+    starts = np.cumsum(left) - left
+    number = np.arange(len(arms)) - np.repeat(starts, left)
+    skipped = pulls_before(first)
+    ordered = arms[np.lexsort((arms, number))]
+    return np.asarray(ordered[start - skipped : max(end - skipped, 0)], dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

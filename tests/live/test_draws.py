@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -96,6 +97,26 @@ def test_two_experiments_made_alike_draw_other_arms(store_url: str) -> None:
         Experiment.create(store_url, name, ARMS, policy_options=BOUNDED) for name in ("a", "b")
     )
     assert arms(next(stored)) != arms(next(stored))
+
+
+@pytest.mark.parametrize("budget", [10**8, 10**15])
+def test_a_fixed_plan_is_carried_out_however_long_it_is(store_url: str, budget: int) -> None:
+    """Nothing is made of it but the part that is asked for: 64 MiB are 0.6 bytes per pull."""
+    options = {"budget": budget}
+    tracemalloc.start()
+    try:
+        with Experiment.create(
+            store_url, "long", ["a", "b", "c"], policy="uniform", policy_options=options
+        ) as made:
+            given = [*made.ask(2).arms, *made.ask(6000).arms, *made.ask(1).arms]
+            assert given == [number % 3 for number in range(6003)]
+            assert made.verify().sound
+        with Experiment.open(store_url, "long") as opened:
+            assert opened.ask(2).arms.tolist() == [0, 1]
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 64 * 2**20
 
 
 def test_a_seed_that_is_given_is_kept(store_url: str) -> None:

@@ -36,6 +36,7 @@ from bestarm.records import BlockPlan, Blocks, Plan, round_robin
 ForecastMaker = Callable[[Snapshot, Plan, Sequence[int], float], Array]
 
 MOST = 10_000_000  # assignments at a time: more would keep others waiting for minutes
+_IN_ORDER = 2**12  # pulls of a fixed plan whose order is made at a time, unless more are asked for
 _BLOCK = 2**16  # counters drawn at a time: bounds the memory of a very large request
 
 
@@ -123,16 +124,14 @@ class PlanDraws:
     """Draws the arms of one plan's assignments.
 
     Under a plan over blocks every round draws a block, and its arms come in random order. A fixed
-    plan is pulled in order, `most` pulls of it at most, as a damaged plan may ask for any
-    number; and then its lost assignments again, in the order of loss.
+    plan is pulled in order, and then its lost assignments again, in the order of loss.
     """
 
-    def __init__(self, record: PlanRecord, seed: int, *, most: int | None = None) -> None:
+    def __init__(self, record: PlanRecord, seed: int) -> None:
         self.plan, self._first, self._seed = record.plan, record.first, seed
         self._chances, self._round = record.plan.probabilities, record.round
-        self._order: Ids | None = None
-        if (counts := record.plan.counts) is not None:
-            self._order = round_robin(counts if most is None else np.minimum(counts, most))[:most]
+        self._order: Ids = np.empty(0, dtype=np.int64)  # of some pulls of a fixed plan …
+        self._order_start = 0  # … from this one on
 
     def arms(self, snapshot: Snapshot, start: int, size: int) -> tuple[Ids, Array]:
         """The arms of `size` assignments from id `start` on, and their probabilities.
@@ -149,14 +148,27 @@ class PlanDraws:
         if weights is not None:
             arms = choose(weights, uniforms(self._seed, start=start, count=size))
             return arms, weights[arms]
-        assert self._order is not None
         place = start - self._first
-        arms = self._order[place : place + size]
+        arms = self._in_order(place, size)
         if len(arms) < size:
             again = max(0, place - self.plan.pulls)
             lost = snapshot.lost_arms(self.plan.phase, again, size - len(arms))
             arms = np.concatenate([arms, lost])
         return arms.copy(), np.ones(len(arms))
+
+    def _in_order(self, place: int, size: int) -> Ids:
+        """The arms of a fixed plan's pulls from a place on: fewer where it ends.
+
+        The order is made for a few thousand pulls at a time, as a plan may have any number.
+        """
+        counts, end = self.plan.counts, min(place + size, self.plan.pulls)
+        assert counts is not None
+        if place >= end:
+            return np.empty(0, dtype=np.int64)
+        if not self._order_start <= place < end <= self._order_start + len(self._order):
+            self._order_start = place
+            self._order = round_robin(counts, place, max(end, place + _IN_ORDER))
+        return self._order[place - self._order_start :][: end - place]
 
     def rounds(self, ids: Ids) -> Ids:
         """The rounds of assignments."""

@@ -408,9 +408,8 @@ class _Redraw:
             rest = rows
             while len(rest):
                 while following is not None and following.first <= rest["id"][0]:
-                    # No more than there are assignments: a changed plan may ask for any number.
                     self._check_options(following.plan)
-                    draws = PlanDraws(following, self._seed, most=head.assigned)
+                    draws = PlanDraws(following, self._seed)
                     following = next(plans, None)
                 end = len(rest)
                 if following is not None:
