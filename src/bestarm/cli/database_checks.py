@@ -17,7 +17,7 @@ from typing import Any
 
 from bestarm.errors import BestArmError, StoreUnavailableError
 from bestarm.live.store.sql import Store
-from bestarm.live.values import Check
+from bestarm.live.values import Check, Checks
 
 Connection = Any  # psycopg's, an optional dependency
 
@@ -47,7 +47,7 @@ except sqlite3.OperationalError:
 """
 
 
-def check_database(url: str) -> tuple[Check, ...]:
+def check_database(url: str) -> Checks:
     """Check whether a database is safe to use.
 
     Nothing is left behind; an existing SQLite file is opened as an experiment would open it.
@@ -57,7 +57,7 @@ def check_database(url: str) -> tuple[Check, ...]:
     """
     store = Store(url)
     try:
-        return tuple(_sqlite(store) if store.sqlite else _postgres(store))
+        return Checks(_sqlite(store) if store.sqlite else _postgres(store))
     finally:
         store.close()
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
     from rich.table import Table
 
-    from bestarm.live.values import Check
+    from bestarm.live.values import Checks
 
 
 class Result(NamedTuple):
@@ -164,19 +164,12 @@ def number(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-_MARKS = {"ok": "ok     ", "warning": "WARNING", "alarm": "ALARM  "}
-
-
-def checks_result(checks: Sequence[Check]) -> Result:
+def checks_result(checks: Checks) -> Result:
     """The findings; the exit code is 1 if one of them is an alarm."""
     from bestarm.live.values import worst
 
     level = worst(checks)
-    width = max((len(check.name) for check in checks), default=0)
-    lines = [
-        f"{_MARKS[check.level]} {check.name:<{width}}  {check.finding} {check.action}".rstrip()
-        for check in checks
-    ]
+    lines = str(checks).split("\n")
     data = {"level": level, "checks": [asdict(check) for check in checks]}
     return Result(data, lines, int(level == "alarm"))
 

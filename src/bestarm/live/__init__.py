@@ -5,13 +5,14 @@ from bestarm.live.draws import draw, draw_block
 from bestarm.live.experiment import Experiment
 from bestarm.live.replay import Remark, ReplayResult
 from bestarm.live.store.contract import Event
-from bestarm.live.values import Assignment, Batch, Check, ExperimentListing, Receipt, Status
+from bestarm.live.values import Assignment, Batch, Check, Checks, ExperimentListing, Receipt, Status
 
 __all__ = [
     "Assignment",
     "Audit",
     "Batch",
     "Check",
+    "Checks",
     "Event",
     "Experiment",
     "ExperimentListing",

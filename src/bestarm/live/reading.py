@@ -19,7 +19,7 @@ from bestarm.live.replay import ReplayResult, recommend, replay
 from bestarm.live.spec import Spec
 from bestarm.live.standings import Standings
 from bestarm.live.store.contract import ALL, Event, Head, Snapshot
-from bestarm.live.values import Check, Status
+from bestarm.live.values import Checks, Status
 from bestarm.policies.policy import Policy
 from bestarm.recommendation import Recommendation
 
@@ -261,8 +261,8 @@ class ExperimentReader(ExperimentCore):
             )
         return self.spec
 
-    def health(self) -> tuple[Check, ...]:
-        """The health checks: see `bestarm.live.Check`.
+    def health(self) -> Checks:
+        """The health checks, each a `bestarm.live.Check`; `print` shows them as a table.
 
         Quick for any number of outcomes: they read the counters, the summaries and the assignments
         that no summary covers.
@@ -271,7 +271,8 @@ class ExperimentReader(ExperimentCore):
 
         with self.read() as snapshot:
             now = self._now(snapshot)
-            return examine(snapshot, self.options_at(snapshot), now=now, seed=self.seed)
+            options = self.options_at(snapshot)
+            return Checks(examine(snapshot, options, now=now, seed=self.seed))
 
     def _head(self) -> Head:
         with self.read() as snapshot:

@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.numerics.geometry import Array
+from bestarm.tables import Column, Entry, Line, TextTable
 from bestarm.units import plural
 
 LEVELS = ("ok", "warning", "alarm")
+_MARKS = {"ok": "ok", "warning": "WARNING", "alarm": "ALARM"}
 JUDGING = "judging"  # the name of the check of whether an evaluation goes on
 
 # None only after the end, and `tell` takes it: programs that do arithmetic on ids of a running
@@ -284,8 +286,27 @@ class Check:
     finding: str
     action: str = ""
 
+    @property
+    def told(self) -> str:
+        """The finding, and what to do about it."""
+        return f"{self.finding} {self.action}".rstrip()
+
     def __str__(self) -> str:
-        return f"{self.level}: {self.name}: {self.finding} {self.action}".rstrip()
+        return f"{self.level}: {self.name}: {self.told}"
+
+
+class Checks(tuple[Check, ...]):
+    """The results of all checks of an experiment or a database; printed, a table of them."""
+
+    def __str__(self) -> str:
+        width = max((len(check.name) for check in self), default=0)
+        rows = (f"{_MARKS[check.level]:<7} {check.name:<{width}}  {check.told}" for check in self)
+        return "\n".join(rows)
+
+    def _repr_html_(self) -> str:
+        columns = tuple(Column(name, align="l") for name in ("check", "level", "finding"))
+        lines = (Line(each.name, (Entry(each.level), Entry(each.told))) for each in self)
+        return TextTable(columns, tuple(lines)).to_html()
 
 
 def worst(checks: Sequence[Check]) -> str:

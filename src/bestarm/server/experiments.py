@@ -20,7 +20,7 @@ from bestarm.live import Experiment, Receipt, Status
 from bestarm.live.core import Answer, Tell
 from bestarm.live.store.sql import ChangeFeed, Store
 from bestarm.live.transitions import StepIdentity
-from bestarm.live.values import Check
+from bestarm.live.values import Checks
 from bestarm.live.watch.overview import Watch
 from bestarm.problem import Problem
 
@@ -235,7 +235,7 @@ class Maintenance:
 
     def __init__(self, experiments: OpenExperiments) -> None:
         self._experiments = experiments
-        self.checks: dict[str, tuple[Check, ...]] = {}  # by experiment
+        self.checks: dict[str, Checks] = {}  # by experiment
         self._changes = ChangeFeed(experiments.store)
         self._unchecked: dict[str, None] = {}  # names, in order
 

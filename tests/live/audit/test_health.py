@@ -581,3 +581,13 @@ def test_levels_are_in_order() -> None:
     assert worst(checks[:2]) == "warning"
     assert worst(()) == "ok"
     assert str(checks[1]) == "warning: a: F."
+
+
+def test_checks_are_printed_as_a_table() -> None:
+    found = Experiment(anytime(), seed=0).health()
+    lines = str(found).split("\n")
+    assert [line.split()[:2] for line in lines] == [["ok", check.name] for check in found]
+    columns = {line.index(check.finding) for line, check in zip(lines, found, strict=True)}
+    assert len(columns) == 1
+    page = found._repr_html_()
+    assert all(f"{check.name}</td>" in page and check.finding in page for check in found)

@@ -17,7 +17,7 @@ from bestarm.live.experiment import Experiment
 from bestarm.live.guarding import GuardrailRow
 from bestarm.live.spec import Spec
 from bestarm.live.store.contract import Head, Snapshot
-from bestarm.live.values import Check, savings, shown_state
+from bestarm.live.values import Checks, savings, shown_state
 from bestarm.live.watch import wording
 from bestarm.live.watch.alarms import news
 from bestarm.live.watch.follower import Follower, Log, PolicySnapshot, Slice, joined
@@ -158,7 +158,7 @@ class Overview:
     proven: bool  # whether an error probability is proven under the assumptions
     reliability: str  # the same in words
     contradictions: tuple[str, ...]  # assumptions that the data contradict, one sentence each
-    health: tuple[Check, ...]
+    health: Checks
     leaderboard: tuple[Option, ...]  # the leader first
     timeline: Timeline
     baseline: BaselineView
@@ -425,7 +425,7 @@ class Watch:
         self._log_lock = Lock()  # of its own: a headline does not wait for a policy
         self._log = Log()
         self._health_due = -math.inf  # when health is to be checked again
-        self._health: tuple[Check, ...] = ()
+        self._health = Checks()
 
     def headline(self) -> str:
         """The verdict in one sentence, from counters and log alone: for lists of many."""
@@ -434,7 +434,7 @@ class Watch:
             problem = self.experiment.options_at(snapshot).problem
             return wording.headline(self._log, problem, self.experiment.traits)
 
-    def health(self, *, over: bool = False) -> tuple[Check, ...]:
+    def health(self, *, over: bool = False) -> Checks:
         """The health checks, which read many rows: repeated where the experiment is over, or else
         unless that would take too much time."""
         now = time.monotonic()
