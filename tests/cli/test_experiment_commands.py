@@ -525,6 +525,10 @@ def test_units_get_the_same_assignment_again(folder: Path) -> None:
     assert data("tell", "shop", "--from", "told.csv")["recorded"] == 1
     with Experiment.open("sqlite:///bestarm.db", "shop") as experiment:
         assert experiment.outcomes().set_index("id")["reward"].to_dict() == {0: 1, 2: 0, 3: 1}
+    assert data("ask", "shop", "--unit", "caf\u00e9")["assignments"][0]["id"] == 4
+    told = "unit,decision_point,reward\ncafe\u0301,,1\n"  # é in another form
+    (folder / "told.csv").write_text(told, encoding="utf-8")
+    assert data("tell", "shop", "--from", "told.csv")["recorded"] == 1
     away = ("ask", "shop", "--unit", "7", "--decision-point", "20:00", "--unavailable")
     assert "Recorded as not available: nothing was drawn." in run(*away)[1]
     assert "unavailable" in run("log", "shop")[0]

@@ -102,6 +102,26 @@ def test_the_same_unit_gets_the_same_assignment_in_memory() -> None:
     assert hash(again[1]) == hash(experiment.ask(unit="c")[0])
 
 
+TYPED = "cafe\u0301", "caf\u00e9"  # in two forms of Unicode
+
+
+def test_a_unit_is_the_same_however_its_letters_were_typed(create: Create) -> None:
+    """Some programs send é as one character, and others as an e with an accent."""
+    experiment = create()
+    one, other = TYPED
+    (given,) = experiment.ask(unit=one, decision_point=one, covariates={one: one})
+    (again,) = experiment.ask(unit=other, decision_point=other, covariates={other: other})
+    assert (again.id, again.unit, again.decision_point) == (given.id, other, other)
+    assert given.covariates == {other: other}
+    with pytest.raises(InvalidInputError, match="is there twice"):
+        experiment.ask(unit=[one, other])
+    table = pd.DataFrame({"unit": [one], "decision_point": [other], "reward": [1]})
+    assert experiment.tell_many(table).recorded == 1
+    assert experiment.tell(unit=other, decision_point=one, reward=1).repeated == 1
+    assert experiment.erase(one) == 1
+    assert experiment.verify().sound
+
+
 def test_a_unit_has_one_assignment_per_decision_point(create: Create) -> None:
     experiment = create()
     points = ["2026-11-18 09:00", 7, np.int64(8), None]

@@ -407,6 +407,9 @@ def test_units_get_the_same_assignment_again(api: httpx.Client, experiment: str)
     assert [row["outcome"] for row in rows] == ["1", "0", "", "1"]
     assert api.post(f"{experiment}/erase", json={"unit": 7}).json()["pulls"] == 4
     assert [row["unit"] for row in exported(api, experiment)] == ["visitor-81", "", "8", ""]
+    for typed in ("cafe\u0301", "caf\u00e9"):  # two forms of é
+        [guest] = api.post(ask, json={"unit": typed}).json()["assignments"]
+        assert (guest["id"], guest["unit"]) == (4, "caf\u00e9")
     wrong(api.post(f"{experiment}/erase", json={"unit": 7}), 404, "unknown_assignment")
 
 

@@ -18,7 +18,7 @@ from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.forecasting import Encoder, Forecaster
 from bestarm.forecasting.forecaster import find_forecaster
 from bestarm.live.draws import ForecastMaker
-from bestarm.live.inputs import EARLIEST
+from bestarm.live.inputs import EARLIEST, normal_form
 from bestarm.live.spec import Spec
 from bestarm.live.store.contract import (
     UNREADABLE,
@@ -105,7 +105,7 @@ def _covariates(row: Any) -> _Row:
     if not isinstance(row, Mapping):
         values = _items(row, "covariates", "row", None)
         row = {f"x{place}": value for place, value in enumerate(values, 1)}
-    read = {str(name): _value(name, value) for name, value in row.items()}
+    read = {normal_form(str(name)): _value(name, value) for name, value in row.items()}
     if len(canonical(read)) > _LONGEST:
         message = f"A row of `covariates` is longer than {_LONGEST:,} characters."
         remedy = "Give what may foretell the outcome, and leave out texts."
@@ -115,7 +115,9 @@ def _covariates(row: Any) -> _Row:
 
 def _value(name: object, value: Any) -> float | str | bool | None:
     value = value.item() if isinstance(value, np.generic) else value
-    if value is None or isinstance(value, (str, bool)):
+    if isinstance(value, str):
+        return normal_form(value)
+    if value is None or isinstance(value, bool):
         return value
     return _number(value, f"covariates[{name!r}]")
 

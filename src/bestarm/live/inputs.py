@@ -386,4 +386,4 @@ def read_keys(units: Sequence[Any], points: Sequence[Any]) -> list[UnitKey]:
 def _label(value: object, field: str) -> str:
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         value = str(value)
-    return read_label(value, field)
+    return read_label(normal_form(value) if isinstance(value, str) else value, field)
