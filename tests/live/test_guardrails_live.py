@@ -222,7 +222,10 @@ def test_what_is_refused_leaves_nothing(
 def test_without_guardrails_there_are_none(tmp_path: Path) -> None:
     with create(tmp_path / "store.db", guardrails=None) as experiment:
         experiment.ask(1)
-        with pytest.raises(InvalidInputError, match="has no guardrail 'refund'"):
+        with pytest.raises(
+            InvalidInputError,
+            match=r"has no guardrail 'refund'\. It has none: the outcome itself is the `reward`\.",
+        ):
             experiment.tell(0, 1, refund=0)
         assert experiment.guardrails() == []
 

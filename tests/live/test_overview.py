@@ -17,6 +17,7 @@ from bestarm import AnytimeBAI, Problem
 from bestarm.errors import InvalidInputError
 from bestarm.live import Experiment
 from bestarm.live.store.contract import SummaryRecord
+from bestarm.live.values import Checks
 from bestarm.live.watch.overview import Overview, Watch, from_evidence, overview
 from bestarm.records import Plan
 
@@ -135,7 +136,7 @@ def test_following_shows_what_a_first_look_shows(experiment: Experiment, sqlite_
 
 def lasting(seen: Overview) -> dict[str, Any]:
     """What does not depend on when one looks: health is asked now and then, pace falls."""
-    return plain(replace(seen, health=(), pace=None, hours=None))
+    return plain(replace(seen, health=Checks(), pace=None, hours=None))
 
 
 def test_answers_that_come_after_their_plan_was_closed(experiment: Experiment) -> None:

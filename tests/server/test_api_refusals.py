@@ -18,6 +18,7 @@ from bestarm.policies.registry import policies
 pytest_plugins = ("api_fixtures",)
 
 API = "GET /api/v1/openapi.json describes it."
+TELL = 'Send it, as in {"outcomes": [{"id": 0, "reward": 1}, {"id": 1, "reward": 0}]}.'
 QUOTED = "Send it without quotes if it is one."
 CREATE: dict[str, Any] = {"name": "page", "options": ["old", "new"]}
 PLAN: dict[str, Any] = {"options": ["old", "new"]}
@@ -143,7 +144,8 @@ def test_what_is_not_plain_json_is_a_bad_request(
 @pytest.mark.parametrize(
     ("path", "body", "message", "remedy"),
     [
-        ("tell", {}, "`outcomes` is missing.", "Send it."),
+        ("tell", {}, "`outcomes` is missing.", TELL),
+        ("tell", {"id": 0, "reward": 1}, "`outcomes` is missing.", TELL),
         ("tell", [], "`body` must be an object; got a list.", API),
         (
             "tell",
@@ -158,6 +160,12 @@ def test_what_is_not_plain_json_is_a_bad_request(
             API,
         ),
         ("tell", {"outcomes": [{"id": 0}]}, "`outcomes.0.reward` is missing.", "Send it."),
+        (
+            "tell",
+            {"outcomes": [{"id": 0, "value": 1}]},
+            "`outcomes.0.reward` is missing, and `value` is not known.",
+            "Did you mean reward?",
+        ),
         (
             "tell",
             {"outcomes": [{"id": 0, "reward": 1, "rewards": 1}]},
@@ -206,7 +214,12 @@ def test_what_is_not_plain_json_is_a_bad_request(
             "Known are name, options,",
         ),
         ("/experiments", CREATE | {"polisy": 1}, "`polisy` is not known.", "Did you mean policy?"),
-        ("/experiments", {"options": []}, "`name` is missing.", "Send it."),
+        (
+            "/experiments",
+            {"options": []},
+            "`name` is missing.",
+            'Send it, as in {"name": "checkout"',
+        ),
         (
             "/experiments",
             CREATE | {"name": 3},
@@ -216,7 +229,7 @@ def test_what_is_not_plain_json_is_a_bad_request(
         (
             "/experiments",
             CREATE | {"name": ""},
-            '`name` must be a text of at least 1 characters; got "".',
+            '`name` must be a text of 1 or more characters; got "".',
             "Send a longer text.",
         ),
         (

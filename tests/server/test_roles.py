@@ -129,6 +129,20 @@ def test_each_role_can_do_its_part_and_no_more(
                 assert response.status_code == 403, (method, path, mine)
 
 
+@pytest.mark.parametrize("written", ["{}", "Token {}", "{} Bearer"])
+def test_a_token_without_the_word_bearer_is_refused_as_such(served: Served, written: str) -> None:
+    token = served.token(Role.MANAGE)
+    path = f"{served.base}/api/v1/experiments"
+    headers = {"Authorization": written.format(token)}
+    refused = post(path, json={"name": "another", **ARMS}, headers=headers)
+    assert refused.status_code == 401
+    assert refused.headers["www-authenticate"] == "Bearer"
+    error = refused.json()["error"]
+    assert error["message"] == "The header Authorization does not have the form `Bearer TOKEN`."
+    assert error["remedy"] == "Write the word Bearer and a space before the token."
+    assert token not in refused.text
+
+
 def test_without_a_valid_token_one_may_look_from_here_and_do_nothing_from_elsewhere(
     served: Served,
     call: Call,

@@ -167,12 +167,14 @@ def outside(values: Sequence[Value], guardrails: Sequence[Guardrail]) -> list[Va
     bounds = {each.name: each.bounds for each in guardrails}
     for _, name, _ in values:
         if name not in bounds:
-            known = f"There is {', '.join(map(repr, bounds))}." if bounds else "It has none."
+            known = "It has none: the outcome itself is the `reward`."
+            if bounds:
+                known = f"There is {', '.join(map(repr, bounds))}."
             raise InvalidInputError(
                 f"The experiment has no guardrail {name!r}.",
                 field="guardrail",
                 value=name,
-                remedy=suggestion(name, bounds) or known,
+                remedy=suggestion(name, [*bounds, "reward"]) or known,
             )
     return [each for each in values if not bounds[each[1]][0] <= each[2] <= bounds[each[1]][1]]
 

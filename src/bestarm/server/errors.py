@@ -204,7 +204,7 @@ _EXPECTED: dict[str, tuple[str, str]] = {
     "finite_number": ("a finite number", "Send a smaller number."),
     "string_type": ("a text", _DESCRIBED),
     "string_unicode": ("a text of whole characters", "Send it in UTF-8."),
-    "string_too_short": ("a text of at least {min_length} characters", "Send a longer text."),
+    "string_too_short": ("a text of {min_length} or more characters", "Send a longer text."),
     "string_too_long": ("a text of at most {max_length} characters", "Send a shorter text."),
     "list_type": ("a list", _DESCRIBED),
     "too_short": ("a list of at least {min_length} entries", "Send more entries."),
@@ -237,10 +237,21 @@ def _from_validation_error(error: RequestValidationError, route: BaseRoute | Non
     found = [each for each, where in zip(errors, places, strict=True) if where == place]
     kind, value = found[0]["type"], found[0]["input"]
     field = ".".join(map(str, place)) or "body"
+    body = get_type_hints(getattr(route, "endpoint", None)).get("body")
     if kind == "missing":
         message, value, remedy = f"`{field}` is missing.", None, "Send it."
+        extra = [
+            where
+            for each, where in zip(errors, places, strict=True)
+            if each["type"] == "extra_forbidden" and where[:-1] == place[:-1]
+        ]
+        if example := _example(body, place):
+            remedy = f"Send it, as in {example}."
+        elif len(extra) == 1:
+            message = f"`{field}` is missing, and `{extra[0][-1]}` is not known."
+            remedy = f"Did you mean {place[-1]}?"
     elif kind == "extra_forbidden":
-        known = _names(get_type_hints(getattr(route, "endpoint", None)).get("body"), place[:-1])
+        known = _names(body, place[:-1])
         message = f"`{field}` is not known."
         remedy = suggestion(str(place[-1]), known) or f"Known are {', '.join(known)}."
     else:
@@ -280,6 +291,16 @@ def _names(kind: object, place: tuple[str | int, ...]) -> list[str]:
             fields = [each.model_fields[part] for each in models if part in each.model_fields]
             models = [model for each in fields for model in _models(each.annotation)]
     return [name for model in models for name in model.model_fields]
+
+
+def _example(kind: object, place: tuple[str | int, ...]) -> str:
+    """The example of a body as JSON, if it has what is at a place; else empty."""
+    for model in _models(kind):
+        described = model.model_config.get("json_schema_extra")
+        examples: Any = described.get("examples") if isinstance(described, dict) else None
+        if examples and len(place) == 1 and place[0] in examples[0]:
+            return json.dumps(examples[0], ensure_ascii=False)
+    return ""
 
 
 def _models(kind: object) -> Iterator[type[BaseModel]]:

@@ -168,6 +168,14 @@ def require(found: Role | None, role: Role) -> Role:
     return found
 
 
+def require_bearer(found: Role | None, role: Role) -> None:
+    """Raise if the role falls short, and say that the header with the token lacks its scheme."""
+    if found is None or found < role:
+        message = "The header Authorization does not have the form `Bearer TOKEN`."
+        remedy = "Write the word Bearer and a space before the token."
+        raise UnauthorizedError(message, field="Authorization", remedy=remedy)
+
+
 def token_number(text: str) -> int | None:
     """The public number in the text of a token, which need not exist."""
     return _parts(text)[0]

@@ -20,7 +20,7 @@ from bestarm.live.inputs import normal_form
 from bestarm.server.errors import ApiError, error_responses
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.guard import TOKEN_KNOWN, TOKEN_VALID
-from bestarm.server.tokens import Role, find_role, is_view_session, require
+from bestarm.server.tokens import Role, find_role, is_view_session, require, require_bearer
 
 COOKIE = "bestarm_view"
 ANONYMOUS = "bestarm.anonymous"  # in the scope of a request that is allowed without a token
@@ -43,6 +43,8 @@ async def check_role(request: Request, role: Role) -> Role:
     """
     found = await _role_of(request)
     request.scope[TOKEN_VALID] = found is not None
+    if "authorization" in request.headers and not read_bearer(request):
+        require_bearer(found, role)
     return require(found, role)
 
 
