@@ -53,6 +53,17 @@ READING: dict[str, tuple[str, ...]] = {
     "verify": (),
 }
 
+CHANGING: dict[str, tuple[str, ...]] = {
+    "ask": ("2",),
+    "tell": ("8", "0.5"),
+    "fail": ("9",),
+    "add": ("mate",),
+    "retire": ("tea",),
+    "expire": (),
+    "pause": (),
+    "resume": (),
+}
+
 
 @pytest.mark.parametrize("where", ["the current folder", "the path"])
 def test_no_command_imports_the_policy_on_record_by_itself(
@@ -69,6 +80,9 @@ def test_no_command_imports_the_policy_on_record_by_itself(
     for name, options in READING.items():
         code, _, _ = commands.invoke("experiment", name, "drinks", *options)
         assert code == (name == "verify")  # which finds the change
+    for name, options in CHANGING.items():
+        _, _, error = commands.invoke("experiment", name, "drinks", *options)
+        assert "Traceback" not in error
     run("stop", "drinks")
     assert not Path("imported").exists()
     assert module not in sys.modules

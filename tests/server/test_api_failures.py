@@ -6,6 +6,7 @@ import json
 import sqlite3
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -18,6 +19,8 @@ from served import HANG_TIMEOUT, Served, create, in_thread, outcomes, wrong
 from bestarm import Problem
 from bestarm.live import Experiment
 from bestarm.policies import AnytimeBAI
+from bestarm.server import experiments
+from bestarm.server.experiments import Maintenance
 
 pytest_plugins = ("api_fixtures",)
 
@@ -56,6 +59,58 @@ def test_a_policy_on_record_is_imported_only_from_modules_that_are_allowed(
             assert client.get("/experiments/own").json()["state"] == "running"
             assert client.get("/experiments/own/health").status_code == 200
             assert "rule_of_a_server" not in sys.modules
+
+
+def test_no_request_imports_the_policy_on_record_by_itself(
+    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody who can write to the database names a module that the server could import."""
+    (tmp_path / "evil_rule.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(experiments, "_EVERY", 0.05)
+    with Experiment.create(sqlite_url, "offer", ["old", "new"], bounds=(0, 1)) as experiment:
+        batch = experiment.ask(8)
+        experiment.tell_many({each.id: 0.5 for each in batch[:7]})
+    with closing(sqlite3.connect(tmp_path / "store.db")) as connection, connection:
+        changed = "json_set(document, '$.policy', 'evil_rule:Rule')"
+        connection.execute(f"UPDATE bestarm_documents SET document = {changed}")
+    rounds, run_once = list[Maintenance](), Maintenance.run_once
+
+    def counted(self: Maintenance) -> None:
+        run_once(self)
+        rounds.append(self)
+
+    monkeypatch.setattr(Maintenance, "run_once", counted)
+    with in_thread(sqlite_url) as served, served.client() as api:
+        path, found = "/experiments/offer", dict[str, int]()
+        sent: tuple[tuple[str, Any], ...] = (
+            *((each, None) for each in ("", "/guardrails", "/health", "/events", "/export")),
+            ("/tell", outcomes({7: 0.5})),  # a step is pending from here on
+            ("/ask", {"count": 3}),
+            ("/fail", {"ids": [3]}),
+            ("/add", {"label": "newer"}),
+            ("/retire", {"label": "new"}),
+            ("/recommendation", None),
+        )
+        for part, body in sent:
+            method = "GET" if body is None else "POST"
+            response = api.request(method, f"{path}{part}", json=body)
+            found[part] = response.status_code
+            if response.status_code >= 500:
+                wrong(response, 503, "module_not_allowed")
+        assert found["/recommendation"] == found["/ask"] == 503
+        with api.stream("GET", f"{path}/stream") as stream:
+            assert next(stream.iter_lines())
+        for page in ("", "/metrics", path, f"{path}/report", f"{path}/panels"):
+            shown = api.get(f"{served.base}{page}", headers={"Accept": "text/html"})
+            assert shown.status_code == (503 if path in page else 200)
+            assert ("--allow-module evil_rule" in shown.text) == (path in page)
+        before = len(rounds)
+        wait_until(lambda: len(rounds) > before + 2)
+        assert api.post(f"{path}/stop", json={}).status_code == 200
+    assert "evil_rule" not in sys.modules
+    assert not (tmp_path / "imported").exists()
 
 
 def test_a_phase_that_takes_long_to_close_keeps_nobody_from_looking(
