@@ -30,6 +30,7 @@ from workers_store import begin, other_writer, run_processes, stop_amid_transact
 from bestarm.errors import BestArmError, StoreError, StoreUnavailableError, UnknownExperimentError
 from bestarm.live import Experiment
 from bestarm.live.store.sql import session
+from bestarm.live.watch.overview import overview
 
 T = TypeVar("T")
 
@@ -204,6 +205,44 @@ def test_a_file_opened_for_reading_can_be_read(tmp_path: Path) -> None:
             assert one_sentence(caught.value)
             writer.tell(1, 2.0)
             assert told(reader) == {0: 1.0, 1: 2.0}
+
+
+def sealed(folder: Path) -> str:
+    """The URL of an experiment in a folder where nobody may write."""
+    url = f"sqlite:///{folder / 'store #1.db'}"
+    with begin(url) as experiment:
+        experiment.tell(experiment.ask(3).ids[0], 1.0)
+        assert overview(experiment).head.outcomes == len(told(experiment))  # all is imported
+    folder.chmod(0o555)
+    return url
+
+
+def test_all_that_reads_works_where_nobody_may_write(folder: Path) -> None:
+    url = sealed(folder)
+    before = (folder / "store #1.db").read_bytes()
+    with unprivileged():
+        assert [each.name for each in Experiment.list(url)] == ["offer"]
+        with Experiment.open(url, "offer") as reader:
+            assert (reader.status().pulls, reader.status().answered) == (3, 1)
+            assert told(reader) == {0: 1.0}
+            assert reader.verify().sound
+            assert len(reader.health()) > 5
+            assert overview(reader).head.outcomes == 1
+            with pytest.raises(StoreUnavailableError) as caught:
+                reader.tell(1, 2.0)
+    assert "Make the file and its folder writable." in caught.value.remedy
+    assert [each.name for each in folder.iterdir()] == ["store #1.db"]
+    assert (folder / "store #1.db").read_bytes() == before
+
+
+def test_what_is_read_without_a_log_is_not_believed_if_somebody_writes(folder: Path) -> None:
+    url = sealed(folder)
+    with open(folder / "store #1.db", "ab", buffering=0) as file, unprivileged():
+        reader = Experiment.open(url, "offer")
+        meanwhile = pytest.raises(StoreUnavailableError, match="written to while it was read")
+        with meanwhile, reader.read():
+            file.write(b"more")
+        assert reader.status().answered == 1
 
 
 def test_a_folder_that_may_not_be_written_to(folder: Path) -> None:

@@ -99,6 +99,7 @@ _CONNECT_POSTGRESQL = {
 
 Identity = tuple[int, int]
 Logs = tuple[Identity | None, Identity | None]
+Content = tuple[int, int, int, int]
 
 
 class FileChange(Enum):
@@ -177,6 +178,16 @@ class WatchedFile:
     def _find_logs(self) -> Logs:
         return _identity(f"{self._real}-wal"), _identity(f"{self._real}-shm")
 
+    def content(self) -> Content | None:
+        """What changes when it is written to; None if it is not there, or some of it in its log."""
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return None
+        log = Path(f"{os.path.realpath(self.path)}-wal")
+        in_log = log.exists() and log.stat().st_size > 0
+        return None if in_log else (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size)
+
 
 def _identity(path: str) -> Identity | None:
     try:
@@ -198,6 +209,7 @@ _CONNECTING = (
     "Check the host, the user, the password and the name of the database in its URL, and that the "
     "server runs. Nothing acknowledged is lost."
 )
+_NO_LOG = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}  # whoever opens a file makes one
 _REMEDIES: dict[object, str] = {  # by the code of SQLite, or the state of PostgreSQL
     sqlite3.SQLITE_FULL: "Free some space on its disk.",
     sqlite3.SQLITE_IOERR: "Check its disk.",
@@ -248,6 +260,28 @@ class Store:
             sa.event.listen(self._engine, "connect", self.file.on_connect)
             sa.event.listen(self._engine, "close", self.file.on_close)
         weakref.finalize(self, self._engine.dispose).atexit = False
+
+    def _connect(self, checkout: _Checkout, *, writing: bool) -> sa.PoolProxiedConnection:
+        """A connection; for a file that can only be read, one for a single transaction.
+
+        SQLite makes a log even to read. Where it may not, and there is none, nobody writes either.
+        """
+        file = self.file
+        try:
+            return self._engine.raw_connection()
+        except self._failures as error:
+            content = None if writing or file is None else file.content()
+            if file is None or content is None or _state(error) not in _NO_LOG:
+                raise
+        checkout.content = content
+        sealed = {"mode": "ro", "immutable": "1", "uri": "true"}
+        engine = sa.create_engine(
+            self.url.set(database=Path(file.path).as_uri(), query=sealed),
+            connect_args=_CONNECT_SQLITE,
+            poolclass=sa.NullPool,
+        )
+        sa.event.listen(engine, "connect", file.on_connect)
+        return engine.raw_connection()
 
     @property
     def place(self) -> str:
@@ -314,7 +348,7 @@ class Store:
         generation, connected = self.check_file(generation), False
         try:
             with self._checkout() as checkout:
-                connection = checkout.connection = self._engine.raw_connection()
+                connection = checkout.connection = self._connect(checkout, writing=writing)
                 connected = True
                 kind = SqliteSession if self.sqlite else PostgresSession
                 session = kind(self._engine, connection)
@@ -324,6 +358,7 @@ class Store:
                 yield session
                 self._check_not_inherited(checkout)
                 session.commit()
+                self._check_unchanged(checkout)
                 if writing and self.file is not None:
                     self.file.note_log(session.raw, written=True)
         except self._failures as error:
@@ -373,6 +408,12 @@ class Store:
                 "Start processes by another method (spawn or forkserver), or at another time.",
             )
 
+    def _check_unchanged(self, checkout: _Checkout) -> None:
+        """A file that was read without locks must not have been written to meanwhile."""
+        if self.file is not None and checkout.content not in {None, self.file.content()}:
+            what = "The file was written to while it was read"
+            raise self._failure(StoreUnavailableError, what, "Make the same call again.")
+
     @contextmanager
     def try_lock(self, name: str) -> Iterator[bool]:
         """Whether no other process holds the lock of this name; if so, it is held until the block
@@ -400,10 +441,8 @@ class Store:
 
     def _error(self, error: Exception, *, connected: bool) -> StoreError:
         cause = error.orig if isinstance(error, exc.DBAPIError) else error
-        code = getattr(cause, "sqlite_errorcode", None)
-        state = getattr(cause, "sqlstate", None) if code is None else code & 0xFF
         message = " ".join(str(cause).split()).rstrip(".")
-        remedy = _REMEDIES.get(state, "")
+        remedy = _REMEDIES.get(_state(error), "")
         driver = self._driver
         temporary = (driver.OperationalError, driver.InterfaceError, driver.InternalError)
         if not isinstance(cause, (*temporary, exc.TimeoutError)):
@@ -507,6 +546,13 @@ class Store:
             yield session.core
 
 
+def _state(error: Exception) -> object:
+    """The code of an error of SQLite, or the state of one of PostgreSQL."""
+    cause = error.orig if isinstance(error, exc.DBAPIError) else error
+    code = getattr(cause, "sqlite_errorcode", None)
+    return getattr(cause, "sqlstate", None) if code is None else code & 0xFF
+
+
 # --- Forks --------------------------------------------------------------------------------------
 #
 # A forked process must not have its parent's connections to a SQLite file: SQLite would take locks
@@ -522,6 +568,7 @@ class _Checkout:
         self.store = store
         self.pool: sa.Pool | None = store._engine.pool  # that keeps it, unless it is closed
         self.connection: sa.PoolProxiedConnection | None = None
+        self.content: Content | None = None  # of a file that is read without locks
 
 
 _stores: weakref.WeakSet[Store] = weakref.WeakSet()
