@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import Receive, Scope, Send
@@ -16,7 +17,7 @@ from bestarm.live.store.sql import Store
 from bestarm.server import metrics
 from bestarm.server.api import plan, routes
 from bestarm.server.api.schemas import describe_fields
-from bestarm.server.experiments import Maintenance, OpenExperiments
+from bestarm.server.experiments import CONNECTIONS, READING, Maintenance, OpenExperiments
 from bestarm.server.guard import Guard, Limits
 from bestarm.server.notifications import Notifier, Receiver
 from bestarm.server.pages.routes import add_pages
@@ -59,7 +60,7 @@ def create_app(
         notify: where notifications go; None for nowhere.
         allow_modules: modules that experiments' own policies may be imported from.
     """
-    store = url if isinstance(url, Store) else Store(url)
+    store = url if isinstance(url, Store) else Store(url, connections=CONNECTIONS)
     store.prepare()
     limits = limits or Limits()
     app = _Application(
@@ -101,6 +102,7 @@ class _CompressedPages(GZipMiddleware):
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    current_default_thread_limiter().total_tokens = READING
     at_work = [each for each in (app.state.maintenance, app.state.notifier) if each is not None]
     tasks = [asyncio.create_task(each.run()) for each in at_work]
     yield

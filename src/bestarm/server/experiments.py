@@ -27,11 +27,16 @@ from bestarm.problem import Problem
 _MOST_OPEN = 200
 
 # Threads at a time, in all and for one experiment. Those that use its policy wait while a phase
-# closes. They must not take all threads: outcomes are recorded and counters are read quickly
-# whatever the others do, and one slow experiment does not hold up the others.
+# closes, and those that write wait for another program that has it locked. They must not take all
+# threads: outcomes are recorded, counters are read and tokens looked up quickly whatever the others
+# do, and one slow or locked experiment does not hold up the others.
 _RECORDING = 16  # one for each experiment whose outcomes are being recorded
-_WRITING = 48, 16
+_WRITING = 32, 8
 _COMPUTING = 4, 2
+READING = 20  # and tokens, maintenance, notifications: the default threads of AnyIO
+# Each thread has one connection at most, and one holds the lock of who sends notifications. Were
+# there fewer, threads that wait for a lock could have them all.
+CONNECTIONS = _RECORDING + _WRITING[0] + _COMPUTING[0] + READING + 1
 
 T = TypeVar("T")
 _log = logging.getLogger("bestarm.server")

@@ -96,7 +96,7 @@ async def create_experiment(
     body: schemas.CreateBody, experiments: Experiments
 ) -> schemas.StatusOut:
     """Create an experiment; its name must be new."""
-    return await run_in_threadpool(_create, experiments, body)
+    return await experiments.writing.run(body.name, partial(_create, experiments, body))
 
 
 def _create(experiments: OpenExperiments, body: schemas.CreateBody) -> schemas.StatusOut:

@@ -83,6 +83,7 @@ def check_url(url: object) -> URL:
     return read
 
 
+_KEPT = 5  # connections that stay open while nobody uses them
 _CONNECT_SQLITE = {"timeout": BUSY_TIMEOUT, "check_same_thread": False, "isolation_level": None}
 _CONNECT_POSTGRESQL = {
     "autocommit": True,
@@ -229,6 +230,8 @@ class Store:
 
     Args:
         url: `sqlite:///store.db` for a file, `postgresql://user@host/name` for a server.
+        connections: how many there are at most at a time; a thread that finds them all in use
+            waits for one.
 
     Attributes:
         url: with its driver.
@@ -237,8 +240,9 @@ class Store:
         generation: changes when that file was replaced: what was opened before is not in this one.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, connections: int = 15) -> None:
         self.url = check_url(url)
+        self._connections = connections
         self.sqlite = self.url.get_backend_name() == "sqlite"
         self.file = WatchedFile(self.url) if self.sqlite else None
         self._driver: Any = self.url.get_dialect().import_dbapi()
@@ -253,6 +257,8 @@ class Store:
         self._engine = sa.create_engine(
             self.url,
             connect_args=_CONNECT_SQLITE if self.sqlite else _CONNECT_POSTGRESQL,
+            pool_size=_KEPT,
+            max_overflow=self._connections - _KEPT,
             pool_timeout=BUSY_TIMEOUT,
             pool_pre_ping=not self.sqlite,
         )
