@@ -59,7 +59,7 @@ def run_all(path: Path, *only: str) -> dict[str, str]:
         "fail": ["experiment", "fail", "t", "34", *store],
         "stop": ["experiment", "stop", "t", *store],
         "tokens": ["token", "list", *store],
-        "doctor": ["doctor", f"sqlite:///{path}"],
+        "doctor": ["doctor", *store],
     }
     message = {}
     for name in only or known:

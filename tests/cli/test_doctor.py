@@ -26,7 +26,7 @@ from bestarm.errors import InvalidInputError
 from bestarm.live import Check
 from bestarm.live.store.sql.session import SqliteSession
 
-run = partial(commands.run, "doctor")
+run = partial(commands.run, "doctor", "--store")
 
 
 MOUNTS = """\
@@ -345,7 +345,7 @@ def test_a_server_that_is_not_there_is_an_alarm() -> None:
 def test_nonsense_is_refused() -> None:
     with pytest.raises(InvalidInputError):
         check_database("nonsense")
-    assert commands.refused("doctor", "nonsense").startswith("bestarm: `url`")
+    assert commands.refused("doctor", "--store", "nonsense").startswith("bestarm: `url`")
 
 
 def test_the_command(tmp_path: Path, sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,4 +356,4 @@ def test_the_command(tmp_path: Path, sqlite_url: str, monkeypatch: pytest.Monkey
     report = json.loads(run(f"sqlite:///{tmp_path}/no/x.db", "--json", code=1)[0])
     assert report["level"] == "alarm"
     monkeypatch.setenv("BESTARM_STORE", f"sqlite:///{tmp_path}/no/x.db")
-    run(code=1)
+    commands.run("doctor", code=1)

@@ -104,7 +104,7 @@ def test_nothing_is_given_out_where_output_is_closed() -> None:
     [
         ["experiment", "tell", "drinks", "0", "1"],
         ["experiment", "status", "drinks"],
-        ["doctor", URL],
+        ["doctor", "--store", URL],
         ["design", "arms.csv"],
     ],
     ids=lambda command: " ".join(command[:2]),

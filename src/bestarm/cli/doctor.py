@@ -13,7 +13,7 @@ from bestarm.units import plural
 
 
 @command
-def doctor(store: str = STORE) -> Result:
+def doctor(*, store: str = STORE) -> Result:
     """Say whether a database is safe to keep an experiment in: exit code 1 on an alarm."""
     from bestarm.cli.database_checks import check_database
 

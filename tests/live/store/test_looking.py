@@ -29,7 +29,7 @@ def list_after(url: str) -> None:
 
 
 def doctor(url: str) -> None:
-    result = CliRunner().invoke(app, ["doctor", url])
+    result = CliRunner().invoke(app, ["doctor", "--store", url])
     assert result.exception is None or isinstance(result.exception, SystemExit)
 
 
