@@ -151,7 +151,7 @@ def compare_ingredients(runs: int) -> None:
 
 def compare_deltas(runs: int, seed: int, picture: Path | None) -> None:
     """Pulls over the information limit 2σ²τ* log(1/δ), as δ falls."""
-    world = small_gap(declared_baseline=2.0)
+    world = small_gap()
     limit = 2 * 1.5 * design.complexity(world.problem(0.1), world.theta).value
     print("\nSmall gap: pulls / (2σ²τ* log(1/δ)), with σ² = 1.5, noise and sine together")
     print(f"2σ²τ* = {limit:,.0f}")
@@ -237,9 +237,9 @@ def compare_uniform(runs: int, seed: int) -> None:
         ("the published instances", published_spheres, 100),
         ("fresh instances", uniform_sphere, runs),
     ):
-        told, honest = world(), world(declared_baseline=2.0)
+        told, honest = world(declared_baseline=1.0), world()
         methods: dict[str, tuple[Method, Environment]] = {
-            "anytime": (partial(AnytimeBAI, mean_bound=2.0, max_pulls=CAP), honest),
+            "anytime": (partial(AnytimeBAI, max_pulls=CAP), honest),
             "SP-BAI": (partial(SPBAI, preset="replication", max_phase_pulls=CAP), told),
             "SP-BAI, centered": (partial(SHARP, max_pulls=CAP), told),
         }
@@ -368,7 +368,7 @@ def count_winners(runs: int, seed: int) -> None:
 
 def measure_speed() -> None:
     """Seconds a run, and a batch at ten thousand targets, once compiled and cached."""
-    world = small_gap(declared_baseline=2.0)
+    world = small_gap()
     simulate(RULE, world, runs=2, delta=0.1)
     times: list[float] = []
     for run in range(40):

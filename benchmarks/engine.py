@@ -39,7 +39,7 @@ def main() -> None:
     moving = {
         "1 + sin(2t)": baselines.sinusoid(),
         "constant": baselines.constant(1.0),
-        "user's function": baselines.custom(lambda t: 1 + np.cos(t)),
+        "user's function": baselines.custom(lambda t: 1 + np.cos(t), bound=2.0),
         "random walk": baselines.random_walk(),
         "switches": baselines.switches(),
         "adversary": baselines.adversary(),

@@ -58,12 +58,12 @@ def _one_hot() -> Environment:
 
 
 INSTANCES: dict[str, tuple[Callable[[], Environment], bool]] = {
-    "small-gap, d = 10": (environments.small_gap, False),
-    "small-gap, d = 30": (partial(environments.small_gap, 30), False),
+    "small-gap, d = 10": (partial(environments.small_gap, declared_baseline=1.0), False),
+    "small-gap, d = 30": (partial(environments.small_gap, 30, declared_baseline=1.0), False),
     "transductive, K = 40, H = 20, d = 8": (_transductive, False),
     "one-hot, K = 8, seven tied": (_one_hot, False),
     "uniform sphere, K = 50, d = 6 (fresh; medians)": (
-        partial(environments.uniform_sphere, 50, 6),
+        partial(environments.uniform_sphere, 50, 6, declared_baseline=1.0),
         True,
     ),
 }

@@ -61,7 +61,9 @@ def test_options_are_bound(options: str, bound: dict[str, object]) -> None:
 def test_g_opt_is_told_the_gap_unless_it_is_given() -> None:
     told, given = read_method("g-opt"), read_method("g-opt:gap=0.1")
     assert isinstance(told.method, Oracle)
-    assert simulate(told.method, small_gap(), runs=1, delta=0.1).pulls.tolist() == [387_106]
+    assert simulate(
+        told.method, small_gap(declared_baseline=1.0), runs=1, delta=0.1
+    ).pulls.tolist() == [387_106]
     assert isinstance(given.method, partial)
     assert given.method.func is GOpt
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 import pickle
 from collections.abc import Callable
+from functools import partial
+from typing import cast
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from bestarm import environments, simulate
 from bestarm.environments import (
     Environment,
     MicroRandomised,
@@ -17,10 +21,15 @@ from bestarm.environments import (
     Semiparametric,
     baselines,
     small_gap,
+    soare,
     uniform_sphere,
 )
+from bestarm.environments.baselines import Baseline, as_baseline
+from bestarm.environments.environment import AdjustableStream, FixedWorld, Pulls
 from bestarm.environments.two_point import TwoPoint
 from bestarm.errors import InvalidInputError
+from bestarm.policies import AnytimeBAI, Method, Policy, Uniform
+from bestarm.problem import Problem
 from bestarm.records import Plan
 
 RATINGS = np.random.default_rng(12).integers(-5, 6, size=(1000, 4)) + np.arange(4)
@@ -33,6 +42,124 @@ FIXED: dict[str, Semiparametric | MicroRandomised | MovingMeans | Ratings] = {
     "users once": Ratings(RATINGS, replacement=False),
 }
 WORLDS: dict[str, Environment] = {**FIXED, "drawn": uniform_sphere(20, 3)}
+
+
+INSTANCES = (
+    "malicious",
+    "many_arms",
+    "multivariate",
+    "oscillating",
+    "published_spheres",
+    "small_gap",
+    "soare",
+    "tao",
+    "transductive",
+    "uniform_sphere",
+    "weekly",
+)
+BASELINES: dict[str, Baseline] = {
+    "adversary": baselines.adversary(2.0),
+    "constant": baselines.constant(-3.0),
+    "custom": baselines.custom(lambda t: 5 * np.cos(t), bound=5.0),
+    "none": baselines.none(),
+    "random_walk": baselines.random_walk(0.5, bound=2.0),
+    "sinusoid": baselines.sinusoid(-2.0, offset=-1.0),
+    "switches": baselines.switches((-3.0, 1.0), period=20.0),
+    "array": as_baseline([0.5, -4.0] * 2000),
+}
+DECLARING: dict[str, Environment] = {
+    **FIXED,
+    **{name: getattr(environments, name)() for name in INSTANCES},
+    **{name: soare(3, 0.5, baseline=moving) for name, moving in BASELINES.items()},
+    "large effects": Semiparametric(np.eye(2), [30.0, -40.0]),
+    "wide rewards": TwoPoint(np.eye(2), [1.0, 2.0], baseline=5.0, bounds=(0, 10)),
+    "people far apart": MicroRandomised([9.0, 0.0], level=2.0, rhythm=0.5, noise=0.1),
+    "ratings far from 0": Ratings(RATINGS + 30),
+    "unequal users": Ratings(RATINGS, np.arange(1000) / 499_500),
+    "instances in turn": environments.InTurn([soare(3, angle) for angle in (0.1, 0.3)], "two"),
+}
+
+
+def test_every_public_world_is_among_those_whose_declarations_are_checked() -> None:
+    factories = {name for name in dir(environments) if name.islower() and name != "baselines"}
+    assert factories == set(INSTANCES)
+    kinds = {each for each in vars(baselines) if each in baselines.__all__ and each.islower()}
+    assert kinds - {"as_baseline"} <= set(BASELINES)
+
+
+def farthest(baseline: Baseline, rng: np.random.Generator) -> float:
+    """The largest |ν_t| of 2,000 rounds."""
+    reached: list[float] = []
+
+    def note(pulls: Pulls, _plan: Plan) -> NDArray[np.float64]:
+        reached.append(float(np.abs(pulls.rewards).max()))
+        return np.zeros(len(pulls.rewards))
+
+    silent = baseline.begin(np.zeros(2), noise=0.0, rng=rng)
+    assert isinstance(silent, AdjustableStream)
+    silent.pull_adjusted(Plan.randomised([0.5, 0.5], 2000, phase=1), note)
+    return max(reached)
+
+
+@pytest.mark.parametrize("name", DECLARING)
+def test_what_policies_are_told_of_scales_holds(name: str) -> None:
+    """In 2,000 rounds of two runs. Noise has no sharp end, so its scale is compared itself."""
+    environment = DECLARING[name]
+    for seed in range(2):
+        world = cast(FixedWorld, environment.instance(np.random.default_rng(seed)))
+        told, rng = world.problem(0.1), np.random.default_rng(seed)
+        assert world.mean_bound >= told.scale
+        if isinstance(world, Semiparametric):
+            means, noise = told.source @ world.theta, world.noise
+            assert farthest(world.baseline, rng) <= told.baseline * (1 + 1e-12)
+        elif isinstance(world, Ratings):
+            means, noise = world.means, np.ptp(world.matrix, axis=0).max() / 2
+            # A user's rating is the item's mean, the user's level and a rest.
+            levels = world.matrix.mean(axis=1) - means.mean()
+            assert np.abs(levels).max() <= told.baseline * (1 + 1e-12)
+        elif isinstance(world, MicroRandomised):
+            means, noise = world._means, world._noise
+            assert np.abs(world._levels).max() + world._rhythm <= told.baseline
+        else:
+            assert isinstance(world, MovingMeans)
+            means, noise = world.means, world.noise
+        assert np.abs(means).max() <= world.mean_bound
+        assert noise <= told.noise
+
+
+@pytest.mark.parametrize("name", ["small_gap", "soare", "none", "sinusoid", "users"])
+def test_the_anytime_rule_finds_nothing_that_contradicts_what_it_is_told(name: str) -> None:
+    found = simulate(partial(AnytimeBAI, max_pulls=20_000), DECLARING[name], runs=6, delta=0.1)
+    assert not found.contradicted.any()
+
+
+SEEN: list[float | None] = []
+
+
+def noting(
+    problem: Problem,
+    *,
+    seed: int,
+    mean_bound: float | None = None,
+    bounds: tuple[float, float] | None = None,
+) -> Policy:
+    """A policy, whose bound on means is noted."""
+    SEEN.append(mean_bound)
+    return Uniform(problem, seed=seed, budget=problem.arms)
+
+
+def test_simulations_tell_methods_how_large_effects_are() -> None:
+    def told(method: Method, world: Environment) -> float | None:
+        simulate(method, world, runs=1)
+        return SEEN[-1]
+
+    assert told(noting, soare()) == 2.0  # θ = 2e₁, of noise 1 and no baseline
+    assert told(noting, small_gap()) is None  # the scale is 2 as well
+    assert told(noting, environments.tao()) is None
+    assert told(partial(noting, mean_bound=5.0), soare()) == 5.0
+    assert told(partial(noting, bounds=(0, 1)), soare()) is None
+    assert told(noting, Semiparametric.for_problem(Problem(np.eye(2)), [3.0, 0.0])) is None
+    assert told(noting, Semiparametric(np.eye(2), [3.0, 0.0], declared_mean_bound=4.0)) == 4.0
 
 
 @pytest.mark.parametrize("name", FIXED)
@@ -83,6 +210,11 @@ SOURCE = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
         (lambda: Semiparametric(SOURCE, [1.0, math.nan]), "`theta` is nan at 1"),
         (lambda: Semiparametric(SOURCE, [1.0, 0.5], noise=-1), "`noise` must not be negative"),
         (lambda: Semiparametric(SOURCE, [1.0, 0.5], declared_baseline=-1), "`baseline` must"),
+        (
+            lambda: Semiparametric(SOURCE, [1.0, 0.5], declared_mean_bound=-1),
+            "`declared_mean_bound` must not be negative",
+        ),
+        (lambda: Semiparametric(SOURCE, [1, 0.5], baseline=np.sin), "bound of `baseline` is not"),
         (lambda: Semiparametric(SOURCE, [1.0, 0.5], block=4), "`block` must be a whole number"),
         (
             lambda: Semiparametric(SOURCE, [1, 0.5], baseline=baselines.adversary(1.0), block=2),

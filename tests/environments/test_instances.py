@@ -34,7 +34,8 @@ def test_small_gap_is_the_paper_s_instance() -> None:
     assert (problem.arms, problem.targets, problem.dimension, world.best) == (11, 11, 10, 0)
     np.testing.assert_allclose(problem.source[10, :3], [math.cos(0.2), math.sin(0.2), 0])
     assert world.gap == pytest.approx(2 * (1 - math.cos(0.2)))
-    assert (problem.noise, problem.baseline) == (1.0, 1.0)
+    assert (problem.noise, problem.baseline) == (1.0, 2.0)  # what 1 + sin 2t reaches
+    assert small_gap(declared_baseline=1.0).problem(0.1).baseline == 1.0  # as the paper declared
     assert repr(world.baseline) == "Sinusoid(amplitude=1.0, offset=1.0, frequency=2.0)"
 
 

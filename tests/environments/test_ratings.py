@@ -206,7 +206,10 @@ def test_truth_and_what_policies_are_told() -> None:
     assert (world.best, world.name) == (3, "tiny")
     assert world.gap == pytest.approx(np.diff(np.sort(WEIGHTS @ MATRIX))[-1])
     problem = world.problem(0.05)
-    assert (problem.delta, problem.noise, problem.baseline) == (0.05, 1.0, 1.0)
+    assert problem.delta == 0.05
+    assert problem.noise == np.ptp(MATRIX) / 2
+    levels = MATRIX.mean(axis=1) - (WEIGHTS @ MATRIX).mean()
+    assert problem.baseline == pytest.approx(np.abs(levels).max())
     np.testing.assert_array_equal(problem.source, np.eye(4))
     assert problem.source_labels == problem.target_labels == ("a", "b", "c", "d")
     assert repr(world) == ("Ratings('tiny', 6 users, 4 items, best=3, gap=1.55, with replacement)")

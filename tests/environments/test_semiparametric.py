@@ -30,5 +30,3 @@ def test_declared_scales_replace_the_true_ones_in_the_problem_only() -> None:
     )
     assert (world.problem(0.1).noise, world.problem(0.1).baseline) == (1.0, 7.0)
     assert world.noise == 2.0
-    unknown = Semiparametric(SOURCE, [1.0, 0.5], baseline=np.sin)
-    assert unknown.problem(0.1).baseline == 1.0

@@ -413,7 +413,11 @@ def test_running_past_the_end_of_an_array_is_refused_before_anything_is_drawn() 
 def test_a_baseline_far_from_zero_loses_no_digits() -> None:
     level, wiggle = 1e8, 1e-3
     world = Semiparametric(
-        [[1.0], [0.0]], [1.0], baseline=lambda t: level + wiggle * np.sin(t), noise=1e-6
+        [[1.0], [0.0]],
+        [1.0],
+        baseline=lambda t: level + wiggle * np.sin(t),
+        noise=1e-6,
+        declared_baseline=level + wiggle,
     )
     summary = world.begin(np.random.default_rng(19)).pull(Plan.fixed([0, 10_000], phase=1))
     assert summary.sums[1] / 10_000 - level == pytest.approx(0, abs=1e-5)

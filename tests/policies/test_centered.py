@@ -11,7 +11,7 @@ from plans import next_plan, next_weights
 from scipy.special import ndtr
 
 from bestarm import Plan, Problem
-from bestarm.environments import Semiparametric
+from bestarm.environments import Semiparametric, baselines
 from bestarm.numerics.geometry import Array
 from bestarm.policies.centered import BOSE, ActionCentered, CenteredBandit, KimPaik
 from bestarm.records import Counts, Summary
@@ -117,6 +117,7 @@ def test_bose_plans_the_same_on_every_processor() -> None:
 @pytest.mark.parametrize("name", METHODS)
 def test_they_lose_less_than_equal_shares_would(name: str) -> None:
     # Equal shares would lose 2000 · 0.5 = 1000 in every run.
-    world = Semiparametric(np.eye(3), [0.0, 0.9, 0.6], baseline=lambda t: 2 * np.sin(t / 50))
+    wave = baselines.custom(lambda t: 2 * np.sin(t / 50), bound=2.0)
+    world = Semiparametric(np.eye(3), [0.0, 0.9, 0.6], baseline=wave)
     found = regret(partial(METHODS[name], budget=2000), world, runs=3, seed=0)
     assert found.mean() < 800

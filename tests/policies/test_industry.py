@@ -9,7 +9,7 @@ import pytest
 from plans import next_plan, next_weights
 
 from bestarm import Problem, simulate
-from bestarm.environments import Semiparametric
+from bestarm.environments import Semiparametric, baselines
 from bestarm.policies.industry import EpochStratified, PeriodRule, PeriodThompson
 from bestarm.records import Summary
 
@@ -93,9 +93,8 @@ def test_thompson_goes_by_chances_to_be_first_or_second() -> None:
 
 def test_epochs_keep_their_level_under_a_drift_that_misleads_pooled_means() -> None:
     # 100 runs, δ = 0.1: more than 21 errors have probability 10⁻³ if the level is kept.
-    world = Semiparametric(
-        np.eye(4), [0.4, 0.2, 0.1, 0.0], baseline=lambda t: 3 * np.sin(t / 400), noise=1.0
-    )
+    wave = baselines.custom(lambda t: 3 * np.sin(t / 400), bound=3.0)
+    world = Semiparametric(np.eye(4), [0.4, 0.2, 0.1, 0.0], baseline=wave, noise=1.0)
     results = simulate(EpochStratified, world, runs=100, seed=2, delta=0.1)
     assert results.final.all()
     assert (~results.correct).sum() <= 21

@@ -505,7 +505,7 @@ def test_a_world_that_draws_its_instance_gets_the_generator_of_the_run() -> None
 
 
 def test_regret_adds_up_the_gaps_of_pulled_arms() -> None:
-    world = Semiparametric(np.eye(3), [1.0, 0.6, 0.0], baseline=np.sin)
+    world = Semiparametric(np.eye(3), [1.0, 0.6, 0.0], baseline=np.sin, declared_baseline=1.0)
     found = regret(partial(Uniform, budget=300), world, runs=2, seed=0)
     np.testing.assert_allclose(found, 100 * 0.4 + 100 * 1.0)
 
@@ -521,7 +521,8 @@ def test_regret_needs_a_world_with_known_means() -> None:
         def begin(self, rng: np.random.Generator) -> None:
             """No run is made."""
 
-    world = Unknown("unknown", Problem(np.eye(2)), np.array([0.0, 1.0]), rounding=0.0, field="x")
+    values = np.array([0.0, 1.0])
+    world = Unknown("x", Problem(np.eye(2)), values, means=values, rounding=0.0, field="x")
 
     with pytest.raises(InvalidInputError, match="means"):
         regret(partial(Uniform, budget=3), world, runs=1)  # type: ignore[arg-type]

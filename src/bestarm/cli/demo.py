@@ -65,7 +65,7 @@ def demo(
     pictures = _draw(methods, seed=seed, delta=delta, out=out)
     comparison = run_comparison(
         methods,
-        small_gap(),
+        small_gap(declared_baseline=1.0),
         runs=runs,
         seed=seed,
         delta=delta,
@@ -94,7 +94,7 @@ def _anytime(problem: Problem, *, seed: int) -> Policy:
     """SP-BAI is told |ν_t| ≤ 1, as in the paper; a proof needs what ν_t = 1 + sin 2t reaches."""
     from bestarm import AnytimeBAI
 
-    return AnytimeBAI(problem.with_baseline(2.0), mean_bound=2.0, seed=seed)
+    return AnytimeBAI(problem.with_baseline(2.0), seed=seed)
 
 
 def _draw(methods: Mapping[str, Method], *, seed: int, delta: float, out: Path) -> list[Path]:
@@ -102,7 +102,7 @@ def _draw(methods: Mapping[str, Method], *, seed: int, delta: float, out: Path) 
     from bestarm.environments import small_gap
     from bestarm.simulation import run_once
 
-    world = small_gap()
+    world = small_gap(declared_baseline=1.0)
     problem = world.problem(delta)
     out.mkdir(parents=True, exist_ok=True)  # a folder that cannot be made is refused at once
     run = run_once(methods["sp-bai-sharp"], world, seed=seed, delta=delta)

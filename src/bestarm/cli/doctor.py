@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 
 from bestarm.cli.command import command
 from bestarm.cli.output import Result, checks_result
@@ -91,5 +90,4 @@ def _simulate() -> None:
     from bestarm.simulation import run_once
 
     for name in _SIMULATED:
-        options = {"mean_bound": 2.0} if name == "anytime" else {}
-        run_once(partial(policies()[name].method, **options), small_gap(declared_baseline=2.0))
+        run_once(policies()[name].method, small_gap())

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Protocol, Self, cast, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from bestarm.checks import not_negative
 from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
 from bestarm.problem import Problem
@@ -68,7 +69,12 @@ class AdjustableStream(Stream, Protocol):
 
 
 class World(Protocol):
-    """One instance, with its truth."""
+    """One instance, with its truth.
+
+    A world may have one more attribute, `mean_bound`, a bound on |x·θ|: a simulation tells it
+    methods that have an option of this name, where it is beyond the scale of the problem, which
+    they assume otherwise.
+    """
 
     @property
     def best(self) -> int:
@@ -123,6 +129,9 @@ class FixedWorld:
         name: its name in results and tables.
         template: the problem that policies are told, at any delta.
         values: the true value of each target.
+        means: what arms pay on average, without the baseline.
+        mean_bound: the bound on |x·θ| that policies are told if they ask; by default the scale of
+            the problem, unless one of the means is larger.
         rounding: the largest gap that rounding explains.
         field: the argument that the values come from.
 
@@ -130,15 +139,27 @@ class FixedWorld:
         name: its name in results and tables.
         best: the index of the truly best target.
         gap: how much better it is than the second.
+        mean_bound: the bound on |x·θ| that policies are told if they ask.
 
     Raises:
         InvalidInputError: two targets are equally good.
     """
 
     def __init__(
-        self, name: str, template: Problem, values: Array, *, rounding: float, field: str
+        self,
+        name: str,
+        template: Problem,
+        values: Array,
+        *,
+        means: Array,
+        mean_bound: float | None = None,
+        rounding: float,
+        field: str,
     ) -> None:
         self.name: Final = str(name)
+        if mean_bound is None:
+            mean_bound = max(template.scale, float(np.abs(means).max()))
+        self.mean_bound: Final = not_negative(mean_bound, "declared_mean_bound")
         self._template = template
         self._problems: dict[float, Problem] = {}  # one per delta, so that designs are cached once
         second, best = (int(i) for i in np.argsort(values, kind="stable")[-2:])

@@ -60,7 +60,7 @@ class MovingMeans(FixedWorld):
             )
         values = self.means.mean(axis=0)
         rounding = ROUNDING * float(np.max(np.abs(self.means)))
-        super().__init__(name, template, values, rounding=rounding, field="means")
+        super().__init__(name, template, values, means=self.means, rounding=rounding, field="means")
 
     def begin(self, rng: np.random.Generator) -> Stream:
         """Start a run at round 1."""

@@ -68,7 +68,8 @@ class MicroRandomised(FixedWorld):
         bound = _FARTHEST * spread + self._rhythm
         features = np.eye(len(self._means))
         template = Problem(features, noise=self._noise, baseline=bound, source_labels=labels)
-        super().__init__(name, template, self._means, rounding=0.0, field="effects")
+        means = self._means
+        super().__init__(name, template, means, means=means, rounding=0.0, field="effects")
 
     def begin(self, rng: np.random.Generator) -> Stream:
         """Start a run at midnight of the first day."""

@@ -42,10 +42,6 @@ class Ratings(FixedWorld):
     Items are the arms, with one-hot features. The baseline ν_t is the user's general level: some
     rate everything high, others everything low. The best item has the largest weighted mean.
 
-    Policies are told the declared scales. The defaults, 1 and 1, are those of the paper's Jester
-    runs and are not valid for such data, whose standard deviation is near 5.7: a guarantee that
-    rests on the scales needs true ones.
-
     Args:
         matrix: ratings, one row per user, one column per item; a data frame names its items.
         weights: the probability of each user; the same for all by default.
@@ -58,8 +54,10 @@ class Ratings(FixedWorld):
             run the means move away from the weighted ones.
         block: how many items a user can be asked about: plans may be over blocks of up to so many.
         name: its name in results and tables.
-        declared_noise: the scale of the noise that policies are told.
-        declared_baseline: the bound on |ν_t| that policies are told.
+        declared_noise: the scale of the noise that policies are told; by default half the range of
+            the ratings, which holds. The paper told them 1 for Jester, which does not.
+        declared_baseline: the bound on |ν_t| that policies are told; by default how far a user's
+            mean rating is from that of all. The paper told them 1 for Jester.
 
     Attributes:
         matrix: the ratings (users × items), read-only.
@@ -86,8 +84,8 @@ class Ratings(FixedWorld):
         replacement: bool = True,
         block: int = 1,
         name: str = "ratings",
-        declared_noise: float = 1.0,
-        declared_baseline: float = 1.0,
+        declared_noise: float | None = None,
+        declared_baseline: float | None = None,
     ) -> None:
         self.matrix: Final = as_features(matrix, "matrix", unit="user", entry="rating")
         users, items = self.matrix.shape
@@ -112,16 +110,22 @@ class Ratings(FixedWorld):
         self._block = whole(block, "block", least=1, below=items + 1)
         if source_labels is None:
             source_labels = getattr(matrix, "columns", None)  # a data frame names its columns
+        self.means: Final = self._average(self.matrix)
+        self.means.flags.writeable = False
+        if declared_noise is None:
+            declared_noise = float(np.ptp(self.matrix)) / 2
+        if declared_baseline is None:
+            levels = self.matrix.mean(axis=1) - self.means.mean()
+            declared_baseline = float(np.abs(levels).max())
         template = Problem(
             np.eye(items),
             noise=declared_noise,
             baseline=declared_baseline,
             source_labels=source_labels,
         )
-        self.means: Final = self._average(self.matrix)
-        self.means.flags.writeable = False
         rounding = _ROUNDING * float(self._average(np.abs(self.matrix)).max())
-        super().__init__(name, template, self.means, rounding=rounding, field="matrix")
+        means = self.means
+        super().__init__(name, template, means, means=means, rounding=rounding, field="matrix")
 
     def _average(self, table: Array) -> Array:
         """The weighted mean of each column, by pairwise sums."""

@@ -29,7 +29,9 @@ class Semiparametric(FixedWorld):
             to so many.
         declared_noise: the scale of the noise that policies are told; the true one by default.
         declared_baseline: the bound on |ν_t| that policies are told; by default the bound of the
-            baseline if it is known, else 1.
+            baseline, where it is known.
+        declared_mean_bound: the bound on |x·θ| that policies are told if they ask; by default the
+            scale of the problem, unless |x·θ| is larger.
         source_labels: one name per source arm.
         target_labels: one name per target.
         name: its name in results and tables.
@@ -40,11 +42,13 @@ class Semiparametric(FixedWorld):
         noise: the true standard deviation of the noise.
 
     Raises:
-        InvalidInputError: an argument is invalid, or two targets are equally good.
+        InvalidInputError: an argument is invalid, two targets are equally good, or the bound of the
+            baseline is not known and not declared.
 
     Example:
-        >>> from bestarm.environments import Semiparametric
-        >>> world = Semiparametric([[1, 0], [0, 1]], [1, 0.5], baseline=lambda t: t % 7)
+        >>> from bestarm.environments import Semiparametric, baselines
+        >>> days = baselines.custom(lambda t: t % 7, bound=6)
+        >>> world = Semiparametric([[1, 0], [0, 1]], [1, 0.5], baseline=days)
         >>> world.best, world.gap
         (0, 0.5)
     """
@@ -60,18 +64,24 @@ class Semiparametric(FixedWorld):
         block: int = 1,
         declared_noise: float | None = None,
         declared_baseline: float | None = None,
+        declared_mean_bound: float | None = None,
         source_labels: Sequence[object] | None = None,
         target_labels: Sequence[object] | None = None,
         name: str = "semiparametric",
     ) -> None:
         self.baseline: Final = as_baseline(baseline)
         self.noise: Final = not_negative(noise, "noise", remedy="It is a standard deviation.")
-        bound = self.baseline.bound if np.isfinite(self.baseline.bound) else 1.0
+        if declared_baseline is None and not np.isfinite(self.baseline.bound):
+            raise InvalidInputError(
+                "The bound of `baseline` is not known, so policies cannot be told it.",
+                field="declared_baseline",
+                remedy="Give `declared_baseline`, or baselines.custom(…, bound=…).",
+            )
         template = Problem(
             source,
             target,
             noise=self.noise if declared_noise is None else declared_noise,
-            baseline=bound if declared_baseline is None else declared_baseline,
+            baseline=self.baseline.bound if declared_baseline is None else declared_baseline,
             source_labels=source_labels,
             target_labels=target_labels,
         )
@@ -96,7 +106,15 @@ class Semiparametric(FixedWorld):
         self._means = np.asarray(template.source @ self.theta)
         rounding = ROUNDING * float(np.max(np.abs(template.target) @ np.abs(self.theta)))
         values = template.target @ self.theta
-        super().__init__(name, template, values, rounding=rounding, field="theta")
+        super().__init__(
+            name,
+            template,
+            values,
+            means=self._means,
+            mean_bound=declared_mean_bound,
+            rounding=rounding,
+            field="theta",
+        )
 
     @classmethod
     def for_problem(cls, problem: Problem, theta: object, **options: Any) -> Self:
@@ -107,6 +125,7 @@ class Semiparametric(FixedWorld):
             target=problem.target,
             declared_noise=problem.noise,
             declared_baseline=problem.baseline,
+            declared_mean_bound=problem.scale,
             source_labels=problem.source_labels,
             target_labels=problem.target_labels,
             **options,

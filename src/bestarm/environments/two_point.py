@@ -26,14 +26,15 @@ class TwoPoint(Semiparametric):
 
     Args:
         bounds: the two rewards, the lower one first.
-        world: the arguments of `Semiparametric`; a baseline must not react to the pulls.
+        world: the arguments of `Semiparametric`; a baseline must not react to the pulls, and the
+            noise is by default half the distance of the two rewards, its sub-Gaussian scale.
 
     Raises:
         InvalidInputError: in a run, a mean leaves the bounds.
     """
 
     def __init__(self, *world: Any, bounds: tuple[float, float], **options: Any) -> None:
-        super().__init__(*world, **options)
+        super().__init__(*world, **{"noise": (bounds[1] - bounds[0]) / 2} | options)
         self._bounds = bounds
 
     def begin(self, rng: np.random.Generator) -> Stream:

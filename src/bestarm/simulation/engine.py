@@ -35,7 +35,7 @@ from bestarm.policies.policy import Method, Policy
 from bestarm.problem import Problem, as_problem
 from bestarm.recommendation import Recommendation
 from bestarm.records import Plan, Summary
-from bestarm.simulation.methods import Oracle, code_version, method_name
+from bestarm.simulation.methods import Oracle, code_version, method_name, with_mean_bound
 from bestarm.simulation.progress import Progress, reporting
 from bestarm.simulation.results import Outcome, Results, RunJournal, run_count
 from bestarm.simulation.run import Observe, run_policy
@@ -226,6 +226,7 @@ class Simulation:
         method = self.method.bind(world) if isinstance(self.method, Oracle) else self.method
         seed = int(self._seed(run, 1).generate_state(1, np.uint64)[0]) >> 11  # exact in JSON
         problem, stream = world.problem(self.delta), world.begin(_generator(self._seed(run, 2)))
+        method = with_mean_bound(method, world, problem)
         if self.forecaster is None:
             return method(problem, seed=seed), stream, world
         adjusted = less_forecasts(method, problem)

@@ -16,6 +16,8 @@ from types import ModuleType
 from bestarm.environments import World
 from bestarm.errors import InvalidInputError
 from bestarm.policies.policy import Method, Policy
+from bestarm.policies.registry import accepted
+from bestarm.problem import Problem
 
 _INSTALLED = {"site-packages", "dist-packages"}
 _LIBRARY = sysconfig.get_path("stdlib")
@@ -49,6 +51,18 @@ class Oracle:
                 f"The world has no attribute {error.name!r}.", field="truths", value=error.name
             ) from None
         return partial(self.method, **truths)
+
+
+def with_mean_bound(method: Method, world: World, problem: Problem) -> Method:
+    """The method, told how large |x·θ| may be in a world where the problem's scale is exceeded.
+
+    That is, if it has an option for it; of bounded rewards it needs no other bound.
+    """
+    bound = getattr(world, "mean_bound", 0.0)
+    bounded = isinstance(method, partial) and method.keywords.get("bounds") is not None
+    if bounded or bound <= problem.scale:
+        return method
+    return partial(method, **accepted(method, mean_bound=bound))
 
 
 def method_name(method: object) -> str:

@@ -86,7 +86,7 @@ def test_no_phase_is_ever_longer_than_its_cap(
 
 def test_sbe_replicates_on_the_small_gap_instance() -> None:
     """Published over 100 runs: 1 881 513.94 ± 1 228 628.36, no error; inside our central 99.8 %."""
-    results = simulate(SBE, small_gap(), runs=70)
+    results = simulate(SBE, small_gap(declared_baseline=1.0), runs=70)
     hundreds = np.random.default_rng(0).choice(results.pulls, size=(5_000, 100))
     for published, ours in (
         (1_881_513.94, hundreds.mean(axis=1)),
@@ -111,7 +111,7 @@ def test_sbe_draws_only_active_arms() -> None:
 
 def test_rage_pulls_what_was_published_but_for_its_design() -> None:
     """22 212 pulls come from a design value of 20.37; the optimum is 20, certified."""
-    problem = small_gap().problem(0.1)
+    problem = small_gap(declared_baseline=1.0).problem(0.1)
     for sigma, published in ((1, 22_212), (2, 88_848), (3, 199_908), (4, 355_392)):
         pulls = next_plan(RAGE(problem, sigma=sigma)).pulls
         exact = design.linear_xy(problem.source, problem.target).value
@@ -131,7 +131,7 @@ def test_a_phase_drops_what_lags_by_its_accuracy(factor: float, left: tuple[int,
 
 def test_rage_goes_on_from_phases_it_was_cut_short() -> None:
     """Cut at 1 000, every phase of the small-gap instance draws that, and arms are dropped."""
-    world = small_gap()
+    world = small_gap(declared_baseline=1.0)
     policy = RAGE(world.problem(0.1), max_phase_pulls=1000, max_phases=10)
     answer = carry_out(policy, world, seed=0)
     assert {phase.pulls for phase in answer.trace} == {1000}

@@ -26,7 +26,7 @@ REPLICATION = partial(SPBAI, preset="replication")
 
 @pytest.mark.parametrize("anchor", [0, 4, 10])
 def test_the_first_phase_is_the_papers_formula(anchor: int) -> None:
-    problem = small_gap().problem(0.1)
+    problem = small_gap(declared_baseline=1.0).problem(0.1)
     policy = SPBAI(problem, anchor=anchor)
     weights, pulls = next_weights(policy), next_plan(policy).pulls
     source = problem.source
@@ -45,7 +45,7 @@ def test_targets_a_radius_below_the_leader_are_dropped_and_the_ridge_is_the_pape
     method: Method, share: float
 ) -> None:
     """The ridge has δ_1 = δ/(H² · 1 · 2); the replication preset takes δ itself."""
-    problem = small_gap(3, 0.5).problem(0.1)
+    problem = small_gap(3, 0.5, declared_baseline=1.0).problem(0.1)
     policy = method(problem, seed=3)
     weights, pulls = next_weights(policy), next_plan(policy).pulls
     rng = np.random.default_rng(8)

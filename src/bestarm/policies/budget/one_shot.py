@@ -95,7 +95,7 @@ class GOpt(OneShot):
     Example:
         >>> from bestarm import environments
         >>> from bestarm.policies import GOpt
-        >>> world = environments.small_gap()
+        >>> world = environments.small_gap(declared_baseline=1.0)  # as in the paper
         >>> GOpt(world.problem(0.1), gap=world.gap).plan().pulls
         387106
 
