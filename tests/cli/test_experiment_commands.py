@@ -172,7 +172,10 @@ def test_nothing_is_given_out_while_paused_or_recorded_after_the_end(drinks: str
     assert (out, err) == ("", "bestarm: Nothing was assigned: the experiment is paused.\n")
     assert data("ask", drinks)["state"] == "paused"
     assert data("resume", drinks) == {"experiment": "drinks", "state": "running"}
-    assert run("stop", drinks, "--reason", "enough")[0] == "drinks is stopped.\n"
+    said = (
+        "drinks is stopped. No option was shown to be the best: from now on `ask` gives 'tea'.\n"
+    )
+    assert run("stop", drinks, "--reason", "enough")[0] == said
     assert data("status", drinks)["pulls"] == len(data("ask", drinks, "5")["assignments"]) - 3
     out, err = run("tell", drinks, "0", "0.5")
     assert err == "bestarm: 1 kept and flagged, but not used: the experiment is stopped.\n"
@@ -337,6 +340,22 @@ def test_a_policy_of_ones_own_comes_from_the_folder(folder: Path) -> None:
     assert data("replay", "drinks", "--allow-module", "mine_here")["agrees"]
     assert sys.path == before
     sys.modules.pop("mine_here")
+
+
+def test_stop_says_what_is_served_from_then_on() -> None:
+    store = "sqlite:///bestarm.db"
+    with Experiment.create(store, "page", ["old", "new"], bounds=(0, 1), control="new"):
+        pass
+    assert run("stop", "page")[0].endswith("from now on `ask` gives 'new', the control.\n")
+    measuring = {"precision": 0.01}
+    with Experiment.create(
+        store, "sure", ["old", "new"], bounds=(0, 1), control="old", policy_options=measuring
+    ) as sure:
+        while not sure.recommendation().final:
+            sure.tell_many((each.id, each.arm) for each in sure.ask(60))
+        assert sure.state == "running"
+    assert data("stop", "sure") == {"experiment": "sure", "state": "stopped", "served": "new"}
+    assert run("ask", "sure")[0] == "none  new\n"
 
 
 def test_after_the_end_the_option_to_use_is_printed(drinks: str) -> None:

@@ -33,8 +33,12 @@ def last_recommendation(snapshot: Snapshot) -> dict[str, Any] | None:
 
 def served_target(end: Mapping[str, Any], control: int | None) -> int:
     """The target that is served: the best if one was shown, or else the control if there is one."""
-    shown = end["final"] and end["error_bound"] is not None
-    return int(end["target"] if shown or control is None else control)
+    return int(end["target"] if is_shown(end) or control is None else control)
+
+
+def is_shown(end: Mapping[str, Any]) -> bool:
+    """Whether the option that was recommended at the end was shown to be the best."""
+    return bool(end["final"]) and end["error_bound"] is not None
 
 
 def serve(head: Head, problem: Problem, target: int, count: int, asked: AskedRounds) -> Batch:

@@ -367,11 +367,27 @@ def resume(experiment: Experiment) -> Result:
 def stop(experiment: Experiment, *, reason: str = "") -> Result:
     """End an experiment for good; outcomes that come later are kept and flagged.
 
+    What `ask` gives from then on is printed: the option that was shown to be the best, or else the
+    control, or the leader where there is none.
+
     Args:
         reason (TEXT): The reason, in words.
     """
+    from bestarm.live.serving import is_shown, last_recommendation, served_target
+
     experiment.stop(reason)
-    return _state(experiment)
+    state = experiment.state
+    with experiment.read() as snapshot:
+        end, problem = last_recommendation(snapshot), experiment.options_at(snapshot).problem
+    if end is None:  # the policy fails, as one of another version does
+        return _state(experiment)
+    target = served_target(end, experiment.traits.control)
+    use = f"`ask` gives '{problem.target_labels[target]}'"
+    if target == experiment.traits.control:
+        use += ", the control"
+    since = "From" if is_shown(end) else "No option was shown to be the best: from"
+    words = f"{experiment.name} is {state}. {since} now on {use}."
+    return Result({"state": state, "served": problem.target_labels[target]}, [words])
 
 
 def _state(experiment: Experiment) -> Result:

@@ -307,7 +307,11 @@ async def erase(name: Name, body: schemas.EraseBody, experiments: Experiments) -
 async def stop(
     name: Name, experiments: Experiments, body: schemas.StopBody | None = None
 ) -> schemas.StatusOut:
-    """End the experiment. Outcomes that come later are kept and flagged."""
+    """End the experiment. Outcomes that come later are kept and flagged.
+
+    Whoever asks from then on gets the option that was shown to be the best, or else the control, or
+    the leader where there is none.
+    """
     reason = "" if body is None else body.reason
     return await experiments.change(name, lambda each: each.stop(reason))
 

@@ -245,7 +245,7 @@
   function askToStop() {
     ask({
       title: "Stop the experiment for good?",
-      words: "No more assignments are made, and outcomes that come later are not used. This cannot be undone.",
+      words: "Outcomes that come later are not used. Whoever asks from then on gets the option that was shown to be the best, or else the control, or the leader where there is none. This cannot be undone.",
       fields: { why: ["Reason", text()] },
       leave: "Keep it running", go: "Stop the experiment", kind: "danger",
     }, ({ why }) => change("stop", { reason: why }));
