@@ -68,7 +68,7 @@ def test_parts_of_any_size_are_together_the_whole(served: Served) -> None:
 
 def test_who_is_unknown_is_no_place_to_go_on(served: Served) -> None:
     with served.client(Role.VIEW) as client:
-        for name, status in (("", 422), ("nobody", 404), ("x" * 201, 422)):
+        for name, status in (("", 422), ("nobody", 404), ("x" * 201, 422), ("a\0b", 422)):
             found = client.get("/experiments", params={"after": name})
             assert (found.status_code, found.json()["error"]["field"]) == (status, "after")
 

@@ -300,6 +300,8 @@ class Experiment(ExperimentReader):
             StoreVersionError: its tables are of another version of bestarm.
         """
         most = None if limit is None else whole(limit, "limit", least=1)
+        if after is not None:
+            after = inputs.normal_form(inputs.read_label(after, "after"))
         with inputs.connected(url) as (store, ledgers):
             found = ledgers.list(store, limit=most, after=after)
             if store is not url:

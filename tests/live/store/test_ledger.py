@@ -176,9 +176,13 @@ def test_a_list_is_read_in_parts(store_url: str) -> None:
     assert Experiment.list(store_url, limit=2) == whole[:2]
     assert Experiment.list(store_url, limit=2, after="a") == whole[2:4]
     assert Experiment.list(store_url, after="ü") == whole[3:]
+    assert Experiment.list(store_url, after="u\u0308") == whole[3:]
     assert Experiment.list(store_url, limit=9, after="d") == []
     with pytest.raises(UnknownExperimentError, match="no experiment 'x' to continue after"):
         Experiment.list(store_url, after="x")
+    for name in ("a\0", "", "x" * 201):
+        with pytest.raises(InvalidInputError, match="`after` must be a text of 1 to 200"):
+            Experiment.list(store_url, after=name)
     with pytest.raises(InvalidInputError, match="`limit` must be a whole number"):
         Experiment.list(store_url, limit=0)
 
