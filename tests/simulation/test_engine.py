@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import cache, partial
@@ -43,7 +42,7 @@ from bestarm.simulation import (
     run_once,
     simulate,
 )
-from bestarm.simulation.engine import Simulation, one_thread
+from bestarm.simulation.engine import Simulation
 
 FIELDS = ("index", *Outcome._fields[1:])
 MATRIX = np.random.default_rng(14).integers(-5, 6, size=(1000, 4)) + np.arange(4) / 9
@@ -363,36 +362,6 @@ def test_worlds_in_turn_serve_whoever_does_not_number_runs() -> None:
     assert dimensions == {3, 4}
     with pytest.raises(InvalidInputError):
         InTurn([], "none")
-
-
-def test_threads_of_one_process_share_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first to finish must not lift the limit under the others."""
-    happened: list[str] = []
-
-    class Limits:
-        def restore_original_limits(self) -> None:
-            happened.append("lifted")
-
-    def limit(*_: object, **__: object) -> Limits:
-        happened.append("set")
-        return Limits()
-
-    monkeypatch.setattr(threadpoolctl, "threadpool_limits", limit)
-    inside, leave = threading.Barrier(2), threading.Event()
-
-    def stay() -> None:
-        with one_thread():
-            inside.wait()
-            leave.wait()
-
-    thread = threading.Thread(target=stay)
-    thread.start()
-    with one_thread():
-        inside.wait()
-    assert happened == ["set"]
-    leave.set()
-    thread.join()
-    assert happened == ["set", "lifted"]
 
 
 def test_a_run_recorded_before_ctrl_c_is_not_recorded_again() -> None:

@@ -45,9 +45,9 @@ from bestarm.design.solver import (
     PairwiseContrasts,
     check_gap,
     check_tolerance,
-    one_thread,
     pivots,
 )
+from bestarm.numerics.blas import one_thread
 from bestarm.numerics.geometry import TIE, Array, Span, farthest, lift, ranked
 from bestarm.problem import as_features
 from bestarm.records import Blocks

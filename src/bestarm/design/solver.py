@@ -14,20 +14,17 @@ differences of H targets are never formed: the worst is a diameter, found by mat
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dtrtrs
-from threadpoolctl import ThreadpoolController
 
 from bestarm.checks import finite
 from bestarm.design.interior_point import interior_points
 from bestarm.errors import DesignError, InvalidInputError
+from bestarm.numerics.blas import one_thread
 from bestarm.numerics.geometry import TIE, Array, farthest, first_largest, ranked
 
 Codes = NDArray[np.int64]
@@ -173,22 +170,6 @@ def check_gap(gap: float, tol: float) -> None:
             value=tol,
             remedy="Use a larger `tol`, or look for features that differ only by rounding.",
         )
-
-
-@cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController().select(user_api="blas")
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """One thread: the matrices are small, and threads that wait for each other cost far more."""
-    libraries = _blas()
-    if all(each.num_threads == 1 for each in libraries.lib_controllers):  # quicker than to set it
-        yield
-        return
-    with libraries.limit(limits=1, user_api="blas"):
-        yield
 
 
 def minimise(

@@ -12,6 +12,7 @@ from itertools import product
 
 from bestarm.environments import Environment
 from bestarm.errors import InvalidInputError
+from bestarm.numerics.blas import one_thread
 from bestarm.planning.forecasts import (
     AssumedWorld,
     ExperimentPlan,
@@ -27,7 +28,7 @@ from bestarm.policies import Method
 from bestarm.policies.registry import accepted, policies
 from bestarm.records import Plan
 from bestarm.simulation import simulate
-from bestarm.simulation.engine import Simulation, one_thread
+from bestarm.simulation.engine import Simulation
 from bestarm.simulation.progress import Progress, Report, reporting
 from bestarm.simulation.results import Results
 from bestarm.simulation.run import run_policy

@@ -7,19 +7,16 @@ thread, so a run depends only on its number and the seed.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, as_completed, wait
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache
-from threading import Lock
 from typing import Any
 from uuid import uuid4
 
 import numpy as np
-import scipy.linalg  # noqa: F401 - a library loaded later would escape the limit on threads
-import threadpoolctl
 
 from bestarm.checks import probability, whole
 from bestarm.compiling import compile_eagerly
@@ -30,6 +27,7 @@ from bestarm.environments.streams import ForecastStream
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.forecasting import Forecaster
 from bestarm.forecasting.forecaster import find_forecaster, less_forecasts
+from bestarm.numerics.blas import one_thread
 from bestarm.numerics.geometry import Array
 from bestarm.policies.policy import Method, Policy
 from bestarm.problem import Problem, as_problem
@@ -165,29 +163,6 @@ def run_once(
             method, environment, delta=delta, seed=seed, forecaster=forecaster, delay=delay
         )
         return simulation.run(whole(run, "run", least=0), observe)[0]
-
-
-_limits: list[Any] = []  # an entry per holder; the first one is the limit
-_lock = Lock()
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Run linear algebra on one thread: the workers are the parallelism, and sums keep their order.
-
-    The limit is of the whole process. Its last holder lifts it, because the results of another
-    thread that still simulates must not change.
-    """
-    with _lock:
-        limit = None if _limits else threadpoolctl.threadpool_limits(limits=1, user_api="blas")
-        _limits.append(limit)
-    try:
-        yield
-    finally:
-        with _lock:
-            limit = _limits.pop()
-            if limit is not None:
-                limit.restore_original_limits()
 
 
 class Simulation:
