@@ -262,3 +262,13 @@ def test_arm_means() -> None:
     means = arm_means(Summary(np.array([2, 0, 4]), np.array([3.0, 0.0, -2.0]), np.ones(3)))
     np.testing.assert_array_equal(means, [1.5, np.nan, -0.5])
     assert np.isnan(arm_means(Summary(np.zeros(2, dtype=int), np.zeros(2), np.zeros(2)))).all()
+
+
+def test_rewards_count_from_zero_whatever_number_was_subtracted_from_them() -> None:
+    arms, rewards = [0, 0, 1, 2, 2, 2], [10.0, 11.0, 12.5, 9.0, 8.0, 10.0]
+    problem = Problem([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    plain, shifted = (
+        Summary.from_pulls(arms, rewards, size=3, center=center) for center in (0.0, 10.0)
+    )
+    assert arm_means(shifted) == pytest.approx([10.5, 12.5, 9.0])
+    assert ordinary(problem, shifted) == pytest.approx(ordinary(problem, plain))

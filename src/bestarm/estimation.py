@@ -29,9 +29,10 @@ def orthogonalized(
 
         B = Σ_a n_a x̃_a x̃_aᵀ,   b = Σ_a s_a x̃_a,   x̃_a = x_a − x̄_p
 
-    with n_a pulls and reward sum s_a of arm a. The draw is independent of the baseline given the
-    past, and E x̃ = 0 under the policy, so ν_t drops out of E[b − Bθ] whatever it is. (Centering at
-    the empirical mean would not do: an adaptive baseline can lean on the arms drawn so far.)
+    with n_a pulls and the sum s_a of the rewards of arm a, less the summary's center, which drops
+    out as a baseline does. The draw is independent of the baseline given the past, and E x̃ = 0
+    under the policy, so ν_t drops out of E[b − Bθ] whatever it is. (Centering at the empirical mean
+    would not do: an adaptive baseline can lean on the arms drawn so far.)
 
     Args:
         problem: the problem.
@@ -81,14 +82,14 @@ def ordinary(problem: Problem, summary: Summary) -> Array:
     root = np.sqrt(summary.counts[pulled])
     span = linear_span(problem.source)
     regressors = span.coordinates(problem.source[pulled]) * root[:, None]
-    solution, *_ = np.linalg.lstsq(regressors, summary.sums[pulled] / root, rcond=None)
+    solution, *_ = np.linalg.lstsq(regressors, summary.rewards[pulled] / root, rcond=None)
     return np.asarray(span.dual @ solution)
 
 
 def arm_means(summary: Summary) -> Array:
     """The mean reward of each arm; NaN for an arm that was not pulled."""
     means = np.full(len(summary.counts), np.nan)
-    np.divide(summary.sums, summary.counts, out=means, where=summary.counts > 0)
+    np.divide(summary.rewards, summary.counts, out=means, where=summary.counts > 0)
     return means
 
 
