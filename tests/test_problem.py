@@ -406,3 +406,14 @@ def test_another_delta_is_another_problem() -> None:
     assert other == Problem(SQUARE, delta=0.01, noise=2.0, source_labels=list("abcd"))
     with pytest.raises(InvalidInputError):
         problem.with_delta(5)
+
+
+def test_another_baseline_leaves_the_rewards_a_scale() -> None:
+    problem = Problem(["a", "b"], noise=0, baseline=1)
+    assert problem.with_baseline(0.5) == Problem(["a", "b"], noise=0, baseline=0.5)
+    for baseline in (0, -0.0):
+        with pytest.raises(InvalidInputError, match="both 0") as caught:
+            problem.with_baseline(baseline)
+        assert caught.value.field == "baseline"
+        assert caught.value.remedy
+    assert Problem(["a", "b"], noise=1, baseline=1).with_baseline(0).scale == 1

@@ -118,13 +118,7 @@ class Problem:
             source_labels=labels,
             target_labels=names,
         )
-        if self.noise == 0 and self.baseline == 0:
-            raise InvalidInputError(
-                "`noise` and `baseline` are both 0: the rewards would have no scale.",
-                field="noise",
-                value=noise,
-                remedy="Give at least one of them a positive value.",
-            )
+        _check_scale(self.noise, self.baseline, "noise")
         self._check_shapes()
         self.__dict__["span"] = affine_span(arms)
         self._refuse_duplicates()
@@ -228,7 +222,9 @@ class Problem:
 
     def with_baseline(self, baseline: float) -> Problem:
         """The same problem with another bound on |ν_t|."""
-        return self._replaced(baseline=not_negative(baseline, "baseline"))
+        bound = not_negative(baseline, "baseline", remedy=_UNITS)
+        _check_scale(self.noise, bound, "baseline")
+        return self._replaced(baseline=bound)
 
     def with_option(self, label: str, features: object = None) -> Problem:
         """The same problem with one more arm, which is a target too, at the end.
@@ -314,6 +310,16 @@ class Problem:
             f"Problem({self.arms} source arms, {self.targets} targets, {self.dimension} features "
             f"of rank {self.rank}, delta={self.delta:g}, noise={self.noise:g}, "
             f"baseline={self.baseline:g})"
+        )
+
+
+def _check_scale(noise: float, baseline: float, field: str) -> None:
+    if noise == 0 and baseline == 0:
+        raise InvalidInputError(
+            "`noise` and `baseline` are both 0: the rewards would have no scale.",
+            field=field,
+            value=0.0,
+            remedy="Give at least one of them a positive value.",
         )
 
 

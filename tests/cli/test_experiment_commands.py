@@ -172,9 +172,7 @@ def test_nothing_is_given_out_while_paused_or_recorded_after_the_end(drinks: str
     assert (out, err) == ("", "bestarm: Nothing was assigned: the experiment is paused.\n")
     assert data("ask", drinks)["state"] == "paused"
     assert data("resume", drinks) == {"experiment": "drinks", "state": "running"}
-    said = (
-        "drinks is stopped. No option was shown to be the best: from now on `ask` gives 'tea'.\n"
-    )
+    said = "drinks is stopped. No option was shown to be the best: from now on `ask` gives 'tea'.\n"
     assert run("stop", drinks, "--reason", "enough")[0] == said
     assert data("status", drinks)["pulls"] == len(data("ask", drinks, "5")["assignments"]) - 3
     out, err = run("tell", drinks, "0", "0.5")
