@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal, localcontext
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -336,6 +338,38 @@ def test_a_missing_outcome_in_the_worst_case_is_no_better_than_any_it_could_have
         ignored = BatchOutcome(frame, batch.summary)
         assert not bets.log_growth(ignored).any()
         assert ignored.pulls == 0
+
+
+def exact_pending(bets: Bets, row: int, stake: float) -> Decimal:
+    """Σ over arms of the log of the least factor that one outcome each can have, to 50 digits."""
+    weights, guess, low, high = bets.frame.terms.weights, bets.frame.guess, -1.0, 3.0
+    w = [Fraction(x) for x in bets.w[row]]
+    guesses, chances = map(Fraction, guess), map(Fraction, weights)
+    offset = sum((p * x * c for p, x, c in zip(chances, w, guesses, strict=True)), Fraction(0))
+    total = Decimal(0)
+    with localcontext(prec=50):
+        for x, c in zip(w, map(Fraction, guess), strict=True):
+            least = 1 + Fraction(stake) * min(x * (Fraction(r) - c) for r in (low, high))
+            total += (Decimal(least.numerator) / Decimal(least.denominator)).ln()
+            more = Fraction(stake) * offset
+            total += Decimal(more.numerator) / Decimal(more.denominator)
+        return +total
+
+
+@pytest.mark.parametrize("guess", [0.0, 0.01, 1.0])
+def test_outstanding_outcomes_are_rounded_downwards(guess: float) -> None:
+    """Guesses of 0 leave nothing else that is rounded."""
+    rng = np.random.default_rng(3)
+    frame, _ = frame_of(rng, Scale(-1.0, 3.0), arms=60)
+    frame = frame.with_guess(guess * frame.guess)
+    bets = frame.bets(rng.normal(size=(4, 2)))
+    none = np.zeros(60)
+    summary = Summary(none.astype(int), none, none, pending=np.ones(60, dtype=int))
+    stakes, growth = bets.settle(BatchOutcome(frame, summary, worst_case=True))
+    for row, stake in np.ndindex(*growth.shape):
+        exact = exact_pending(bets, row, stakes[row, stake])
+        assert Decimal(growth[row, stake]) <= exact
+        assert float(exact) - growth[row, stake] < 1e-12 * (1 + abs(growth[row, stake]))
 
 
 def test_digits_lost_to_a_huge_level_are_not_evidence() -> None:

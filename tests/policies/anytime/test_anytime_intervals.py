@@ -15,15 +15,16 @@ from anytime_runs import clicks, next_plan, pays, play, weights_of
 from first_runs import FIRST
 
 from bestarm import AnytimeBAI, Problem, Summary
-from bestarm.bounds import control_shares
+from bestarm.bounds import control_shares, rates_delta
 from bestarm.environments import Semiparametric, baselines
 from bestarm.numerics.geometry import Array
-from bestarm.policies.anytime.bets import LIKELY_BOUNDED_EFFECT, BatchOutcome, StakeGrid
+from bestarm.policies.anytime.bets import LIKELY_BOUNDED_EFFECT, SLACK, BatchOutcome, StakeGrid
 from bestarm.policies.anytime.intervals import (
     _RATE_STAKES,
     ControlEffect,
     _rate_growth,
     _rate_weights,
+    invert_wealth,
     lower_ends,
 )
 from bestarm.policies.anytime.sampler import target_coordinates
@@ -122,7 +123,8 @@ GRID = StakeGrid.make(likely_effect=LIKELY_BOUNDED_EFFECT)
 def test_lost_pulls_count_in_intervals_as_in_bets() -> None:
     """An end is the v at which bets against y·θ ≤ v reach the level: a margin of −v on each pull.
 
-    Bets take the margin pull by pull, those that were lost included; the interval must agree.
+    Bets take the margin pull by pull, those that were lost included; the interval must agree, but
+    for the 10⁻⁹ that evidence must exceed the level by as well.
     """
     rng = np.random.default_rng(5)
     policy = AnytimeBAI(Problem(np.eye(3)), bounds=(0, 1), missing="worst-case")
@@ -135,7 +137,8 @@ def test_lost_pulls_count_in_intervals_as_in_bets() -> None:
     assert sum(batch.totals.lost.sum() for batch in policy._past) == 40
     for row, end in zip(rows, ends, strict=True):
         growth = [b.frame.bets(row[None], margin=-end).log_growth(b) for b in policy._past]
-        assert GRID.log_value(np.sum(growth, axis=0))[0] == pytest.approx(2.0, abs=1e-9)
+        value = GRID.log_value(np.sum(growth, axis=0))[0]
+        assert value == pytest.approx(2.0 + SLACK, abs=SLACK / 10)
 
 
 def test_intervals_spend_delta_on_all_ordered_pairs() -> None:
@@ -506,6 +509,20 @@ def test_the_interval_narrows_and_is_about_all_rounds_once_outcomes_are_in() -> 
         widths.append(float(rates.high[1] - rates.low[1]))
     assert widths[-1] < 0.06
     assert widths[-1] < widths[len(widths) // 2] / 2
+
+
+def test_rates_allow_for_the_rounding_of_many_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    levels: list[float] = []
+
+    def noting(wealth: Array, exposure: Array, capped: Array, level: float, grid: Any) -> Array:
+        levels.append(level)
+        return invert_wealth(wealth, exposure, capped, level, grid)
+
+    monkeypatch.setattr("bestarm.policies.anytime.intervals.invert_wealth", noting)
+    policy = AnytimeBAI(Problem(["a", "b"], delta=0.1), bounds=(0, 1))
+    play(policy, clicks([0.6, 0.4], np.random.default_rng(1)), plans=3)
+    assert policy.rates() is not None
+    assert levels == [pytest.approx(SLACK - math.log(rates_delta(0.1, targets=2)), abs=SLACK / 10)]
 
 
 def test_without_outcomes_or_with_blocks_there_are_no_rates() -> None:

@@ -75,6 +75,7 @@ _EXPECTED: Array = np.array([2**-0.5, 1.0, 2**0.5])  # stakes for an expected ga
 MAX_LOSS = 0.9  # λC: the share of its wealth that a stake may lose in one pull
 TAIL_RATE = 2e-3  # over √pulls: Φ(−k), how often noise exceeds what C allows for (Lemma 3)
 EPSILON = float(np.finfo(float).eps)
+SLACK = 1e-9  # nats: what adding up the logs of many batches may round
 ROUNDINGS = 16  # roundings of a total besides those of adding it up
 
 
@@ -573,11 +574,15 @@ def settle_bets(
             # λ (Σz + n(Σ p w c + ε − κ)) less what Lemma 2 takes off (Lemma 4).
             growth[i, s] = stake * gain - _log_loss(stake, deepest, highest, squares)
             if missing > 0:
+                pending = 0.0
                 for a in range(w.shape[1]):
                     # The least factor of an outcome in [lo, hi], or of one passed over ("Losses").
                     z = min(w[i, a] * (low - guess[a]), w[i, a] * (high - guess[a]))
-                    factor = math.log1p(stake * z) + stake * offset
-                    growth[i, s] += lost[a] * min(factor, ceiling)
+                    loss, more = math.log1p(stake * z), stake * offset
+                    pending += lost[a] * min(
+                        loss + more - relative * (abs(loss) + abs(more)), ceiling
+                    )
+                growth[i, s] += pending
 
 
 class BetResult(NamedTuple):

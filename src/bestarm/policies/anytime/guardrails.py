@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from bestarm.bounds import guardrail_share
 from bestarm.numerics.geometry import Array
-from bestarm.policies.anytime.bets import BatchOutcome, Frame, Scale, StakeGrid
+from bestarm.policies.anytime.bets import SLACK, BatchOutcome, Frame, Scale, StakeGrid
 from bestarm.policies.anytime.intervals import invert_wealth
 from bestarm.policies.anytime.readout import Sampling
 from bestarm.policies.guardrail import Guardrail
@@ -32,7 +32,6 @@ _LATE, _OLD_LATE = 1 / 20, 1 / 4  # values outstanding of a batch, and of an old
 _MEMORY = 0.8  # what a batch counts for in guesses, relative to the one after it
 _FORGOTTEN = 0.02  # what counts for less is left out
 _PRIOR = 20.0  # values at the mean of all options that an option's guess begins with
-_SLACK = 1e-9  # nats: what adding up the logs of many batches may round
 _SIDES = np.array([1.0, -1.0])  # bets on "worse by more than m", and on "worse by less"
 
 
@@ -259,7 +258,7 @@ class GuardrailEvidence:
             guardrail_share(alpha, options=options, changes=self._changes, added=each)
             for each in added.tolist()
         ]
-        return np.asarray(_SLACK - np.log(shares))
+        return np.asarray(SLACK - np.log(shares))
 
     def _read(self) -> _Wealth:
         """The wealth after every prefix of the batches so far."""

@@ -16,6 +16,7 @@ from bestarm.policies.anytime.bets import (
     EPSILON,
     MAX_LOSS,
     ROUNDINGS,
+    SLACK,
     BatchOutcome,
     Frame,
     Scale,
@@ -125,7 +126,7 @@ def lower_ends(
         contrasts: rows, in coordinates of the span; or what gives them for each batch, by its
             number and from what was fixed before it. Rows that are NaN bet nothing on it.
         past: the batches so far.
-        level: the log of the threshold.
+        level: the log of the threshold, to which what rounding may add is added.
         grid: the stakes.
         capital: the log wealth that each contrast starts with.
     """
@@ -144,7 +145,7 @@ def lower_ends(
             capped[known] += batch.capped_exposure * stakes
         if done in prefixes and (seen := exposure.any(axis=1)).any():
             parts = wealth[seen], exposure[seen], capped[seen]
-            ends[seen] = np.maximum(ends[seen], invert_wealth(*parts, level, grid))
+            ends[seen] = np.maximum(ends[seen], invert_wealth(*parts, level + SLACK, grid))
     return ends
 
 
@@ -418,7 +419,7 @@ def _rate_lower_ends(
     if not exposure.any():
         return np.full(count, -np.inf)
     wealth = np.maximum(wealth, _RUINED)
-    return invert_wealth(wealth, exposure, np.zeros_like(exposure), level, grid)
+    return invert_wealth(wealth, exposure, np.zeros_like(exposure), level + SLACK, grid)
 
 
 def _subtracted(batch: BatchOutcome, targets: int) -> Array:
@@ -454,6 +455,8 @@ def _rate_growth(w: Array, batch: BatchOutcome, stakes: Array) -> Array:
         most += relative * max(abs(scale.low), abs(scale.high)) * (size @ fixed.weights)
         worst = np.minimum(w * (scale.low - fixed.guess), w * (scale.high - fixed.guess))
         for arm in np.flatnonzero(totals.lost):
-            factor = np.where(alive, 1 + stakes * worst[:, [arm]], 0.5)
-            growth += totals.lost[arm] * (np.log(factor) + stakes * (offset - most)[:, None])
+            loss = np.log1p(np.where(alive, stakes * worst[:, [arm]], -0.5))
+            more = stakes * (offset - most)[:, None]
+            least = loss + more - relative * (np.abs(loss) + np.abs(more))
+            growth += totals.lost[arm] * least
     return np.where(alive, growth, 2 * _RUINED)

@@ -21,7 +21,7 @@ from bestarm.policies.anytime.assumptions import (
     Question,
     check_options,
 )
-from bestarm.policies.anytime.bets import LIKELY_BOUNDED_EFFECT, LIKELY_EFFECT, StakeGrid
+from bestarm.policies.anytime.bets import LIKELY_BOUNDED_EFFECT, LIKELY_EFFECT, SLACK, StakeGrid
 from bestarm.policies.anytime.blocks import BlockSampler
 from bestarm.policies.anytime.compiled_run import CompiledRun
 from bestarm.policies.anytime.conclusion import conclusion
@@ -72,7 +72,6 @@ from bestarm.units import Unit
 
 _LATE_SHARE = 1 / 20  # of the outcomes of a batch may be outstanding when it is learned from, …
 _OLD_LATE_SHARE = 1 / 4  # … and once as many pulls again were drawn
-_SLACK = 1e-9  # nats: what adding up the logs of many batches may round
 
 
 class OpenPlan(NamedTuple):
@@ -230,11 +229,11 @@ class AnytimeBAI(Policy):
             spent = thresholds.set_delta(spent, targets=problem.targets, top=self._top)
         self._level = -math.log(spent)  # the log of the e-value that drops a target
         self._evidence: Evidence = (
-            BestTargetEvidence(self._targets, level=self._level + _SLACK, grid=self._grid)
+            BestTargetEvidence(self._targets, level=self._level + SLACK, grid=self._grid)
             if best
             else TopTargetsEvidence(
                 self._targets,
-                level=self._level + _SLACK,
+                level=self._level + SLACK,
                 top=self._top,
                 tolerance=self._tolerance,
                 grid=self._grid,
@@ -675,7 +674,7 @@ class AnytimeBAI(Policy):
             pairs = [shares.pair(j, targets=initial) for j in range(additions.max() + 1)]
             self._evidence = TopTargetsEvidence(
                 self._targets,
-                level=self._level + _SLACK,
+                level=self._level + SLACK,
                 top=1,
                 tolerance=0.0,
                 grid=self._grid,
