@@ -63,8 +63,10 @@ def test_options_that_are_left_out_are_what_their_help_says(tmp_path: Path) -> N
     arms.write_text("old\nnew\n")
     seeds = set()
     for name in ("one", "two"):
-        out, _ = run("experiment", "create", name, str(arms), "--store", store)
+        scale = ("--baseline", "1") if name == "one" else ("--noise", "1")
+        out, _ = run("experiment", "create", name, str(arms), *scale, "--store", store)
         with Experiment.open(store, name) as made:
+            assert (made.problem.noise, made.problem.baseline) == (1, 1)
             problem, seed, lease = made.problem, made.seed, made.lease
             document = made.spec
         assert f"seed {seed}" in out
@@ -153,4 +155,5 @@ def test_a_confidence_given_as_delta_is_pointed_out(tmp_path: Path, command: str
     arms = tmp_path / "arms.csv"
     arms.write_text("old\nnew\n")
     words = [*command.split(), *(["t"] if "create" in command else []), str(arms)]
+    words += ["--gap", "0.1"] if command == "plan" else []
     assert "Did you mean 0.05?" in refused(*words, "--delta", "0.95")

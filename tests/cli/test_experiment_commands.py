@@ -60,9 +60,12 @@ def drinks() -> str:
 @pytest.mark.parametrize("how", ["csv", "json", "toml", "words"])
 def test_names_alone_begin_an_experiment(folder: Path, how: str) -> None:
     (folder / "names.json").write_text('["old", "new"]', encoding="utf-8")
-    (folder / "names.toml").write_text('options = ["old", "new"]\n', encoding="utf-8")
-    given = {"toml": ("--problem", "names.toml"), "words": ("--options", "old", "new")}
-    report = data("create", "named", *given.get(how, (f"names.{how}",)))
+    (folder / "names.toml").write_text('options = ["old", "new"]\nnoise = 1\n', encoding="utf-8")
+    given: dict[str, tuple[str, ...]] = {
+        "toml": ("--problem", "names.toml"),
+        "words": ("--options", "old", "new", "--noise", "1"),
+    }
+    report = data("create", "named", *given.get(how, (f"names.{how}", "--noise", "1")))
     assert (report["arms"], report["targets"]) == (["old", "new"], ["old", "new"])
     with open_one("named") as experiment:
         assert experiment.problem == Problem(["old", "new"])
@@ -320,7 +323,7 @@ def test_the_store_is_an_option_or_in_the_environment(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BESTARM_STORE", "sqlite:///other.db")
-    run("create", "drinks", "arms.csv")
+    run("create", "drinks", "arms.csv", "--noise", "1")
     assert (folder / "other.db").exists()
     assert "drinks" in run("list")[0]
     assert run("list", "--store", "sqlite:///third.db")[0] == ""

@@ -190,7 +190,7 @@ def test_an_empty_table_tells_nothing(drinks: str) -> None:
         (("add", "milk", "--features", "1,x"), "`features` must be numbers"),
         (("retire", "milk", "--reason", "x"), "There is no option 'milk'."),
         (("retire", "tea", "--reason", " "), "`reason` must say why"),
-        (("create", "arms.csv"), "already"),
+        (("create", "arms.csv", "--bounds", "0", "1"), "already"),
         (("log", "--start", "-1"), "start"),
         (("log", "--last", "0"), "last"),
         (("export", "--out", "out.xlsx"), ".csv or .parquet"),
@@ -231,11 +231,17 @@ def test_an_experiment_that_is_not_there(drinks: str) -> None:
         (("arms.csv", "--policy-option", "max_pulls"), "key=value"),
         (("arms.csv", "--policy-option", "top=1", "--policy-option", "top=1"), "each name once"),
         (("arms.csv", "--floor", "tea"), "`floor` must be option=share"),
-        (("arms.csv", "--floor", "milk=0.5"), "milk"),
+        (("arms.csv", "--floor", "milk=0.5", "--bounds", "0", "1"), "milk"),
         (("arms.csv", "--bounds", "1", "0"), "bounds"),
-        (("arms.csv", "--seed", "-1"), "seed"),
-        (("arms.csv", "--lease", "-5m"), "90s"),
-        (("arms.csv", "--forecaster", "mine"), "must be 'default' or 'own'; got 'mine'."),
+        (("arms.csv", "--seed", "-1", "--bounds", "0", "1"), "seed"),
+        (("arms.csv", "--lease", "-5m", "--bounds", "0", "1"), "90s"),
+        (
+            ("arms.csv", "--forecaster", "mine", "--bounds", "0", "1"),
+            "must be 'default' or 'own'; got 'mine'.",
+        ),
+        (("--options", "tea", "coffee"), "How large outcomes may be is not declared."),
+        (("arms.csv", "--policy", "bernstein"), "How large outcomes may be is not declared."),
+        (("--problem", "good.toml"), "0 and 1 for no and yes"),
         ((), "There are no options to try"),
         (("--options",), "There are no options to try"),
         (("--options", "tea,coffee"), "Separate names by spaces"),
@@ -243,7 +249,7 @@ def test_an_experiment_that_is_not_there(drinks: str) -> None:
         (("--options", "tea", ""), "`options` holds '', which is empty."),
         (("--options", "tea"), "There is only one option, 'tea'"),
         (("arms.csv", "--options", "tea", "coffee"), "by name and in a file"),
-        (("--options", "tea", "coffee", "--control", "milk"), "milk"),
+        (("--options", "tea", "coffee", "--control", "milk", "--bounds", "0", "1"), "milk"),
         (("none.csv",), "no such file"),
         (("ragged.csv",), "line 2"),
         (("arms.csv", "--problem", "good.toml"), "options"),
@@ -267,7 +273,7 @@ def test_experiments(folder: Path, arguments: tuple[str, ...], hint: str) -> Non
         "numbers.toml": "options = 3\n",
         "bad_options.toml": f"policy_options = 3\n{inline}",
         "bad_features.toml": '[options]\ntea = [1, 0]\ncoffee = ["x", 1]\n',
-        "dates.toml": f"{inline}[policy_options]\nwhen = 2024-01-01\n",
+        "dates.toml": f"noise = 1\n{inline}[policy_options]\nwhen = 2024-01-01\n",
         "broken_one.py": "def (:\n",
     }
     for name, text in files.items():
@@ -287,7 +293,7 @@ def test_experiments(folder: Path, arguments: tuple[str, ...], hint: str) -> Non
     ],
 )
 def test_stores(store: str, hint: str) -> None:
-    assert hint in refused("create", "drinks", "arms.csv", "--store", store)
+    assert hint in refused("create", "drinks", "arms.csv", "--noise", "1", "--store", store)
 
 
 def change(*statements: str) -> None:

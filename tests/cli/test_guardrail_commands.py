@@ -64,7 +64,7 @@ def test_a_file_declares_them(folder: Path) -> None:
     ("words", "message"),
     [
         (("create", "x", "names.csv", "--guardrail", "refund"), "must be a name and JSON"),
-        (("create", "x", "names.csv", "--guardrail", REFUND), "none is named"),
+        (("create", "x", "names.csv", "--noise", "1", "--guardrail", REFUND), "none is named"),
         (("tell", "shop", "0", "1", "--guardrail", "refund"), "must be name=value"),
         (("tell", "shop", "0", "1", "--guardrail", "refund=x"), "`refund` must be a number"),
         (("tell", "shop", "0", "1", "--guardrail", "delay=1"), "no guardrail 'delay'"),

@@ -100,6 +100,22 @@ def test_names_that_repeat_are_those_of_the_options(sqlite_url: str) -> None:
         assert refused.value.field == "options"
 
 
+def test_how_large_outcomes_may_be_is_declared(sqlite_url: str) -> None:
+    """By bounds or by a problem: what a problem assumes by itself fits few outcomes."""
+    names = ["old", "new"]
+    for make in (
+        lambda: Experiment(names),
+        lambda: Experiment.create(sqlite_url, "page", names),
+    ):
+        with pytest.raises(InvalidInputError, match="How large outcomes may be") as refused:
+            make()
+        assert refused.value.field == "bounds"
+    assert not Experiment.list(sqlite_url)
+    Experiment(Problem(names, noise=2))
+    Experiment.create(sqlite_url, "page", names, policy_options={"bounds": [0, 1]}).close()
+    Experiment.create(sqlite_url, "first", names, policy="uniform", policy_options={"budget": 9})
+
+
 # --- versions ----------------------------------------------------------------------------------
 
 DRINKS = Problem([[1, 0], [0, 1]], source_labels=["tea", "coffee"])

@@ -80,7 +80,7 @@ def test_the_lead_over_a_control_is_that_of_the_library(api: httpx.Client, serve
 def test_health_and_export_are_those_of_the_library(
     api: httpx.Client, served: Served, tmp_path: Path
 ) -> None:
-    export = create(api, "export", options=['a,"b"', "=1+1", "<b>"])
+    export = create(api, "export", options=['a,"b"', "=1+1", "<b>"], noise=1)
     api.post(f"{export}/ask", json={"count": 9})
     api.post(f"{export}/tell", json=outcomes({number: 0.1 * number for number in range(7)}))
     with library(served, export) as beside:
@@ -183,7 +183,7 @@ def test_true_and_false_are_rewards(api: httpx.Client, served: Served, experimen
 
 
 def test_names_alone_begin_an_experiment(api: httpx.Client, served: Served) -> None:
-    named = create(api, "named", options=["old", "new"], lease="1d")
+    named = create(api, "named", options=["old", "new"], lease="1d", noise=1)
     with library(served, named) as beside:
         assert beside.problem == Problem(["old", "new"])
         assert beside.lease == 86400

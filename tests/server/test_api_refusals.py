@@ -213,6 +213,7 @@ def test_what_is_not_plain_json_is_a_bad_request(
             "`colour` is not known.",
             "Known are name, options,",
         ),
+        ("/experiments", CREATE, "How large outcomes may be is not declared.", "Give the lowest"),
         ("/experiments", CREATE | {"polisy": 1}, "`polisy` is not known.", "Did you mean policy?"),
         (
             "/experiments",
@@ -259,7 +260,7 @@ def test_what_is_not_plain_json_is_a_bad_request(
         ("/experiments", CREATE | {"bounds": [1, 0]}, "`bounds` must be two finite numbers", "For"),
         (
             "/experiments",
-            CREATE | {"policy_options": {"colour": "red"}},
+            CREATE | {"policy_options": {"bounds": [0, 1], "colour": "red"}},
             "The policy 'anytime' has no option 'colour'.",
             "Its options are bounds, ",
         ),
@@ -373,9 +374,8 @@ BAD_EXPERIMENTS: dict[str, dict[str, Any]] = {
 def test_an_experiment_that_makes_no_sense_is_refused_and_leaves_nothing(
     api: httpx.Client, change: dict[str, Any]
 ) -> None:
-    response = api.post(
-        "/experiments", json={"name": "senseless", "source": [[1, 0], [0, 1]], **change}
-    )
+    body = {"name": "senseless", "source": [[1, 0], [0, 1]], "noise": 1}
+    response = api.post("/experiments", json=body | change)
     wrong(response, 422, response.json()["error"]["kind"])
     wrong(api.get("/experiments/senseless"), 404, "unknown_experiment")
 
@@ -399,13 +399,16 @@ def test_options_that_make_no_sense_are_refused_and_never_a_failure(
     tried += [(name, 1) for name in ("nothing", "problem", "seed", "self")]
     for place, (name, value) in enumerate(tried):
         body = {"name": f"{policy} {place}", "source": [[1, 0], [0, 1]], "policy": policy}
-        made = api.post("/experiments", json={**body, "policy_options": {name: value}})
+        options = {"noise": 1, "policy_options": {name: value}}
+        made = api.post("/experiments", json=body | options)
         if made.status_code != 201:
             wrong(made, 422, "invalid_input")
             continue
         given = api.post(f"/experiments/{policy} {place}/ask", json={"count": 2})
         assert given.status_code == 200, (name, value, given.text)
-    infinite = '{"name": "inf", "source": [[1, 0], [0, 1]], "policy_options": {"max_pulls": 1e400}}'
+    infinite = (
+        '{"name": "inf", "options": ["a", "b"], "noise": 1, "policy_options": {"top": 1e400}}'
+    )
     wrong(api.post("/experiments", content=infinite, headers=JSON), 422, "invalid_input")
 
 

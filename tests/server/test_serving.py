@@ -161,7 +161,9 @@ def test_what_was_acknowledged_is_there_once_after_a_kill(store_url: str) -> Non
     for _ in range(2):
         with forked(store_url, "--rate", "100000") as served, ThreadPoolExecutor(6) as threads:
             with served.client() as client:
-                client.post("/experiments", json={"name": "offer", **ARMS, "policy_options": {}})
+                client.post(
+                    "/experiments", json={"name": "offer", **ARMS, "policy_options": {}, "noise": 1}
+                )
             served.token(Role.TELL)
             enough, down = acknowledged.total() + 40, Event()
             working = [

@@ -27,6 +27,7 @@ from bestarm.live.spec import (
     Spec,
     as_options,
     check_first,
+    check_scale,
     make_spec,
     policy_for,
     read_policy_options,
@@ -83,8 +84,8 @@ class Experiment(ExperimentReader):
     Args:
         options: what to choose among: names; a `Problem`, where they have features; or another
             policy than the default, `AnytimeBAI`: one that has not been told any outcome yet.
-        bounds: the lowest and the highest reward: (0, 1) for no and yes. A policy of your own has
-            its bounds and its control already.
+        bounds: the lowest and the highest reward: (0, 1) for no and yes. If there are none, give a
+            `Problem` with the `noise`. A policy of your own has its bounds and its control already.
         control: the name of the option that effects are measured against.
         seed: fixes the draws, so that they can be repeated; random if left out. From it and an
             assignment's id `bestarm.live.draw` recomputes the draw.
@@ -194,7 +195,8 @@ class Experiment(ExperimentReader):
             name: the experiment's name there.
             options: what to choose among: names; or a `Problem`, where they have features.
             bounds: the lowest and the highest reward: (0, 1) for no and yes. For policies that have
-                the option `bounds`, as "anytime" has. So it is with `control`.
+                the option `bounds`, as "anytime" has; they need it, unless a `Problem` has the
+                `noise`. `control` is for those that have this option.
             control: the name of the option that effects are measured against.
             policy: a policy's name, or your own as `module:attribute`, which `open` is to allow.
             policy_options: what else the policy is made with: numbers, texts, and lists or mappings
@@ -222,14 +224,11 @@ class Experiment(ExperimentReader):
         inputs.check_clock(clock)
         kind = kind_of(forecaster)
         problem = as_options(options)
+        plain = read_policy_options(policy_options, bounds=bounds, control=control)
         spec = make_spec(
-            problem,
-            policy,
-            read_policy_options(policy_options, bounds=bounds, control=control),
-            read_seed(seed),
-            forecaster=kind,
-            guardrails=guardrails,
+            problem, policy, plain, read_seed(seed), forecaster=kind, guardrails=guardrails
         )
+        check_scale(policy, plain, declared=isinstance(options, Problem))
         texts = {"document": spec.to_json(), "description": inputs.clean_text(description)}
         known = {"document": texts["document"], "description": sha256(texts["description"])}
         title = inputs.check_name(name)

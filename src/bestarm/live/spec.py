@@ -267,6 +267,21 @@ def read_policy_options(
     return read
 
 
+def check_scale(policy: str, options: Mapping[str, Any], *, declared: bool) -> None:
+    """Raise where a policy that takes bounds gets none, and no other scale of outcomes is declared.
+
+    The scale that a problem has by itself fits few outcomes, and only who knows them can say so.
+    """
+    if declared or "bounds" in options or "bounds" not in (free_options(load(policy)) or {}):
+        return
+    raise InvalidInputError(
+        "How large outcomes may be is not declared.",
+        field="bounds",
+        remedy="Give the lowest and the highest as `bounds`: 0 and 1 for no and yes. If there are "
+        "none, give the `noise`, the scale of outcomes around their mean, in Python to a Problem.",
+    )
+
+
 def as_options(options: Iterable[str] | Problem) -> Problem:
     """The problem of choosing among options: names, or a problem itself."""
     if isinstance(options, (Policy, type)):
@@ -293,6 +308,7 @@ def policy_for(
     if not isinstance(options, Policy):
         problem = as_options(options)
         plain = read_policy_options(None, bounds=bounds, control=control)
+        check_scale("anytime", plain, declared=isinstance(options, Problem))
         return _make_changing(problem, "anytime", plain, seed, forecasts=forecasts)[0]
     for name, value in (("bounds", bounds), ("control", control)):
         if value is not None:

@@ -191,7 +191,7 @@ def test_a_list_is_read_in_parts(store_url: str) -> None:
 def test_a_file_is_searched_in_either_case_of_any_script(sqlite_url: str, search: str) -> None:
     with closing(Store(sqlite_url)) as store:
         for name in ("Äpfel σοφία СБОР", "Apfel"):
-            Experiment.create(store, name, ["a", "b"])
+            Experiment.create(store, name, ["a", "b"], bounds=(0, 1))
         found, total = SqlLedger.search(store, search, first=0, limit=10)
     assert ([each.name for each in found], total) == (["Äpfel σοφία СБОР"], 1)
 

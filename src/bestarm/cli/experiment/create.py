@@ -132,9 +132,8 @@ def create(
     ]
     if now["needs_lease"]:
         words.append(
-            "For yes and no, create it with --bounds 0 1. Without bounds and without a lease, one "
-            "outcome that never comes holds up the decision for ever: set one with `bestarm "
-            "experiment lease`."
+            "Without bounds and without a lease, one outcome that never comes holds up the "
+            "decision for ever: set one with `bestarm experiment lease`."
         )
     return Result({"experiment": name, "policy": policy, **now}, words)
 
@@ -161,6 +160,7 @@ def _check_options(names: list[str] | None, file: Path | None) -> list[str] | Pa
 def _create(store: str, name: str, settings: Mapping[str, Any], folder: Path) -> Experiment:
     from bestarm.cli.features import problem_parts
     from bestarm.live import Experiment
+    from bestarm.live.spec import check_scale
     from bestarm.problem import problem_of
 
     if "options" not in settings:
@@ -174,6 +174,9 @@ def _create(store: str, name: str, settings: Mapping[str, Any], folder: Path) ->
     tables = [_features(further.pop(key), folder, key) for key in _TABLES if key in settings]
     stated = {key: further.pop(key) for key in _SCALES if key in settings}
     problem = problem_of(**problem_parts(*tables), **stated)
+    known = {**further, **further.get("policy_options", {})}
+    declared = not stated.keys().isdisjoint({"noise", "baseline"})
+    check_scale(str(further.get("policy", "anytime")), known, declared=declared)
     return Experiment.create(store, name, problem, **further)
 
 

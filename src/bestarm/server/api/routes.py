@@ -18,6 +18,7 @@ from bestarm.live import Batch, Experiment, Receipt
 from bestarm.live.core import Tell
 from bestarm.live.events import sha256
 from bestarm.live.inputs import read_told
+from bestarm.live.spec import check_scale
 from bestarm.live.store.contract import UnitKey
 from bestarm.live.watch.overview import Watch
 from bestarm.problem import problem_of
@@ -107,6 +108,9 @@ def _create(experiments: OpenExperiments, body: schemas.CreateBody) -> schemas.S
         _check_size(field, size, _MOST_NUMBERS, "Create it with `Experiment.create`.")
     problem = problem_of(**body.model_dump(include=_PROBLEM))
     settings = body.model_dump(exclude=_PROBLEM)
+    bounds = {} if body.bounds is None else {"bounds": body.bounds}
+    declared = not body.model_fields_set.isdisjoint({"noise", "baseline"})
+    check_scale(body.policy, body.policy_options | bounds, declared=declared)
     return experiments.create(problem=problem, **settings).status()
 
 
