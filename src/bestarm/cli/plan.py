@@ -109,7 +109,7 @@ def plan(
     request = read_request(document)
     announce = partial(_announce, workers=workers or 1)
     try:
-        with open_executor(workers) as executor, show_progress("planning", 0) as progress:
+        with show_progress("planning", 0) as progress, open_executor(workers) as executor:
             made, words = plan_in_words(
                 request,
                 visitors=visitors,

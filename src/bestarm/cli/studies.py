@@ -168,30 +168,29 @@ def _run(
     if workers is None and dask is None:
         workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     report = None
-    with open_executor(workers, dask) as executor:
-        with display() as shown:
-            task = shown.add_task("", total=max(runs, 0) * len(study.rows()))
-            finished_runs = 0
+    with display() as shown, open_executor(workers, dask) as executor:  # which prints until it ends
+        task = shown.add_task("", total=max(runs, 0) * len(study.rows()))
+        finished_runs = 0
 
-            def progress(part: Any, row: Row, done: int, _total: int) -> None:
-                name = f"{part.key}: {row.label}"
-                shown.update(task, description=name, completed=finished_runs + done)
+        def progress(part: Any, row: Row, done: int, _total: int) -> None:
+            name = f"{part.key}: {row.label}"
+            shown.update(task, description=name, completed=finished_runs + done)
 
-            def finished(part: Any, row: Row, found: Results) -> None:
-                nonlocal finished_runs
-                finished_runs += runs
-                if announce is not None:
-                    shown.console.print(announce(part, row, found), soft_wrap=True)
+        def finished(part: Any, row: Row, found: Results) -> None:
+            nonlocal finished_runs
+            finished_runs += runs
+            if announce is not None:
+                shown.console.print(announce(part, row, found), soft_wrap=True)
 
-            results = run_study(
-                study,
-                runs=runs,
-                out=out,
-                executor=executor,
-                progress=progress,
-                finished=finished,
-                **settings,
-            )
+        results = run_study(
+            study,
+            runs=runs,
+            out=out,
+            executor=executor,
+            progress=progress,
+            finished=finished,
+            **settings,
+        )
         if not results.interrupted:
             # Workers of a cluster may have other folders, and other fonts.
             drawing = executor if dask is None else None

@@ -17,11 +17,12 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from functools import lru_cache, partial
 from hashlib import sha256
 from importlib.metadata import version
-from multiprocessing import get_context, parent_process, resource_tracker
+from multiprocessing import Pipe, get_context, parent_process, resource_tracker
+from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Thread, current_thread, main_thread
 from typing import Any
@@ -33,6 +34,7 @@ from bestarm.checks import whole
 from bestarm.errors import BestArmError, InvalidInputError, MissingDependencyError
 
 _CONNECT_TIMEOUT = 8  # seconds for a scheduler to answer
+_CLOSE_TIMEOUT = 5  # seconds for what a worker started, and left, to close the pipe of its lines
 _SILENCED = ("distributed", "distributed.client", "tornado", "tornado.application", "asyncio")
 
 
@@ -70,14 +72,44 @@ def check_workers(workers: int | None, dask: str | None) -> None:
 def _process_pool(count: int) -> Iterator[Executor]:
     # New processes, because the progress display has a thread. They ignore Ctrl-C, because the
     # process that collects the runs decides when to stop.
-    executor = _ProcessPool(count, mp_context=get_context("spawn"), initializer=_start_worker)
+    context = get_context("spawn")
+    with _relayed_lines() as writer:
+        executor = _ProcessPool(
+            count, mp_context=context, initializer=_start_worker, initargs=(writer,)
+        )
+        try:
+            yield executor
+        except BrokenProcessPool as error:
+            what = "A worker process ended abruptly."
+            remedy = "If memory ran out, try fewer workers."
+            raise BestArmError(what, field="workers", value=count, remedy=remedy) from error
+        finally:
+            executor.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _relayed_lines() -> Iterator[Connection]:
+    """A pipe for what workers print: its lines go to `sys.stderr`, where a bar makes room for them.
+
+    Workers that wrote to the terminal themselves would write into the bar.
+    """
+    reader, writer = Pipe(duplex=False)
+
+    def relay() -> None:
+        with open(reader.fileno(), encoding="utf-8", errors="replace", closefd=False) as lines:
+            for line in lines:
+                with suppress(OSError, ValueError, AttributeError):  # nobody can read it
+                    sys.stderr.write(line)
+
+    thread = Thread(target=relay, name="lines of workers", daemon=True)
+    thread.start()
     try:
-        yield executor
-    except BrokenProcessPool as error:
-        what, remedy = "A worker process ended abruptly.", "If memory ran out, try fewer workers."
-        raise BestArmError(what, field="workers", value=count, remedy=remedy) from error
+        yield writer
     finally:
-        executor.shutdown(cancel_futures=True)
+        writer.close()
+        thread.join(_CLOSE_TIMEOUT)
+        if not thread.is_alive():
+            reader.close()
 
 
 class _ProcessPool(ProcessPoolExecutor):
@@ -112,10 +144,13 @@ def _defer_interrupts() -> Iterator[None]:
             signal.raise_signal(signal.SIGINT)
 
 
-def _start_worker() -> None:
-    """Prepare a worker process."""
+def _start_worker(lines: Connection) -> None:
+    """Prepare a worker process, whose lines go to a pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sys.stdout = sys.stderr  # what a method prints must not mix with the results
+    os.dup2(lines.fileno(), 2)
+    # Whole lines, as others write to the pipe too; and what a method prints is no result.
+    sys.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
+    sys.stdout = sys.stderr
     threadpoolctl.threadpool_limits(limits=1, user_api="blas")
     Thread(target=_exit_with_parent, daemon=True).start()
 
