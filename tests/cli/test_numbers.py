@@ -64,6 +64,7 @@ def test_a_confidence_is_not_taken_for_the_probability_of_an_error(command: tupl
     [
         (("--visitors", "20,00"), "'20,00' is not a whole number. Commas separate thousands"),
         (("--visitors", "2.5"), "'2.5' is not a whole number."),
+        (("--visitors", "20.000"), "'20.000' is not a whole number. Commas separate thousands"),
         (("--visitors", "50 %"), "'50 %' is not a whole number."),
         (("--visitors", "2_000"), "'2_000' is not a whole number."),
         (("--delta", "0,050"), "'0,050' is not a number. Commas separate thousands"),

@@ -62,8 +62,10 @@ def whole(value: str) -> int:
     """Parse a whole number; as for `decimal`, it may be a default."""
     amount = None if "%" in str(value) else read_amount(str(value))
     number, parts = (0, 0) if amount is None else amount.as_integer_ratio()
-    if parts != 1:
-        hint = _COMMA if "," in value else ""
+    # Where a point separates thousands, 20.000 is not 20; 1.5k and 1.5e3 leave no doubt.
+    pointed = re.search(r"\.\d*\s*$", str(value)) is not None
+    if parts != 1 or pointed:
+        hint = _COMMA if "," in value or pointed else ""
         raise typer.BadParameter(f"{value!r} is not a whole number.{hint}")
     return number
 
