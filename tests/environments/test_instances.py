@@ -118,7 +118,8 @@ def test_many_arms_have_a_fan_in_the_middle() -> None:
     world = environment.instance(np.random.default_rng(0))
     source = world.problem(0.1).source
     angles = np.arctan2(source[:, 1], source[:, 0])
-    assert world.best == 0 or abs(angles[world.best]) < abs(angles[1:]).max()
+    assert world.best == 0  # e₁, as x·θ is the cosine of the angle to it
+    assert world.gap == pytest.approx(1 - np.cos(angles[1:]).max())
     np.testing.assert_allclose(angles[:2], [0, 3 * math.pi / 4])
     assert angles[2:].mean() == pytest.approx(math.pi / 4, abs=0.06)  # four standard errors
     assert angles[2:].std() == pytest.approx(0.3, rel=0.13)

@@ -249,18 +249,29 @@ def test_nothing_is_said_of_an_effect_where_nothing_is_proven(sqlite_url: str) -
     problem = Problem(np.eye(3), noise=0.1, baseline=0.1, source_labels=NAMES)
     options = {"control": "old"}
     with Experiment.create(sqlite_url, "wild", problem, policy_options=options, seed=0) as made:
-        given = made.ask(60)
-        made.tell_many([(number, 50.0) for number in given.ids])
-        seen = overview(made)
+        given = made.ask(90)
+        made.tell_many([(each.id, 0.06 if each.arm == 0 else 0.0) for each in given])
+        before = overview(made)
+        made.tell_many([(number, 50.0) for number in made.ask(30).ids])
+        seen, after = overview(made), made.recommendation()
+    assert before.proven
+    assert before.recommendation.effect is not None
+    assert "Lead over" in report(before)
     assert not seen.proven
+    assert not after.final
+    assert after.effect is None
     assert "Lead over" not in report(seen)
     assert "lead over" not in seen.verdict
 
 
-@pytest.mark.parametrize("pulls", [1, 2, 5])
-def test_an_effect_is_finite_from_the_first_outcome_on(sqlite_url: str, pulls: int) -> None:
+@pytest.mark.parametrize("options", [{"bounds": [0, 1]}, {}], ids=["bounds", "noise"])
+@pytest.mark.parametrize(("pulls", "shown"), [(1, False), (59, True), (60, True)])
+def test_an_effect_is_finite_from_the_first_on_that_is_shown(
+    sqlite_url: str, options: dict[str, Any], pulls: int, shown: bool
+) -> None:
+    """Of 60 assignments: nothing rests on a single outcome, estimates rest on nearly all."""
     problem = Problem(np.eye(3), source_labels=NAMES)
-    options = {"bounds": [0, 1], "control": "old"}
+    options = {**options, "control": "old"}
     with Experiment.create(sqlite_url, "early", problem, policy_options=options, seed=0) as made:
         before: Recommendation = made.recommendation()
         assert before.effect is None
@@ -268,5 +279,7 @@ def test_an_effect_is_finite_from_the_first_outcome_on(sqlite_url: str, pulls: i
         made.tell_many([(number, 1.0) for number in given.ids[:pulls]])
         made.ask(60)
         effect = made.recommendation().effect
+    assert (effect is not None) is shown
     if effect is not None:
         assert np.isfinite([effect.estimate, effect.lower, effect.upper]).all()
+        assert effect.lower <= effect.estimate <= effect.upper

@@ -157,7 +157,8 @@ def test_yes_and_no_are_planned_at_their_level() -> None:
     assert plan.scenarios[1].noise ** 2 == pytest.approx(0.09)
     assert plan.scenarios[2].noise ** -2 == pytest.approx(learnt, rel=1e-3)
     assert rare.pulls.mean < 0.75 * half.pulls.mean
-    assert sum(f.wrong for f in plan.forecasts) <= 5  # δ is 0.1: at most 7 of 72 expected
+    # Of 72 runs, each wrong with probability δ = 0.1, more than 16 are with probability 6·10⁻⁴.
+    assert sum(f.wrong for f in plan.forecasts) <= 16
 
 
 def test_the_anytime_rule_is_told_the_bounds() -> None:
