@@ -100,6 +100,16 @@ def test_names_that_repeat_are_those_of_the_options(sqlite_url: str) -> None:
         assert refused.value.field == "options"
 
 
+@pytest.mark.parametrize("options", ["old", [], 2, {"old": 1, "new": 2}, ["old", 3], None])
+def test_what_is_no_list_of_options_is_refused_as_such(sqlite_url: str, options: object) -> None:
+    for make in (
+        Experiment,
+        lambda given, **known: Experiment.create(sqlite_url, "t", given, **known),
+    ):
+        with pytest.raises(InvalidInputError, match="`options` must be names, or a Problem"):
+            make(options, bounds=(0, 1))
+
+
 def test_how_large_outcomes_may_be_is_declared(sqlite_url: str) -> None:
     """By bounds or by a problem: what a problem assumes by itself fits few outcomes."""
     names = ["old", "new"]

@@ -293,7 +293,19 @@ def as_options(options: Iterable[str] | Problem) -> Problem:
     if isinstance(options, Problem):
         return options
     names = read_names(options)
-    return Problem(options) if names is None else problem_of(names)
+    if names is not None:
+        return problem_of(names)
+    try:
+        return Problem(options)
+    except InvalidInputError as error:
+        if error.field != "source":
+            raise
+        raise InvalidInputError(
+            f"`options` must be names, or a Problem; got {reprlib.repr(options)}.",
+            field="options",
+            value=options,
+            remedy='For example ["old", "new"].',
+        ) from None
 
 
 def policy_for(
