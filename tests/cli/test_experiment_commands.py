@@ -343,6 +343,14 @@ def test_a_policy_of_ones_own_comes_from_the_folder(folder: Path) -> None:
     sys.modules.pop("mine_here")
 
 
+@pytest.mark.parametrize(
+    ("length", "words"), [("1", "1 second"), ("90m", "90 minutes"), ("none", "any time")]
+)
+def test_a_lease_is_said_as_people_say_it(drinks: str, length: str, words: str) -> None:
+    expected = f"Outcomes of drinks may take {words} from now on.\n"
+    assert run("lease", drinks, length)[0] == expected
+
+
 def test_stop_says_what_is_served_from_then_on() -> None:
     store = "sqlite:///bestarm.db"
     with Experiment.create(store, "page", ["old", "new"], bounds=(0, 1), control="new"):

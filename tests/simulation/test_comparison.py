@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -100,6 +101,12 @@ def test_an_error_of_a_method_is_kept_and_an_unknown_reference_is_refused() -> N
     assert (made.reference, list(made.results), made.failed) == ("rage", ["rage"], "broken")
     with pytest.raises(InvalidInputError, match="`reference` must be one of 'rage', 'broken'"):
         compare(methods, small_gap(3, 0.7), runs=2, reference="sp-bai")
+
+
+@pytest.mark.parametrize("methods", [[RAGE], {}, RAGE])
+def test_methods_without_names_are_refused(methods: Any) -> None:
+    with pytest.raises(InvalidInputError, match="`methods` must be methods by name"):
+        compare(methods, small_gap(3, 0.7), runs=2)
 
 
 def test_a_frame_has_all_runs_of_all_methods(comparison: Comparison) -> None:

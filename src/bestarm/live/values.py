@@ -352,13 +352,13 @@ def in_rounds(assignments: int, rounds: int) -> str:
 def in_time(seconds: float) -> str:
     """A length of time in words.
 
-    >>> in_time(90), in_time(7200), in_time(604_800)
-    ('90 seconds', '2 hours', '7 days')
+    >>> in_time(1), in_time(7200), in_time(604_800)
+    ('1 second', '2 hours', '7 days')
     """
     for unit, size in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
         if seconds >= 2 * size:
             return f"{round(seconds / size, 1):g} {unit}"
-    return f"{seconds:.3g} seconds"
+    return "1 second" if seconds == 1 else f"{seconds:.3g} seconds"
 
 
 def savings(variance_left: float | None) -> str:

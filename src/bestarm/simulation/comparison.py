@@ -13,7 +13,7 @@ from bestarm import figures
 from bestarm.checks import choice
 from bestarm.defaults import DELTA
 from bestarm.environments import Environment
-from bestarm.errors import BestArmError
+from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.policies.policy import Method
 from bestarm.simulation.engine import simulate
 from bestarm.simulation.executors import open_executor
@@ -209,6 +209,13 @@ def compare(
         >>> found.results["sp-bai"].error_rate, found.results["rage"].error_rate
         (0.0, 1.0)
     """
+    if not isinstance(methods, Mapping) or not methods:
+        raise InvalidInputError(
+            f"`methods` must be methods by name; got {methods!r}.",
+            field="methods",
+            value=methods,
+            remedy='For example {"mine": MyPolicy, "anytime": AnytimeBAI}.',
+        )
     against = next(iter(methods), "") if reference is None else reference
     choice(against, methods, "reference")
     done: dict[str, Results] = {}

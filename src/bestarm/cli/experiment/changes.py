@@ -458,8 +458,10 @@ def lease(experiment: Experiment, length: str) -> Result:
     Args:
         length (TIME): 90s, 30m, 12h or 2d; none to wait for ever.
     """
+    from bestarm.live.values import in_time
+
     experiment.change_lease(None if length == "none" else length)
     state, seconds = experiment.state, experiment.lease
-    takes = "any time" if seconds is None else f"{seconds:g} seconds"
+    takes = "any time" if seconds is None else in_time(seconds)
     words = f"Outcomes of {experiment.name} may take {takes} from now on."
     return Result({"state": state, "lease": seconds}, [words])
