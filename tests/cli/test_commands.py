@@ -80,6 +80,12 @@ def test_without_matplotlib_the_demo_says_what_to_install(
     assert "matplotlib" in refused("demo", "--runs", "1", "--out", str(tmp_path))
 
 
+@pytest.mark.parametrize("name", ["status", "create", "list"])
+def test_a_command_of_experiment_is_pointed_out(name: str) -> None:
+    _, err = run(name, "checkout", code=2)
+    assert f"No such command '{name}'. Did you mean 'experiment {name}'?" in err
+
+
 def test_an_unknown_option_is_exit_code_2() -> None:
     run("demo", "--rnus", "3", code=2)
 

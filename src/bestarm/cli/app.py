@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from bestarm import __version__
 from bestarm.cli.check import check
@@ -18,8 +19,21 @@ from bestarm.cli.plan import plan
 from bestarm.cli.serve import serve, token
 from bestarm.cli.studies import leaderboard, reproduce
 
+
+class _Bestarm(TyperGroup):
+    """The command itself, which knows that `status` is one of `experiment`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that is named, or a hint at the one that has it."""
+        for name, each in self.commands.items():
+            if args[0] not in self.commands and args[0] in getattr(each, "commands", ()):
+                ctx.fail(f"No such command {args[0]!r}. Did you mean '{name} {args[0]}'?")
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
     name="bestarm",
+    cls=_Bestarm,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
