@@ -164,6 +164,7 @@ ADVERSARIES = {"best": best, "runner-up": runner_up, "added": added, "mixed": mi
 RATES = [0.2, 0.3, 0.2]  # of the options of the start, at the middle of the wave
 LOSER = 0.2  # the rate of an option that is added
 EARLY = 500  # outcomes before a change
+LEAST_RUNS = 6  # fewer show no interval of 95 % for a median
 CAP = 50_000  # outcomes: who has dropped the best has no winner to find
 COSTS: dict[str, dict[str, bool]] = {
     "three options, changes=False": {"changes": False},
@@ -212,15 +213,18 @@ def _names(rates: list[float]) -> list[str]:
 
 
 def print_costs(runs: int, pool: ProcessPoolExecutor) -> None:
-    """The median of outcomes until decided, with and without changes; intervals of 95 %."""
+    """The median of outcomes until decided, with and without changes; from 6 runs on, its 95 %."""
     for name, settings in COSTS.items():
         play = partial(outcomes_until_decided, **settings)
         found = list(pool.map(play, range(runs), chunksize=10))
         taken = np.array([outcomes for outcomes, _ in found])
-        half = 0.98 / np.sqrt(runs)  # of the interval of 95 %, as a probability
-        low, median, high = np.quantile(taken, [0.5 - half, 0.5, 0.5 + half])
-        told = f"{median:6,.0f} ({low:,.0f} to {high:,.0f}), dropped the best: "
-        print(f"{name:32s}{told}{sum(wrong for _, wrong in found)} of {runs}", flush=True)
+        told = f"{np.median(taken):6,.0f}"
+        if runs >= LEAST_RUNS:
+            half = 0.98 / np.sqrt(runs)  # of the interval of 95 %, as a probability
+            low, high = np.quantile(taken, [0.5 - half, 0.5 + half])
+            told += f" ({low:,.0f} to {high:,.0f})"
+        wrong = sum(dropped for _, dropped in found)
+        print(f"{name:32s}{told}, dropped the best: {wrong} of {runs}", flush=True)
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ ahead, beside runs of the same rule by a plan a round.
 
 from __future__ import annotations
 
+import argparse
 import math
 import time
 from collections.abc import Callable
@@ -34,6 +35,7 @@ FOLLOWED_PULLS = 10**6
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     small = small_gap()
     randomised, fixed = _randomised(11, 10**6), Plan.fixed(np.full(11, 90_909), phase=1)
     moving = {

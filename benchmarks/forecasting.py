@@ -11,6 +11,7 @@ while the parts of the forecaster were chosen; the third was run when all was do
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Callable
 
@@ -177,6 +178,7 @@ def _table(title: str, paths: dict[str, Path], *, runs: int, first_seed: int, la
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     _table("Paths that constants were chosen on", TUNED, runs=_RUNS, first_seed=0, late=0)
     _table("Other paths", OTHERS, runs=_RUNS, first_seed=1000, late=0)
     _table("Paths first run at the end", UNSEEN, runs=_RUNS, first_seed=3000, late=0)

@@ -9,6 +9,7 @@ every policy and kind of features, whether the experiments went on, and how many
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import json
 import os
@@ -377,6 +378,7 @@ def different(folder: Path, those: Sequence[Family], *, large: bool) -> dict[str
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     with tempfile.TemporaryDirectory() as folder, workers() as those:
         print(f"{platform.machine()}: {', '.join(worker.family for worker in those)}\n")
         apart = different(Path(folder), those, large=True)

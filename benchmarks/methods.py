@@ -12,6 +12,7 @@ own; the last line says how much of a core it had, since on a busy machine cache
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -35,6 +36,7 @@ Reward = Callable[[int, int], float]  # of an arm, at a round
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     wall, own = time.perf_counter(), time.process_time()
     print(f"{'method':<16} {'instance':<20} {'pulls a run':>12} {'pulls/s':>14} ", end="")
     print(f"{'plain loop/s':>13} {'ratio':>9}")

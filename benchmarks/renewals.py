@@ -8,6 +8,7 @@ that costs. Times are of the processor, on one thread.
 
 from __future__ import annotations
 
+import argparse
 import time
 
 import numpy as np
@@ -20,6 +21,7 @@ SIZES = ((30, 30, 5), (100, 100, 10), (1000, 1000, 20))
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     header(
         "Renewing a design after the target that matters most is dropped (processor time)",
         "K", "H", "d", "first", "cold", "steps", "warm", "steps", "cold ÷ warm",
