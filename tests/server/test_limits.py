@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from threading import Event
+from typing import Any
 
 import pytest
 from databases import wait_until
-from served import HANG_TIMEOUT, HEAD, JSON, Served, answer, create, get, in_thread, receipt
+from served import HANG_TIMEOUT, HEAD, JSON, Served, answer, create, get, in_thread, receipt, wrong
 
+from bestarm.server.api import requests
 from bestarm.server.guard import Limits, RateLimiter
 from bestarm.server.tokens import Role
 
@@ -183,6 +188,55 @@ def test_a_batch_has_an_end(served: Served) -> None:
             response = client.post(f"/experiments/offer/{path}", json=body)
             assert response.status_code == 422, path
             assert response.json()["error"]["kind"] == "invalid_input"
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "item"),
+    [("tell", "outcomes", {}), ("fail", "ids", "no id"), ("ask", "unit", None), ("ask", "x", 1)],
+)
+def test_the_items_of_a_body_are_counted_before_anything_is_made_of_them(
+    served: Served, path: str, field: str, item: object
+) -> None:
+    with served.client() as client:
+        refused = client.post(f"/experiments/offer/{path}", json={field: [item] * 51})
+    error = wrong(refused, 422, "invalid_input")
+    assert (error["field"], error["value"]) == (field, 51)
+    assert error["message"] == f"`{field}` comes to 51; one request may bring 50 at most."
+
+
+def test_large_bodies_are_read_one_after_the_other(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each takes thirty times its size meanwhile."""
+    reading, most, together = list[int](), list[int](), Event()
+
+    def read(body: bytes) -> Any:
+        reading.append(len(body))
+        most.append(len(reading))
+        if len(reading) > 1:
+            together.set()
+        together.wait(0.3)  # for another one, which must not come
+        reading.pop()
+        return json.loads(body)
+
+    monkeypatch.setattr(requests, "read_json", read)
+    with in_thread(url) as large, large.client(Role.TELL) as client, ThreadPoolExecutor() as pool:
+        body = BODY + b" " * 200_000
+
+        def tell(_: int) -> int:
+            path = "/experiments/offer/tell"
+            return client.post(path, content=body, headers=JSON).status_code
+
+        assert list(pool.map(tell, range(4))) == [200] * 4
+    assert most == [1] * 4
+
+
+def test_the_form_to_sign_in_is_refused_before_all_of_it_has_come(served: Served) -> None:
+    form = "Content-Type: application/x-www-form-urlencoded"
+    head = f"POST /login HTTP/1.1\r\nHost: localhost\r\n{form}\r\nContent-Length: 19000\r\n\r\n"
+    with served.connect() as connection:
+        connection.sendall(head.encode() + b"x" * 11_000)  # and no more
+        assert connection.recv(100).startswith(b"HTTP/1.1 413")
 
 
 def test_a_body_that_comes_too_slowly_is_given_up(served: Served) -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+from anyio import CapacityLimiter
 from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
@@ -79,6 +80,7 @@ def create_app(
     app.state.maintenance = Maintenance(app.state.experiments)
     app.state.notifier = None if notify is None else Notifier(app.state.experiments, notify)
     app.state.requests = metrics.RequestCounts()
+    app.state.parsing = CapacityLimiter(1)  # of large bodies
     app.state.planner = plan.Planner(limits.planning)
     app.router.routes += routes.asking.routes  # found at once: an included router is searched twice
     for router in (routes.viewing, routes.telling, routes.managing, plan.router, metrics.router):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, get_type_hints
 
+from anyio import to_thread
 from fastapi import APIRouter, Depends, Header, Path, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
@@ -146,7 +147,7 @@ class PlainRoute(StrictRoute):
         if not scope.get(TOKEN_KNOWN):
             await check_role(request, self._role)
         name = _validate(_name, request.path_params["name"], "path", "name")
-        body = _validate(self._body, await request.json(), "body")
+        body = await request.read(lambda data: _validate(self._body, data, "body"))
         try:
             response: Response = await self.endpoint(name, body, request)
         except UnknownExperimentError:
@@ -185,17 +186,50 @@ def role_needed(route: APIRoute) -> Role | None:
 class _StrictRequest(Request):
     async def json(self) -> Any:
         """The body, read as JSON that means one thing only."""
-        body = await self.body()
-        try:
-            if len(body) > _LARGE:
-                return await run_in_threadpool(read_json, body)
-            return read_json(body)
-        except (ValueError, RecursionError) as error:
-            message = "The body is not JSON that can be read."
-            remedy = "Send one JSON document in UTF-8, of finite numbers, with each name once."
-            raise ApiError(
-                400, "bad_request", message, field="body", value=str(error), remedy=remedy
-            ) from None
+        return await self.read(lambda data: data)
+
+    async def read(self, make: Callable[[Any], T]) -> T:
+        """What a function makes of the body, which is read as JSON that means one thing only.
+
+        Nothing is made of a body with too many items. Large bodies are read one after the other, as
+        each takes thirty times its size meanwhile.
+        """
+        body = b"".join([part async for part in self.stream()])
+        state = self.app.state
+        most: int = state.limits.batch
+
+        def made() -> T:
+            try:
+                data = read_json(body)
+            except (ValueError, RecursionError) as error:
+                message = "The body is not JSON that can be read."
+                remedy = "Send one JSON document in UTF-8, of finite numbers, with each name once."
+                raise ApiError(
+                    400, "bad_request", message, field="body", value=str(error), remedy=remedy
+                ) from None
+            try:
+                for field, size in _sizes(data).items():
+                    check_size(field, size, most)
+                return make(data)
+            finally:
+                del data  # the traceback of an error would keep it
+
+        if len(body) <= _LARGE:
+            return made()
+        return await to_thread.run_sync(made, limiter=state.parsing)
+
+
+def _sizes(data: Any) -> dict[str, int]:
+    """How many items the lists of an object have."""
+    fields = data.items() if isinstance(data, dict) else ()
+    return {field: len(items) for field, items in fields if isinstance(items, list)}
+
+
+def check_size(field: str, size: int, most: int, remedy: str = "Send several requests.") -> None:
+    """Raise if a request brings more than it may."""
+    if size > most:
+        message = f"`{field}` comes to {size}; one request may bring {most} at most."
+        raise ApiError(422, "invalid_input", message, field=field, value=size, remedy=remedy)
 
 
 def read_json(body: bytes) -> Any:

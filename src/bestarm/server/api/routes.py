@@ -32,6 +32,7 @@ from bestarm.server.api.requests import (
     PlainRoute,
     api_router,
     check_role,
+    check_size,
     is_known,
     read_bearer,
 )
@@ -58,16 +59,6 @@ viewing = api_router(Role.VIEW, 404)
 telling = api_router(Role.TELL, *WITH_BODY, 404, 409)
 asking = api_router(Role.TELL, *WITH_BODY, 404, 409, route_class=PlainRoute)
 managing = api_router(Role.MANAGE, *WITH_BODY, 404, 409)
-
-
-def _check_size(field: str, size: int, most: int, remedy: str = "Send several requests.") -> None:
-    if size > most:
-        raise InvalidInputError(
-            f"`{field}` comes to {size}; one request may bring {most} at most.",
-            field=field,
-            value=size,
-            remedy=remedy,
-        )
 
 
 @viewing.get("/openapi.json", include_in_schema=False)
@@ -105,7 +96,7 @@ def _create(experiments: OpenExperiments, body: schemas.CreateBody) -> schemas.S
     if body.source is None:
         sizes["options"] = len(body.options or ()) ** 2
     for field, size in sizes.items():
-        _check_size(field, size, _MOST_NUMBERS, "Create it with `Experiment.create`.")
+        check_size(field, size, _MOST_NUMBERS, "Create it with `Experiment.create`.")
     problem = problem_of(**body.model_dump(include=_PROBLEM))
     settings = body.model_dump(exclude=_PROBLEM)
     bounds = {} if body.bounds is None else {"bounds": body.bounds}
@@ -149,7 +140,7 @@ async def ask(name: Name, body: schemas.AskBody, request: Request) -> Response:
     most: int = request.app.state.limits.batch
     units = len(body.unit) if isinstance(body.unit, list) else 1
     rounds = body.count if body.unit is None else units
-    _check_size("count" if body.unit is None else "unit", rounds, most)
+    check_size("count", rounds, most)
     token, key = read_bearer(request), request.headers.get("idempotency-key")
     if key is not None and not 1 <= len(key) <= 200:
         message = "`Idempotency-Key` must have 1 to 200 characters."
@@ -165,7 +156,7 @@ async def ask(name: Name, body: schemas.AskBody, request: Request) -> Response:
         arms = experiment.stored_spec("asked").problem.arms  # a round has no more
         if rounds * arms > most:  # of rounds, fewer
             with experiment.read() as snapshot:
-                _check_size("count", rounds, max(1, most // snapshot.head.size))
+                check_size("count", rounds, max(1, most // snapshot.head.size))
         # The same key of another caller is another request.
         own = None if key is None else f"token {token_number(token)}: {sha256(key)}"
         return experiment.ask(
@@ -197,10 +188,10 @@ async def ask(name: Name, body: schemas.AskBody, request: Request) -> Response:
 async def tell(name: Name, body: schemas.TellBody, request: Request) -> Response:
     """Record outcomes: all or none. Repeating it is harmless."""
     experiments: OpenExperiments = request.app.state.experiments
-    _check_size("outcomes", len(body.outcomes), request.app.state.limits.batch)
     few = len(body.outcomes) <= _FEW
     allowed = partial(check_token, text=read_bearer(request), role=Role.TELL)
     pairs: Any = body.pairs()
+    body.outcomes.clear()  # they take ten times as much memory, and a transaction may be waited for
     if any(isinstance(named, UnitKey) for named, _ in pairs):
         find = partial(Experiment.with_ids, pairs=pairs, precondition=allowed)
         pairs = await experiments.read(name, find)
@@ -251,11 +242,8 @@ async def get_served(
 
 
 @telling.post("/experiments/{name}/fail", summary="Give up outcomes")
-async def fail(
-    name: Name, body: schemas.FailBody, experiments: Experiments, request: Request
-) -> schemas.StatusOut:
+async def fail(name: Name, body: schemas.FailBody, experiments: Experiments) -> schemas.StatusOut:
     """Record that outcomes will never come. Repeating it is harmless."""
-    _check_size("ids", len(body.ids), request.app.state.limits.batch)
     return await experiments.change(name, lambda each: each.fail_many(body.ids, body.reason))
 
 

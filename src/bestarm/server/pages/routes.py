@@ -279,10 +279,12 @@ async def show_login(request: Request, next: str = "/") -> Response:  # noqa: A0
 @_pages.post("/login")
 async def log_in(request: Request, experiments: Experiments) -> Response:
     """Take a valid token, and have the browser keep a session that allows viewing only."""
-    body = await request.body()
-    if len(body) > _MOST_FORM:
-        message, remedy = "A token is not that long.", "Paste it alone."
-        raise ApiError(413, "too_large", message, field="body", remedy=remedy)
+    body = b""
+    async for part in request.stream():  # from anybody: no more is kept
+        body += part
+        if len(body) > _MOST_FORM:
+            message, remedy = "A token is not that long.", "Paste it alone."
+            raise ApiError(413, "too_large", message, field="body", remedy=remedy)
     form = parse_qs(body.decode("utf-8", "replace"))
     token, goal = form.get("token", [""])[0].strip(), _local_path(form.get("next", ["/"])[0])
     kept = await run_in_threadpool(create_view_session, experiments.store, token)
