@@ -202,6 +202,27 @@ def test_an_option_without_an_outcome_does_not_lead(sqlite_url: str) -> None:
     assert str(recommendation).startswith("no leader yet: the outcomes that would show one")
 
 
+def test_phases_without_a_radius_are_shown(sqlite_url: str) -> None:
+    """Sequential halving compares means alone, and drops the worse half whatever they are."""
+    with Experiment.create(
+        sqlite_url,
+        "halving",
+        ["old", "new", "odd"],
+        policy="sequential-halving",
+        policy_options={"budget": 40},
+    ) as experiment:
+        phases = set()
+        while not experiment.finished:
+            seen = overview(experiment)
+            assert seen.forecast is not None
+            assert (seen.forecast.expected, seen.forecast.high) == (None, None)
+            assert seen.forecast.low == seen.head.remaining
+            phases.add(seen.head.phase)
+            experiment.tell_many([(each.id, each.arm) for each in experiment.ask(10)])
+        assert len(phases) > 1
+        assert overview(experiment).leaderboard[0].label == "odd"
+
+
 def test_it_follows_to_the_winner(experiment: Experiment) -> None:
     while not experiment.finished:
         drive(experiment, 400)

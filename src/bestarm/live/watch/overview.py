@@ -227,7 +227,7 @@ def from_phases(trace: Sequence[Phase], plan: Plan | None, *, left: int) -> EndF
     if plan is None:
         return None
     basis = "This phase as planned; it may be the last."
-    if not trace:
+    if not trace or math.inf in trace[-1].radii:  # a policy with a budget compares means alone
         return EndForecast(None, left, None, f"{basis} What follows depends on its outcome.")
     last = trace[-1]
     rivals = [
