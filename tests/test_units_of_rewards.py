@@ -7,6 +7,7 @@ import math
 import pytest
 
 from bestarm import AnytimeBAI, Experiment, Problem
+from bestarm.live.watch.overview import Watch
 from bestarm.units import Unit, plural, rough
 
 
@@ -45,3 +46,16 @@ def test_one_loss_is_in_the_singular() -> None:
     experiment.fail(second.id)
     findings = [check.finding for check in experiment.health()]
     assert "1 of 2 outcomes is missing, of all options alike." in findings
+
+
+def test_one_item_is_in_the_singular(sqlite_url: str) -> None:
+    options = {"items": 1, "block": 2}
+    with Experiment.create(
+        sqlite_url, "only", ["old", "new"], bounds=(0, 1), policy_options=options
+    ) as experiment:
+        experiment.tell_many((each.id, each.arm) for each in experiment.ask(1))
+        found, headline = experiment.recommendation(), Watch(experiment).headline()
+    best = "'new' is the best of 2 options over the only item. No option was ruled out before it "
+    assert found.statement == f"{best}was judged, so this is exact."
+    assert headline.endswith("exactly: no option was ruled out before the only item was judged.")
+    assert found.assumptions[0].startswith("The items, 1 in all, come in a random order")

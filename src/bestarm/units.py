@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from decimal import Decimal
 
-__all__ = ["NUMBER", "Unit", "count_options", "decimal", "plural", "rough", "scaled"]
+__all__ = ["NUMBER", "Unit", "all_of", "count_options", "decimal", "plural", "rough", "scaled"]
 
 #: A number without a sign, as it is printed and as people type it, and its exponent.
 NUMBER = (
@@ -55,6 +55,15 @@ def plural(count: int, noun: str) -> str:
     ('1 run', '2,000 runs')
     """
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def all_of(count: int, noun: str) -> str:
+    """All of what is counted.
+
+    >>> all_of(797, "item"), all_of(1, "item")
+    ('all 797 items', 'the only item')
+    """
+    return f"the only {noun}" if count == 1 else f"all {plural(count, noun)}"
 
 
 def count_options(options: int, retired: int) -> str:

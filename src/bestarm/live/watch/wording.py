@@ -13,7 +13,7 @@ from bestarm.live.watch.follower import Log
 from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
 from bestarm.recommendation import Effect, Recommendation, describe_tie
-from bestarm.units import Unit, count_options, plural
+from bestarm.units import Unit, all_of, count_options, plural
 
 _CONTRADICTED = "The outcomes contradict the declared scales, so nothing is proven."
 _ENDS = {
@@ -145,7 +145,9 @@ def _decided(
     sure = f"at {percent(problem.delta)} after {made}"
     every = "tied" in data and data["pulls"] == data["rounds"] * problem.targets
     if every and traits.control is None:
-        sure = f"exactly: no option was ruled out before all {data['rounds']:,} items were judged"
+        items = all_of(data["rounds"], "item")
+        judged = f"{items} {'was' if data['rounds'] == 1 else 'were'} judged"
+        sure = f"exactly: no option was ruled out before {judged}"
     if data.get("tied") and not traits.margin:
         return f"{_tie(data, problem)}, {sure}."
     if data["reason"] == "equivalent":

@@ -41,7 +41,7 @@ _ALWAYS = " at every moment"
 _WHILE_THERE = " of those there are, until a better one is added or it is retired"
 _AVERAGED = "Until there is a winner, the interval of a lead is about its weighted average."
 _ITEMS = (
-    "There are {items} items, which come in a random order, each once. What an option pays on an "
+    "The items, {items:,} in all, come in a random order, each once. What an option pays on an "
     "item does not depend on that order."
 )
 _DRAWN = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bestarm.problem import Problem
 from bestarm.recommendation import FINAL, Recommendation, describe_tie
-from bestarm.units import Unit, count_options, plural
+from bestarm.units import Unit, all_of, count_options, plural
 
 
 def conclusion(
@@ -56,13 +56,15 @@ def conclusion(
     else:
         claim = f"{names} is the best of {options}"
     if recommendation.reason == "exact":
-        claim += f" over all {items:,} items"
+        assert items is not None
+        claim += f" over {all_of(items, 'item')}"
     effect = recommendation.effect
     if effect is not None and effect.control != recommendation.target:
         lead = unit.lead(effect.estimate, effect.lower, effect.upper, effect.relative)
         claim += f"; its lead over {effect.label!r}, the control, is {lead}"
     if recommendation.reason == "exact":
-        claim += f". {_ruled_out(out)} before all of them were judged"
+        them = "it was" if items == 1 else "all of them were"
+        claim += f". {_ruled_out(out)} before {them} judged"
         if not out and effect is None:
             return f"{claim}, so this is exact."
     return (
