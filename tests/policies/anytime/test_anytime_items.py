@@ -374,7 +374,7 @@ def test_one_item_is_enough() -> None:
 
 def test_what_the_claim_rests_on_is_stated() -> None:
     text = " ".join(rule(2, 9).recommend().assumptions)
-    assert "9 items" in text
+    assert "The items, 9 in all," in text
     assert "random order" in text
 
 
