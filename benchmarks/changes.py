@@ -15,7 +15,7 @@ the best is added or retired, delta = 0.05.
 from __future__ import annotations
 
 import argparse
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor
 from functools import partial
 from statistics import NormalDist
 
@@ -212,7 +212,7 @@ def _names(rates: list[float]) -> list[str]:
     return [f"option {i}" for i in range(len(rates))]
 
 
-def print_costs(runs: int, pool: ProcessPoolExecutor) -> None:
+def print_costs(runs: int, pool: Executor) -> None:
     """The median of outcomes until decided, with and without changes; from 6 runs on, its 95 %."""
     for name, settings in COSTS.items():
         play = partial(outcomes_until_decided, **settings)
