@@ -78,6 +78,16 @@ def test_markdown_has_the_columns_of_print() -> None:
     ]
 
 
+def test_plain_text_has_columns_below_each_other() -> None:
+    assert str(table(title="Pulls")).splitlines() == [
+        "Pulls",
+        f"Method          Pulls, mean  Pulls, 95{THIN_SPACE}%  Pulls, verdict  Error, share",
+        "A_1 (σ=2)             1 000    900–1 100            good           0.1",
+        "Not in & print",
+        "a|b                      −5        exact                     wrong 9 %",
+    ]
+
+
 def test_a_line_of_latex_says_what_its_entries_say() -> None:
     lines = table().to_latex().splitlines()
     assert lines[0] == r"\begin{tabular}{@{}lrrcr@{}}"

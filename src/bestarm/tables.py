@@ -162,6 +162,23 @@ class TextTable:
         for section, lines in groupby(self.lines, key=lambda line: line.section):
             yield section, list(lines)
 
+    def __str__(self) -> str:
+        """The table as plain text, with the columns of print below each other."""
+        columns = self._printed_columns()
+        rows = [[column.full_heading for column in columns]]
+        for section, lines in self.sections():
+            rows += [[section, *[""] * (len(columns) - 1)]] if section else []
+            rows += [[each.name, *(text for text, _, _ in self._printed(each))] for each in lines]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        shown = [
+            "  ".join(
+                text.ljust(width) if column.align == "l" else text.rjust(width)
+                for text, width, column in zip(row, widths, columns, strict=True)
+            ).rstrip()
+            for row in rows
+        ]
+        return "\n".join([*([self.title] if self.title else []), *shown])
+
     def to_markdown(self) -> str:
         """The table as Markdown, with the columns of print."""
         columns = self._printed_columns()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from functools import partial
 from typing import Any
@@ -62,13 +63,51 @@ def results(pulls: list[int], *, rounds: list[int], requested: int) -> Results:
 
 
 def test_a_notebook_shows_the_tables_and_what_failed(comparison: Comparison) -> None:
-    html = comparison._repr_html_()
-    assert html.count("<table>") == 2
-    assert "<p>small-gap, δ = 0.1" in html
+    page = comparison._repr_html_()
+    assert page.count("<table>") == 2
+    assert "<p>small-gap, δ = 0.1" in page
     assert repr(comparison) == "Comparison(rage, sp-bai)"
     broken = Comparison("x", failed="<b>", failure=ValueError("x < y"))
-    assert "&lt;b&gt; failed: x &lt; y</p>" in broken._repr_html_()
+    assert "&lt;b&gt; failed: ValueError: x &lt; y.</p>" in broken._repr_html_()
+    assert "No run has finished.\n\n<b> failed: ValueError: x < y." in str(broken)
     assert repr(broken) == "Comparison(; <b> failed: x < y)"
+
+
+def test_printed_it_shows_the_tables(comparison: Comparison) -> None:
+    lines = str(comparison).splitlines()
+    assert lines[0].startswith("small-gap, δ = 0.1, seed 3")
+    heads = [line.split() for line in lines if line.startswith("method")]
+    assert [head[1] for head in heads] == ["mean", "errors"]
+    for name, results in comparison.results.items():
+        pulls, errors = (line for line in lines if line.startswith(f"{name} "))
+        assert f"{results.mean_pulls:,.0f}" in pulls
+        assert "%" in errors
+    assert len({len(line) for line in lines[2:5]}) == 1  # columns stand below each other
+
+
+def failing(problem: Problem, *, seed: int) -> SPBAI:
+    """Raises for some seeds of the policy."""
+    if seed % 3 == 0:
+        raise RuntimeError(f"no luck with {seed}")
+    return SPBAI(problem, seed=seed)
+
+
+def test_printed_it_says_how_to_repeat_what_failed() -> None:
+    world = small_gap(3, 0.7)
+    made = compare({"rage": RAGE, "broken": failing}, world, runs=20, seed=4, delta=0.1)
+    assert isinstance(made.failure, RuntimeError)
+    for text in (str(made), made._repr_html_()):
+        words = html.unescape(text)
+        assert f"broken failed: RuntimeError: {made.failure}" in words
+        assert "rage" in words
+        found = re.search(r"run_once\(\.\.\., run=(\d+), seed=4, delta=0\.1\) repeats it", words)
+        assert found
+        assert "on small-gap" in words
+        assert repr(world.problem(0.1)) in words
+        seed = int(str(made.failure).split()[-1])
+        assert f"seed={seed}" in words  # of the policy
+        with pytest.raises(RuntimeError, match=str(made.failure)):
+            run_once(failing, world, run=int(found[1]), seed=4, delta=0.1)
 
 
 def test_runs_whose_assumptions_are_contradicted_are_counted() -> None:

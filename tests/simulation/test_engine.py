@@ -180,6 +180,7 @@ def test_an_exception_says_which_run_raised_it(workers: str, pool: Executor) -> 
     (note,) = raised.value.__notes__
     run = int(note.split("run ")[1].split()[0])
     assert f"run_once(..., run={run}, seed=4, delta=0.05) repeats it" in note
+    assert f"on small-gap: {small_gap().problem(0.05)!r}" in note
     with pytest.raises(ZeroDivisionError):
         run_once(Failing, small_gap(), run=run, seed=4)
     if isinstance(executor, ThreadPoolExecutor):

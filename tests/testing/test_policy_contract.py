@@ -54,6 +54,20 @@ def test_a_broken_policy_fails_for_the_right_reason(broken: Broken) -> None:
     assert str(caught.value).endswith(".")
 
 
+def test_errors_say_how_to_repeat_them() -> None:
+    def failing(problem: Problem, *, seed: int) -> Halving:
+        raise ArithmeticError("no luck")
+
+    for method, kind in ((BROKEN[0].policy, AssertionError), (failing, ArithmeticError)):
+        with pytest.raises(kind) as caught:
+            check_policy(method, PROBLEM, seed=3, max_plans=40)
+        (note,) = caught.value.__notes__
+        assert note == (
+            f"This was check_policy(..., seed=3, max_plans=40) on {PROBLEM!r}; the same call "
+            "repeats it, rewards included."
+        )
+
+
 def test_fixed_counts_must_be_kept_to_the_arm() -> None:
     class TakesAnyFixedArm(TakesAnyArm):
         planned = "fixed"

@@ -177,7 +177,8 @@ def _check_contract(entry: Entry, problem: Problem) -> None:
         if isinstance(error, AssertionError):
             cause = f" ({describe(error.__cause__, entry.module)})" if error.__cause__ else ""
             what = f"{str(error).rstrip('.')}{cause}"
-            remedy = "--no-check measures it all the same."
+            remedy = " --no-check measures it all the same."
+        remedy = " ".join(getattr(error, "__notes__", ())) + remedy
         raise BestArmError(
             f"{entry.name} does not pass check_policy: {what}.",
             field="method",

@@ -160,14 +160,25 @@ class Comparison:
         """The tables in a LaTeX float, for a document that loads booktabs."""
         return latex_float(self.tables(), caption=self.caption, label="tab:comparison")
 
+    @property
+    def _failed(self) -> str:
+        """Which method failed, how, and how to repeat it; empty if none did."""
+        if self.failure is None:
+            return ""
+        notes = " ".join(getattr(self.failure, "__notes__", ()))
+        what = f"{self.failed} failed: {type(self.failure).__name__}: {self.failure}"
+        return f"{what.rstrip('.')}. {notes}".rstrip()
+
+    def __str__(self) -> str:
+        tables = [str(table) for table in self.tables() if self.results]
+        return "\n\n".join([part for part in (self.caption, *tables, self._failed) if part])
+
     def __repr__(self) -> str:
         failed = "" if self.failure is None else f"; {self.failed} failed: {self.failure}"
         return f"Comparison({', '.join(self.results)}{failed})"
 
     def _repr_html_(self) -> str:
-        title = self.caption
-        if self.failure is not None:
-            title += f" {self.failed} failed: {self.failure}"
+        title = f"{self.caption} {self._failed}".rstrip()
         first, *others = self.tables()
         return "".join(table.to_html() for table in (replace(first, title=title), *others))
 

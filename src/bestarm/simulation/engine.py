@@ -199,7 +199,7 @@ class Simulation:
         compile_eagerly()
         world = self._world(run)
         method = self.method.bind(world) if isinstance(self.method, Oracle) else self.method
-        seed = int(self._seed(run, 1).generate_state(1, np.uint64)[0]) >> 11  # exact in JSON
+        seed = self._policy_seed(run)
         problem, stream = world.problem(self.delta), world.begin(_generator(self._seed(run, 2)))
         method = with_mean_bound(method, world, problem)
         if self.forecaster is None:
@@ -212,6 +212,9 @@ class Simulation:
     def _seed(self, run: int, place: int) -> np.random.SeedSequence:
         """One of `SeedSequence(seed, spawn_key=(run,)).spawn(3)`, made only if it is needed."""
         return np.random.SeedSequence(self.seed, spawn_key=(run, place))
+
+    def _policy_seed(self, run: int) -> int:
+        return int(self._seed(run, 1).generate_state(1, np.uint64)[0]) >> 11  # exact in JSON
 
     def _world(self, run: int) -> World:
         """The world of run number `run`."""
@@ -246,11 +249,24 @@ class Simulation:
                     what, field="method", value=error.code, remedy=remedy
                 ) from error
         except Exception as error:
-            error.add_note(
-                f"This was run {run} of a simulation with seed {self.seed}; "
-                f"run_once(..., run={run}, seed={self.seed}, delta={self.delta:g}) repeats it."
-            )
+            error.add_note(self._how_to_repeat(run))
             raise
+
+    def _how_to_repeat(self, run: int) -> str:
+        """Which run it was, on which problem, and how to make it again."""
+        call = f"run={run}, seed={self.seed}, delta={self.delta:g}"
+        call += f", delay={self.delay}" if self.delay else ""
+        call += ", forecaster=..." if self.forecaster is not None else ""
+        note = (
+            f"This was run {run} of a simulation with seed {self.seed}; run_once(..., {call}) "
+            "repeats it, rewards included."
+        )
+        with suppress(Exception):  # an environment may have failed
+            note += (
+                f" It was on {self.environment.name}: {self._world(run).problem(self.delta)!r}, "
+                f"and the policy had seed={self._policy_seed(run)}."
+            )
+        return note
 
     def __reduce__(self) -> tuple[object, ...]:
         # As bytes that workers recognise: caches of an environment then outlive one batch.

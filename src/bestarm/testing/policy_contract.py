@@ -39,6 +39,8 @@ def check_policy(
 ) -> None:
     """Run a method on a problem; raise AssertionError at the first rule that its policy breaks.
 
+    A note on the error, or on one that the policy raises, names the problem and the seed.
+
     Args:
         method: makes a policy: `method(problem, seed=seed)`.
         problem: an easy problem of the kind that the method is for.
@@ -48,13 +50,21 @@ def check_policy(
     """
     clear = LinearRewards(problem)
     case = _Case(method, problem, seed, pull or clear, max_plans)
-    run = case.run()
-    for rule in _RULES:
-        rule(case, run)
-    if pull is not None:
-        run = _Case(method, problem, seed, clear, max_plans).run()
-    best, named = clear.best, run[-1].recommendation.target
-    _require(named == best, f"it named target {named} where {best} is far better than all others")
+    try:
+        run = case.run()
+        for rule in _RULES:
+            rule(case, run)
+        if pull is not None:
+            run = _Case(method, problem, seed, clear, max_plans).run()
+        best, named = clear.best, run[-1].recommendation.target
+        words = f"it named target {named} where {best} is far better than all others"
+        _require(named == best, words)
+    except Exception as error:
+        error.add_note(
+            f"This was check_policy(..., seed={seed}, max_plans={max_plans}) on {problem!r}; the "
+            "same call repeats it, rewards included."
+        )
+        raise
 
 
 @dataclass(frozen=True)
