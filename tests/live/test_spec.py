@@ -6,6 +6,7 @@ import json
 import math
 import sqlite3
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -101,28 +102,22 @@ def test_names_that_repeat_are_those_of_the_options(sqlite_url: str) -> None:
 
 
 @pytest.mark.parametrize("options", ["old", [], 2, {"old": 1, "new": 2}, ["old", 3], None])
-def test_what_is_no_list_of_options_is_refused_as_such(sqlite_url: str, options: object) -> None:
-    for make in (
-        Experiment,
-        lambda given, **known: Experiment.create(sqlite_url, "t", given, **known),
-    ):
+def test_what_is_no_list_of_options_is_refused_as_such(sqlite_url: str, options: Any) -> None:
+    for make in (Experiment, partial(Experiment.create, sqlite_url, "t")):
         with pytest.raises(InvalidInputError, match="`options` must be names, or a Problem"):
             make(options, bounds=(0, 1))
 
 
 def test_how_large_outcomes_may_be_is_declared(sqlite_url: str) -> None:
     """By bounds or by a problem: what a problem assumes by itself fits few outcomes."""
-    names = ["old", "new"]
-    for make in (
-        lambda: Experiment(names),
-        lambda: Experiment.create(sqlite_url, "page", names),
-    ):
+    names, create = ["old", "new"], partial(Experiment.create, sqlite_url, "page")
+    for make in (Experiment, create):
         with pytest.raises(InvalidInputError, match="How large outcomes may be") as refused:
-            make()
+            make(names)
         assert refused.value.field == "bounds"
     assert not Experiment.list(sqlite_url)
     Experiment(Problem(names, noise=2))
-    Experiment.create(sqlite_url, "page", names, policy_options={"bounds": [0, 1]}).close()
+    create(names, policy_options={"bounds": [0, 1]}).close()
     Experiment.create(sqlite_url, "first", names, policy="uniform", policy_options={"budget": 9})
 
 
