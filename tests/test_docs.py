@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import inspect
+import json
 import os
 import pkgutil
 import re
@@ -12,9 +13,11 @@ import runpy
 import shlex
 import shutil
 import sys
+import tomllib
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +174,34 @@ def test_commands_in_the_pages_exist() -> None:
             assert name in known, f"{page.name}: {name}"
             checked += 1
     assert checked > 150
+
+
+def imported_from_elsewhere(code: str) -> set[str]:
+    """The distributions of imported modules that neither bestarm nor an extra for users brings."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], project["name"]]
+    wanted += [each for name in extras for each in extras[name] if name not in ("dev", "docs")]
+    brought = {re.split(r"[^\w.-]", each)[0].lower() for each in wanted}
+    homes = packages_distributions()
+    modules = re.findall(r"^ *(?:import|from) (\w+)", code, re.M)
+    return {home.lower() for each in modules for home in homes.get(each, ())} - brought
+
+
+def test_pages_say_what_else_to_install_for_their_code() -> None:
+    found = set()
+    for page in [*PAGES, *(ROOT / "docs" / "notebooks").glob("*.ipynb")]:
+        text = page.read_text(encoding="utf-8")
+        code = "\n".join(blocks(page))
+        if page.suffix == ".ipynb":
+            cells = json.loads(text)["cells"]
+            code = "\n".join(
+                "".join(each["source"]) for each in cells if each["cell_type"] == "code"
+            )
+        for name in imported_from_elsewhere(code):
+            assert f"pip install {name}" in text, name_of(page)
+            found.add(name)
+    assert found == {"statsmodels"}
 
 
 def public() -> Iterator[tuple[str, Any]]:
