@@ -367,9 +367,12 @@ def test_outstanding_outcomes_are_rounded_downwards(guess: float) -> None:
     summary = Summary(none.astype(int), none, none, pending=np.ones(60, dtype=int))
     stakes, growth = bets.settle(BatchOutcome(frame, summary, worst_case=True))
     for row, stake in np.ndindex(*growth.shape):
-        exact = exact_pending(bets, row, stakes[row, stake])
-        assert Decimal(growth[row, stake]) <= exact
-        assert float(exact) - growth[row, stake] < 1e-12 * (1 + abs(growth[row, stake]))
+        exact, found = (
+            exact_pending(bets, row, float(stakes[row, stake])),
+            float(growth[row, stake]),
+        )
+        assert Decimal(found) <= exact
+        assert float(exact) - found < 1e-12 * (1 + abs(found))
 
 
 def test_digits_lost_to_a_huge_level_are_not_evidence() -> None:
