@@ -269,6 +269,45 @@ def test_a_connection_that_has_ended_is_replaced_whatever_comes_first(postgres_u
         assert experiment.verify().sound
 
 
+def test_all_connections_of_the_pool_that_have_ended_are_replaced(postgres_url: str) -> None:
+    with begin(postgres_url) as experiment:
+        (number,) = experiment.ask(1).ids
+        with experiment.read(), experiment.read(), experiment.read():
+            pass
+        end_connections(postgres_url)
+        assert experiment.tell(number, 1.0).recorded
+        assert experiment.status().answered == 1
+
+
+def test_a_call_takes_few_round_trips(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over a network, most of the time of a call is that of its round trips."""
+    trips = list[object]()
+    execute, pipeline = psycopg.Cursor.execute, psycopg.Connection.pipeline
+
+    def executed(cursor: Any, *arguments: Any, **settings: Any) -> Any:
+        if cursor.connection.pgconn.pipeline_status == psycopg.pq.PipelineStatus.OFF:
+            trips.append(arguments[0])
+        return execute(cursor, *arguments, **settings)
+
+    def together(connection: Any) -> Any:
+        trips.append("several statements")
+        return pipeline(connection)
+
+    with begin(postgres_url) as experiment:
+        first, second, *_ = experiment.ask(9).ids
+        experiment.tell(first, 1.0)
+        monkeypatch.setattr(psycopg.Cursor, "execute", executed)
+        monkeypatch.setattr(psycopg.Connection, "pipeline", together)
+        for call, most in (
+            (lambda: experiment.tell(second, 1.0), 5),
+            (lambda: experiment.ask(1), 4),
+            (experiment.status, 3),
+        ):
+            trips.clear()
+            call()
+            assert len(trips) == most, trips
+
+
 def server_time(url: str) -> float:
     ((now,),) = run_sql(url, "SELECT extract(epoch FROM clock_timestamp())::float")
     return float(now)

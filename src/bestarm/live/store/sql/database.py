@@ -260,7 +260,6 @@ class Store:
             pool_size=_KEPT,
             max_overflow=self._connections - _KEPT,
             pool_timeout=BUSY_TIMEOUT,
-            pool_pre_ping=not self.sqlite,
         )
         if self.file is not None:
             sa.event.listen(self._engine, "connect", self.file.on_connect)
@@ -354,11 +353,8 @@ class Store:
         generation, connected = self.check_file(generation), False
         try:
             with self._checkout() as checkout:
-                connection = checkout.connection = self._connect(checkout, writing=writing)
+                session = self._begin(checkout, writing=writing)
                 connected = True
-                kind = SqliteSession if self.sqlite else PostgresSession
-                session = kind(self._engine, connection)
-                session.begin(writing=writing)
                 if self.file is not None:
                     self.file.note_log(session.raw)
                 yield session
@@ -376,6 +372,24 @@ class Store:
         if writing:
             # Nothing is acknowledged that is only in a file without a name.
             self.check_file(generation)
+
+    def _begin(self, checkout: _Checkout, *, writing: bool) -> Session:
+        """A transaction that has begun. A server's connection that has ended in the pool is
+        replaced here: to test it before would take a round trip more."""
+        kind = SqliteSession if self.sqlite else PostgresSession
+        while True:
+            connection = checkout.connection = self._connect(checkout, writing=writing)
+            session = kind(self._engine, connection)
+            used_before = connection.info.get("bestarm_used", False)
+            connection.info["bestarm_used"] = True
+            try:
+                session.begin(writing=writing)
+            except self._driver.OperationalError as error:
+                if self.sqlite or not used_before:
+                    raise
+                connection.invalidate(error)
+            else:
+                return session
 
     @contextmanager
     def _checkout(self) -> Iterator[_Checkout]:

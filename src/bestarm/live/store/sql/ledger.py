@@ -333,7 +333,8 @@ class SqlTransaction(SqlSnapshot, Transaction):
         new = {name: now[name] for name in s.COUNTERS if now[name] != saved[name]}
         if new:
             values = {f"new_{name}": value for name, value in new.items()}
-            self.session.execute(_save(tuple(new)), experiment=self._number, **values)
+            mine = {"experiment": self._number}
+            self.session.execute_at_commit(_save(tuple(new)), **mine, **values)
 
     def _insert(self, table: sa.Table, **values: Any) -> None:
         self.session.insert(table, {"experiment": self._number, **values})

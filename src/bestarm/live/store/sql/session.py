@@ -11,6 +11,7 @@ import sqlite3
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import cache
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -76,6 +77,10 @@ class Session(ABC):
 
     def _execute(self, text: str, values: Any) -> Any:
         return self.raw.execute(text, values)
+
+    def execute_at_commit(self, statement: sa.Executable, **values: Any) -> None:
+        """Execute a statement whose result nobody needs, now or when the transaction is kept."""
+        self.execute(statement, **values)
 
     def execute_many(self, statement: sa.Executable, rows: Sequence[Mapping[str, Any]]) -> None:
         """Execute a statement once per row of values."""
@@ -190,6 +195,10 @@ class PostgresSession(Session):
 
     dialect = psycopg.dialect(paramstyle="pyformat")  # type: ignore[no-untyped-call]
 
+    def __init__(self, engine: sa.Engine, connection: sa.PoolProxiedConnection) -> None:
+        super().__init__(engine, connection)
+        self._last: list[tuple[sa.Executable, dict[str, Any]]] = []
+
     def begin(self, *, writing: bool) -> None:
         milliseconds = f"{1000 * BUSY_TIMEOUT:.0f}"
         self.raw.execute(_BEGIN_WRITING.format(milliseconds) if writing else _BEGIN_READING)
@@ -197,8 +206,15 @@ class PostgresSession(Session):
     def _execute(self, text: str, values: Any) -> Any:
         return self.raw.execute(text, values, binary=True)  # numbers to the bit, whatever is set
 
+    def execute_at_commit(self, statement: sa.Executable, **values: Any) -> None:
+        self._last.append((statement, values))
+
     def commit(self) -> None:
-        if self.raw.execute("COMMIT").statusmessage != "COMMIT":
+        with self.raw.pipeline() if self._last else nullcontext():  # one round trip for all
+            for statement, values in self._last:
+                self.execute(statement, **values)
+            committed = self.raw.execute("COMMIT")
+        if committed.statusmessage != "COMMIT":
             # This is the answer where a statement before it had failed.
             raise self.raw.OperationalError("the transaction was rolled back")
 
