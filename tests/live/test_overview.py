@@ -19,6 +19,7 @@ from bestarm.live import Experiment
 from bestarm.live.store.contract import SummaryRecord
 from bestarm.live.values import Checks
 from bestarm.live.watch.overview import Overview, Watch, from_evidence, overview
+from bestarm.policies.policy import Look
 from bestarm.records import Plan
 
 LABELS = ["tea", "coffee", "<script>alert(1)</script>", "a \"b\" 'c' \\ü🙂"]
@@ -245,6 +246,32 @@ def test_it_follows_to_the_winner(experiment: Experiment) -> None:
         assert line.y[-1] is not None
         assert line.y[-1] >= 1
         assert all(y is not None and y < 1 for y in line.y[:-1])
+
+
+def test_what_the_policy_knows_is_computed_once_for_each_step(
+    experiment: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of many options that takes seconds, whoever looks how often."""
+    computed: list[int] = []
+    look = AnytimeBAI.look
+
+    def counted(policy: AnytimeBAI) -> Look | None:
+        computed.append(len(computed))
+        return look(policy)
+
+    monkeypatch.setattr(AnytimeBAI, "look", counted)
+    drive(experiment, 400)
+    watch = Watch(experiment)
+    first, often = watch.overview(), len(computed)
+    assert lasting(watch.overview()) == lasting(first)
+    experiment.tell_many(dict.fromkeys(experiment.ask(3).ids, 0.5))  # no phase closes
+    seen = watch.overview()
+    assert (seen.head.revision, len(computed)) == (experiment.revision, often)
+    assert seen.head.revision != first.head.revision
+    drive(experiment, 80)
+    assert watch.overview().recommendation.pulls > first.recommendation.pulls
+    assert len(computed) > often
+    assert lasting(watch.overview()) == lasting(overview(experiment))
 
 
 def test_single_outcomes_are_never_read(

@@ -176,6 +176,8 @@ class Follower:
         self._replayer = PolicyReplayer(spec.make)
         self._plans: dict[int, Plan] = {}
         self._kept: list[PolicySnapshot] = []
+        # What the policy knows now, once it was computed: of many options that takes seconds.
+        self._now: tuple[tuple[PolicySnapshot, ...], Rates | None] | None = None
         self._parts: list[Slice] = []
         self._waiting: dict[int, Slice] = {}  # rounds with outcomes that were outstanding, by phase
 
@@ -186,6 +188,7 @@ class Follower:
             self.waits_for = transitions.waits_for(snapshot)
             self._widen(experiment.options_at(snapshot))
             for policy, step in self._replayer.follow(snapshot):
+                self._now = None
                 if isinstance(step, Plan):
                     self._plans[step.phase] = step
                     self.block = max(self.block, step.size)
@@ -202,8 +205,11 @@ class Follower:
         self.plan = self._plans[head.phase] if head.planned else None
         self.slices = _merged(self._parts)
         before = [each for each in self._kept if each.pulls < self.recommendation.pulls]
-        now, targets = _look(policy) if head.summaries else (), self.options.problem.targets
-        rates = rates_of(policy, targets)
+        targets = self.options.problem.targets
+        if self._now is None:
+            looks = tuple(_look(policy)) if head.summaries else ()
+            self._now = looks, rates_of(policy, targets)
+        now, rates = self._now
         self.rates = None if rates is None else _known(rates, targets, "estimate", "low", "high")
         self.looks = [each.widened(targets) for each in (*before, *now)]
         self.looks = self.looks or _phases(self.recommendation.trace, targets)
