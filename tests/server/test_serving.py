@@ -112,7 +112,8 @@ def test_it_says_where_it_is_and_stops_in_order_with_streams_open(
         assert process is not None
         assert process.stdout is not None
         client = stack.enter_context(served.client())
-        create(client, "tea", options=["green", "black"])  # without a seed, which would be logged
+        # Without a seed, which would be logged.
+        create(client, "tea", options=["green", "black"], bounds=[0, 1])
         stream = stack.enter_context(client.stream("GET", "/experiments/tea/stream"))
         lines = stream.iter_lines()
         assert any(line.startswith("data: ") for line in lines)
