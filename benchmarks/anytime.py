@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from statistics import NormalDist
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -30,7 +31,6 @@ from bestarm import (
     bounds,
     datasets,
     design,
-    records,
     simulate,
 )
 from bestarm.environments import (
@@ -46,7 +46,6 @@ from bestarm.figures import NAMED, RIVALS, add_heading, new_figure, save
 from bestarm.numerics.geometry import Array
 from bestarm.policies import BernsteinElimination
 from bestarm.policies.anytime import bets, estimates, sampler
-from bestarm.policies.anytime.compiled_run import CompiledRun
 from bestarm.policies.policy import Method
 from bestarm.simulation import Results, run_once
 from bestarm.simulation.results import wilson
@@ -114,26 +113,26 @@ def compare_levels(runs: int, seed: int) -> None:
             reference = reference or mean
 
 
-def _blunt(self: records.Summary) -> object:
-    """Totals as kernels would have them without extremes and cubes."""
-    return (self.counts, self.sums, self.squares), (self.sums,) * 3, False
-
-
 def compare_ingredients(runs: int) -> None:
     """One at a time, on the paper's small-gap instance."""
-    flat = np.full(len(bets.EFFECTS), -np.log(len(bets.EFFECTS)))
-    one = np.where(np.abs(bets.EFFECTS / 0.23 - 1) < 0.3, 0.0, -np.inf)
+    stakes = bets.STAKES
+    flat = bets.StakeGrid(stakes, np.full(len(stakes), -np.log(len(stakes)) - 1e-13))
+    one = bets.StakeGrid(np.array([0.02]), np.zeros(1))
+    about = bets.Totals.about
 
-    def unpredicted(self: estimates.Estimates, size: int) -> Array:  # noqa: ARG001
-        return np.asarray(self.coordinates @ self.slope)
+    def unpredicted(self: estimates.Estimates, size: Array) -> Array:  # noqa: ARG001
+        return np.asarray(self.slope @ self.coordinates.T)
+
+    def blunt(guess: Array, sums: Any, _extremes: Any, lost: Any = None) -> bets.Totals:
+        return about(guess, sums, None, lost)
 
     patches = {
-        "as it is": (sampler, "BATCH_GROWTH", 0.01),
-        "stakes: all shares equal": (bets, "log_effect_shares", lambda _: flat),
-        "stakes: one, at the true signal to noise": (bets, "log_effect_shares", lambda _: one),
-        "batches: 2 % of the pulls before": (sampler, "BATCH_GROWTH", 0.02),
+        "as it is": (sampler, "BATCH_GROWTH", 0.02),
+        "stakes: all shares equal": (bets.StakeGrid, "around", lambda _: flat),
+        "stakes: one, at about the true signal to noise": (bets.StakeGrid, "around", lambda _: one),
+        "batches: 1 % of the pulls before": (sampler, "BATCH_GROWTH", 0.01),
         "batches: 5 %": (sampler, "BATCH_GROWTH", 0.05),
-        "totals without extremes and cubes": (records.Summary, "totals", property(_blunt)),
+        "totals without extremes and cubes": (bets.Totals, "about", blunt),
         "mixing: 1 % of the G-design": (sampler, "G_DESIGN_SHARE", 0.01),
         "mixing: 30 %": (sampler, "G_DESIGN_SHARE", 0.3),
         "gaps: believed down to half an error": (sampler, "LEAST_GAP_ERRORS", 0.5),
@@ -143,8 +142,7 @@ def compare_ingredients(runs: int) -> None:
     world = _instance(baselines.sinusoid(), 2.0)
     reference: float | None = None
     for name, (home, attribute, value) in patches.items():
-        planned = mock.patch.object(CompiledRun, "of", return_value=None)  # compiled: fixed
-        with planned, mock.patch.object(home, attribute, value):
+        with mock.patch.object(home, attribute, value):
             mean = print_row(name, simulate(RULE, world, runs=runs, delta=0.1), reference)
         reference = reference or mean
 
@@ -336,9 +334,9 @@ def made_for_short_runs() -> AbstractContextManager[object]:
     Any shares of the stakes are valid; with these, the wealth of the best target is near 1/δ as
     often as it ever can be.
     """
-    shares = 1 / (1 + np.square(np.log10(bets.EFFECTS / 0.2) / 0.2))
-    log_shares = np.log(shares / shares.sum())
-    return mock.patch.object(bets, "log_effect_shares", return_value=log_shares)
+    shares = 1 / (1 + np.square(np.log10(bets.STAKES / 0.1) / 0.2))
+    grid = bets.StakeGrid(bets.STAKES, np.log(shares / shares.sum()) - 1e-13)
+    return mock.patch.object(bets.StakeGrid, "around", return_value=grid)
 
 
 def count_errors(runs: int, seed: int) -> None:

@@ -88,7 +88,8 @@ def _made_for_short_runs() -> ExitStack:
     """
     shares = 1 / (1 + np.square(np.log10(bets.STAKES / 0.3) / 0.1))
     stack = ExitStack()
-    stack.enter_context(mock.patch.object(bets, "LOG_PRIOR", np.log(shares / shares.sum())))
+    grid = bets.StakeGrid(bets.STAKES, np.log(shares / shares.sum()) - 1e-13)
+    stack.enter_context(mock.patch.object(bets.StakeGrid, "around", return_value=grid))
     stack.enter_context(mock.patch.object(blocks, "LEAST_PULLS", 40))
     return stack
 
@@ -174,9 +175,7 @@ def count_exact_answers(runs: int, seed: int) -> None:
         for each in range(seed, seed + runs):
             table = (np.random.default_rng(each).random((60, 4)) < 0.5).astype(float)
             problem = Problem(np.eye(4), delta=0.2)
-            policy = AnytimeBAI(
-                problem, bounds=(0, 1), block=4, items=60, expected_gap=0.2, top=top
-            )
+            policy = AnytimeBAI(problem, bounds=(0, 1), block=4, items=60, top=top)
             done = 0
             while (plan := policy.plan()) is not None:
                 assert isinstance(plan, BlockPlan)

@@ -42,12 +42,12 @@ class World:
         means: of the options, the baseline apart.
     """
 
-    def __init__(self, means: list[float], seed: int, *, gap: float = 0.1) -> None:
+    def __init__(self, means: list[float], seed: int) -> None:
         self._rng = np.random.default_rng([seed, 41])
         self.means = means
         names = [f"option {i}" for i in range(len(means))]
         problem = Problem(names, delta=DELTA)
-        self.rule = AnytimeBAI(problem, bounds=(0, 1), changes=True, expected_gap=gap)
+        self.rule = AnytimeBAI(problem, bounds=(0, 1), changes=True)
 
     def advance(self, focus: list[int] | None = None) -> bool:
         """Carry out a batch, mostly of the options in focus; False once the rule has stopped."""
@@ -81,9 +81,8 @@ class World:
         before = self.rule._evidence
         self.rule.retire(option)
         if naive and isinstance(before, BestTargetEvidence):
-            left = before.active[before.active != option]
-            before.continue_with(left, left)
-            self.rule._evidence, self.rule._stopped = before, None
+            before._counted.clear()
+            before._capital[:] = 0.0
             before._update()
             self.rule._decide()
 
@@ -93,7 +92,7 @@ class World:
         names = [f"option {i}" for i in range(len(self.means))]
         self.rule.add(Problem(names, delta=DELTA))
         if naive and isinstance(self.rule._evidence, BestTargetEvidence):
-            self.rule._evidence._wealth[-1] = self.rule._evidence._values[-1] = 0.0
+            self.rule._evidence._capital[-1] = self.rule._evidence._values[-1] = 0.0
 
     @property
     def wrong(self) -> bool:
@@ -131,7 +130,7 @@ def runner_up(seed: int, *, naive: bool) -> bool:
 
 def added(seed: int, *, naive: bool) -> bool:
     """A better one is added once it is nearly decided, or open for long, and not wrong yet."""
-    world, age = World([0.5, 0.5 + TIE], seed, gap=0.2), 0
+    world, age = World([0.5, 0.5 + TIE], seed), 0
     for _ in range(8 * (STAGES + 1)):
         newest = len(world.means) - 1
         if not world.advance([newest - 1, newest]) or world.wrong:

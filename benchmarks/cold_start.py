@@ -62,9 +62,7 @@ def _of(policy: str) -> Make:
 CASES: dict[str, Make] = {
     "three options": _named(3, bounds=(0, 1)),
     "unbounded rewards": _named(3, mean_bound=2.0),
-    "control and tolerance": _named(
-        3, bounds=(0, 1), control="option 0", tolerance=0.1, expected_gap=0.3
-    ),
+    "control and tolerance": _named(3, bounds=(0, 1), control="option 0", tolerance=0.1),
     "features": _factorial,
     "late outcomes": _named(3, bounds=(0, 1)),
     "forecasts": _named(3, bounds=(0, 1), forecasts=True),

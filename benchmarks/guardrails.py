@@ -132,7 +132,7 @@ class Told(GuardrailEvidence):
 
 
 TWINS = {"bestarm": GuardrailEvidence, "arm means": ArmMeans, "undivided": Undivided, "told": Told}
-SHORT = bets.StakeGrid(np.array([0.06, 0.12]), np.zeros(0), np.log([0.5, 0.5]) - 1e-13)
+SHORT = bets.StakeGrid(np.array([0.06, 0.12]), np.log([0.5, 0.5]) - 1e-13)
 
 
 def play(world: World, kind: type[GuardrailEvidence], short: bool, seed: int) -> int:

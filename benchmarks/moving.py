@@ -10,16 +10,18 @@ dropped that was not behind on the weighted average that a drop is about.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from statistics import NormalDist
 from typing import NamedTuple
+from unittest import mock
 
 import numpy as np
 
 from bestarm import AnytimeBAI, Problem, Summary
-from bestarm.compiling import compile_eagerly
 from bestarm.numerics.geometry import Array
+from bestarm.policies.anytime.bets import STAKES, StakeGrid
 from bestarm.presampled import PresampledRewards
 from bestarm.simulation.results import wilson
 
@@ -27,6 +29,9 @@ __all__ = ["DELTA", "WORLDS", "Drop", "MovingRates", "drops", "play", "rule"]
 
 DELTA = 0.1
 _ROUNDS = 1000
+_TOGETHER = 250  # runs side by side
+_LOG_SHARES: Array = -np.log(1 + np.square(np.log10(STAKES / 0.1) / 0.2))
+_SHORT = StakeGrid(STAKES, _LOG_SHARES - np.log(np.exp(_LOG_SHARES).sum()) - 1e-13)
 
 
 class MovingRates(NamedTuple):
@@ -83,20 +88,24 @@ def _worlds() -> dict[str, MovingRates]:
 WORLDS = _worlds()
 
 
-def rule(options: int, seed: int = 0) -> AnytimeBAI:
+def rule(options: int) -> AnytimeBAI:
     """The rule with stakes for gaps that short runs can show: so it errs as often as it can."""
     problem = Problem([str(option) for option in range(options)], delta=DELTA)
-    return AnytimeBAI(problem, bounds=(0, 1), max_pulls=_ROUNDS, expected_gap=0.15, seed=seed)
+    with mock.patch.object(StakeGrid, "around", return_value=_SHORT):
+        return AnytimeBAI(problem, bounds=(0, 1), max_pulls=_ROUNDS)
 
 
-def play(world: MovingRates, seed: int) -> tuple[int, ...]:
-    """The options that are left at the end of a run."""
-    rates = world.rates
-    rng = np.random.default_rng(seed)
-    policy = rule(rates.shape[1], seed=int(rng.integers(2**32)))
-    paid = (rng.random(rates.shape) < rates).astype(float)
-    policy.follow(PresampledRewards(paid, np.arange(len(paid)), np.zeros(len(paid))))
-    return tuple(policy.recommend().active)
+def play(world: MovingRates, seeds: Sequence[int]) -> list[tuple[int, ...]]:
+    """The options that are left at the end of each of these runs."""
+    rates, rewards, draws = world.rates, list[PresampledRewards](), list[int]()
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        draws.append(int(rng.integers(2**32)))
+        paid = (rng.random(rates.shape) < rates).astype(float)
+        rewards.append(PresampledRewards(paid, np.arange(len(paid)), np.zeros(len(paid))))
+    group = rule(rates.shape[1]).group(draws)
+    group.follow(np.arange(len(draws)), rewards)
+    return [tuple(group.recommend(run).active) for run in range(len(draws))]
 
 
 def drops(world: MovingRates, seed: int) -> list[Drop]:
@@ -109,16 +118,14 @@ def drops(world: MovingRates, seed: int) -> list[Drop]:
     plain, found, at = np.zeros(options), list[Drop](), 0
     while at < rounds and (plan := policy.plan()) is not None:
         assert policy._open is not None
-        assert policy._open.bets is not None
-        order, bets = policy._open.bets
+        bets, order, opponents = policy._open.bets
+        assert bets is not None
         end = at + plan.pulls
         arms = rng.choice(options, plan.pulls, p=plan.weights)
         paid = rng.random(plan.pulls) < rates[np.arange(at, end), arms]
         policy.update(
             Summary.from_pulls(arms, paid.astype(float), size=options, center=plan.center)
         )
-        opponents = np.full(len(order), order[0])
-        opponents[0] = order[1]
         moved = total[end] - total[at]
         ahead, at = moved[opponents] - moved[order], end  # Σ m over the batch
         stakes, growth = bets.settle(policy._past[-1])
@@ -132,15 +139,16 @@ def drops(world: MovingRates, seed: int) -> list[Drop]:
     return found
 
 
-def _examine(world: MovingRates, seed: int) -> tuple[int, int, int]:
-    """Whether a run dropped an option, and one that it should not; and by equal weights."""
-    compile_eagerly()
+def _examine(world: MovingRates, seeds: Sequence[int]) -> list[tuple[int, int, int]]:
+    """Whether runs dropped an option, and one that they should not; and by equal weights."""
     if world.best is not None:
-        left = play(world, seed)
-        return len(left) < world.rates.shape[1], world.best not in left, 0
-    found = drops(world, seed)
-    unweighted = any(each.plain <= 0 for each in found)
-    return bool(found), any(each.behind <= 0 for each in found), unweighted
+        options = world.rates.shape[1]
+        return [(len(left) < options, world.best not in left, 0) for left in play(world, seeds)]
+    found = [drops(world, seed) for seed in seeds]
+    return [
+        (bool(each), any(d.behind <= 0 for d in each), any(d.plain <= 0 for d in each))
+        for each in found
+    ]
 
 
 def main() -> None:
@@ -153,7 +161,8 @@ def main() -> None:
     seeds = range(options.seed, options.seed + options.runs)
     with ProcessPoolExecutor(2) as workers:
         for name, world in WORLDS.items():
-            each = np.array(list(workers.map(partial(_examine, world), seeds, chunksize=50)))
+            some = [seeds[i : i + _TOGETHER] for i in range(0, len(seeds), _TOGETHER)]
+            each = np.concatenate(list(workers.map(partial(_examine, world), some)))
             dropped, wrongly, unweighted = each.sum(axis=0)
             low, high = wilson(int(wrongly), options.runs, NormalDist().inv_cdf(0.995))
             plain = "" if world.best is not None else f"{unweighted:,}"

@@ -209,8 +209,9 @@ def idealised(
     options: int, runs: int, rng: np.random.Generator, *, leader: bool, gap: bool
 ) -> Array:
     """Rounds until one option is left, of each run; option 0 is ahead of all others by `GAP`."""
-    gaps = np.array([GAP]) if gap else bets.EFFECTS
-    shares = np.zeros(1) if gap else bets.log_effect_shares(bets.LIKELY_EFFECT)
+    wide = bets.StakeGrid.around(0.15)
+    gaps = np.array([GAP]) if gap else 3 * wide.signals
+    shares = np.zeros(1) if gap else wide.log_shares
     active = np.ones((runs, options), dtype=bool)
     wealth = np.zeros((runs, options, len(gaps)))
     weighed, weight = np.zeros((runs, options)), np.full((runs, options), 1e-9)

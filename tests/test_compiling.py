@@ -201,7 +201,7 @@ def kernels() -> dict[str, Any]:
 
 def test_tiered_functions_use_only_what_python_rounds_alike() -> None:
     found = {name: each for name, each in kernels().items() if isinstance(each, compiling._Tiered)}
-    assert len(found) > 50
+    assert len(found) > 40
     allowed = {"sqrt", "isnan", "empty", "zeros", "ones", "int64", "uint64", "inf", "nan"}
     for name, function in found.items():
         for node in ast.walk(ast.parse(inspect.getsource(function.py_func))):
@@ -339,16 +339,12 @@ def test_kernels_take_plain_tuples() -> None:
     """Code on disk names the classes of its arguments: rename one, and old code cannot be read."""
     rated = Ratings(np.random.default_rng(0).uniform(size=(40, 3)))
     against = Semiparametric(np.eye(3), [0.9, 0.5, 0.1], baseline=baselines.adversary(1.0))
-    for method in (LUCB, ActionElimination, partial(AnytimeBAI, mean_bound=1.0)):
+    for method in (LUCB, ActionElimination):
         for world in (rated, against):
             run_once(partial(method, max_pulls=200), world)
     compiling.compile_eagerly()
-    policy = AnytimeBAI(Problem(np.eye(2), delta=0.1), mean_bound=1.0)
-    policy.plan()
-    counts, sums = np.array([9, 9]), np.array([6.0, 2.0])
-    policy.update(Summary(counts, sums, sums))  # settles bets, even where all runs are compiled
     used = {name: each.signatures for name, each in kernels().items() if each.signatures}
-    for package in ("environments", "policies.anytime", "policies.means"):
+    for package in ("environments", "policies.means"):
         assert any(name.startswith(f"bestarm.{package}.") for name in used)
     for name, signatures in used.items():
         for kind in chain(*signatures):

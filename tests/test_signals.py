@@ -19,15 +19,16 @@ import pytest
 from commands import data, run
 from numba.core.registry import CPUDispatcher
 
-from bestarm import AnytimeBAI, environments
+from bestarm import LUCB, AnytimeBAI, environments
 from bestarm.compiling import compiled
 from bestarm.numerics.geometry import Array
 from bestarm.planning import Effort, JobEffort, worker
 from bestarm.planning import plan as planning_module
-from bestarm.policies.anytime import compiled_run
+from bestarm.policies.anytime.group import AnytimeGroup
+from bestarm.policies.means import lucb
 from bestarm.simulation import simulate
 
-METHOD = partial(AnytimeBAI, mean_bound=2, max_pulls=900)  # a run is one call of compiled code
+METHOD = partial(LUCB, max_pulls=900)  # a run is one call of compiled code
 PLANNING = "--gap", "0.9", "--policy", "anytime", "--runs", "5"
 PLAN = {"source": [[1, 0], [0, 1]], "gap": 0.9, "policies": ["anytime"], "runs": 5}
 
@@ -140,7 +141,7 @@ def test_ctrl_c_in_a_compiled_run_gives_back_the_finished_runs(
 ) -> None:
     world = environments.small_gap(declared_baseline=2)
     whole = simulate(METHOD, world, runs=5)
-    monkeypatch.setattr(compiled_run, "run", code := Interrupted(compiled_run.run, signal.SIGINT))
+    monkeypatch.setattr(lucb, "advance", code := Interrupted(lucb.advance, signal.SIGINT))
     part = simulate(METHOD, world, runs=5)
     assert code.calls == 3
     assert part.interrupted
@@ -149,17 +150,37 @@ def test_ctrl_c_in_a_compiled_run_gives_back_the_finished_runs(
 
 
 def test_a_time_limit_in_a_compiled_run_raises_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled_run, "run", Interrupted(compiled_run.run, signal.SIGALRM))
+    monkeypatch.setattr(lucb, "advance", Interrupted(lucb.advance, signal.SIGALRM))
     with pytest.raises(TimeUpError):
         simulate(METHOD, environments.small_gap(declared_baseline=2), runs=5)
 
 
+class Ended:
+    """Runs of the anytime rule side by side; a signal comes when the first has ended."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.number = signal.SIGINT
+        carry_out = AnytimeGroup._carry_out
+
+        def carry_out_interrupted(group: AnytimeGroup, *given: Any) -> None:
+            if not group.running.all():
+                signal.raise_signal(self.number)
+            carry_out(group, *given)
+
+        monkeypatch.setattr(AnytimeGroup, "_carry_out", carry_out_interrupted)
+
+
 @pytest.fixture
-def interrupted(monkeypatch: pytest.MonkeyPatch) -> Interrupted:
-    """Compiled runs of the anytime rule; Ctrl-C is pressed during the third."""
-    code = Interrupted(compiled_run.run, signal.SIGINT)
-    monkeypatch.setattr(compiled_run, "run", code)
-    return code
+def interrupted(monkeypatch: pytest.MonkeyPatch) -> Ended:
+    return Ended(monkeypatch)
+
+
+@pytest.mark.usefixtures("interrupted")
+def test_ctrl_c_while_runs_stand_side_by_side_gives_back_those_that_have_ended() -> None:
+    world = environments.small_gap(declared_baseline=2)
+    part = simulate(partial(AnytimeBAI, mean_bound=2), world, runs=5)
+    assert part.interrupted
+    assert 0 < part.runs < 5
 
 
 @pytest.fixture
@@ -170,13 +191,15 @@ def unestimated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning_module, "estimate_effort", lambda *_, **__: estimate)
 
 
-def test_a_comparison_keeps_the_finished_runs(interrupted: Interrupted) -> None:
-    found = data("compare", "--method", "anytime:max_pulls=900", "--runs", "5", code=130)
+@pytest.mark.usefixtures("interrupted")
+def test_a_comparison_keeps_the_finished_runs() -> None:
+    found = data("compare", "--method", "anytime:mean_bound=2", "--runs", "5", code=130)
     (row,) = found["methods"]
-    assert row["runs"] == 2
+    assert 0 < row["runs"] < 5
 
 
-def test_a_leaderboard_keeps_the_finished_runs(interrupted: Interrupted, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("interrupted")
+def test_a_leaderboard_keeps_the_finished_runs(tmp_path: Path) -> None:
     columns = "--only", "anytime", "--instance", "six-means", "--drift", "none", "--runs", "5"
     options = (*columns, "--workers", "1", "--out", str(tmp_path / "board"))
     message = run("leaderboard", *options, code=130)[1]
@@ -198,14 +221,19 @@ def test_a_plan_keeps_the_finished_runs(options: str) -> None:
     assert 0 < forecast["runs"] < 5
 
 
-def test_a_plan_says_so_if_nothing_was_simulated(options: str, interrupted: Interrupted) -> None:
-    interrupted.call = 1  # while the effort is estimated
+def test_a_plan_says_so_if_nothing_was_simulated(
+    options: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def estimate(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(planning_module, "estimate_effort", estimate)
     message = run("plan", options, *PLANNING, code=130)[1]
     assert "interrupted before any experiment had been simulated." in message
 
 
 def test_a_plan_for_the_server_keeps_the_finished_runs(
-    interrupted: Interrupted,
+    interrupted: Ended,
     unestimated: None,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

@@ -22,6 +22,7 @@ __all__ = [
     "ControlShares",
     "LinearThreshold",
     "Rate",
+    "ToleranceShares",
     "alba_radius",
     "alba_step",
     "arm_delta",
@@ -60,6 +61,7 @@ __all__ = [
     "sbe_phase_length",
     "set_delta",
     "sub_gaussian_scale",
+    "tolerance_shares",
     "tuned_rate",
     "xy_phase_threshold",
     "xy_threshold",
@@ -128,13 +130,32 @@ def guardrail_share(alpha: float, *, options: int, changes: bool, added: int = 0
     return (0.9 if changes else 1.0) * alpha / max(options, 1)
 
 
+class ToleranceShares(NamedTuple):
+    """What of δ is spent on what, where a target within a tolerance of the best may be named.
+
+    Attributes:
+        dropping: dropping targets that are not the best.
+        leaders: certificates of targets that lead: the j-th has 1/(j(j + 1)) of it.
+        control: that of the control, if there is one.
+    """
+
+    dropping: float
+    leaders: float
+    control: float
+
+
+def tolerance_shares(delta: float, *, control: bool) -> ToleranceShares:
+    """Nine tenths of δ for dropping, the rest for certificates; half of it for a control's."""
+    return ToleranceShares(0.9 * delta, (0.05 if control else 0.1) * delta, 0.05 * delta)
+
+
 class ChangeShares(NamedTuple):
     """What of δ is spent on what, where options may be added and retired; together at most δ.
 
     Attributes:
         unchanged: decisions among the options there were at the start.
-        reserve: those on options that were added; and as much again on pairs of options, which
-            decide once an option was retired.
+        reserve: those on options that were added; and as much again on options of the start, once
+            some were retired that were not ruled out.
     """
 
     unchanged: float
@@ -144,18 +165,16 @@ class ChangeShares(NamedTuple):
         """For the option that was added j-th: 2^−j of the reserve."""
         return self.reserve * 0.5**number
 
-    def pair(self, number: int, *, targets: int) -> float:
-        """For a pair of options, each pair once: of those at the start (0), or with the j-th added.
-
-        Half of the reserve is for the H(H − 1)/2 pairs of the start, 2^−j of the other half for the
-        H + j − 1 pairs of the j-th that was added.
-        """
-        if number == 0:
-            return self.reserve / (targets * (targets - 1))
-        return self.addition(number) / (2 * (targets + number - 1))
+    def retired(self, number: int) -> float:
+        """For the options of the start, once the m-th was retired that was not ruled out: 2^−m."""
+        return self.reserve * 0.5**number
 
     def interval(self, number: int, *, targets: int) -> float:
-        """For one side of the interval of such a pair: all pairs of the start have `unchanged`."""
+        """For one side of the interval of a pair of options: of the start, or with the j-th added.
+
+        All pairs of the start have `unchanged`, and those of the j-th with the H + j − 1 before it
+        2^−j of the reserve.
+        """
         if number == 0:
             return pairs_delta(self.unchanged, targets=targets)
         return self.addition(number) / (targets + number - 1)

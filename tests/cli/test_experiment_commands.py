@@ -464,7 +464,7 @@ def play(reward: Callable[[int, int], float], *options: str) -> None:
 
 
 def test_status_and_recommend_say_by_how_much() -> None:
-    play(lambda number, arm: float(number % 10 < 4 + 5 * arm), "expected_gap=0.5")
+    play(lambda number, arm: float(number % 10 < 4 + 5 * arm))
     told, effect = data("status", "t"), data("recommend", "t")["effect"]
     assert (effect["label"], effect["control"]) == ("old", 0)
     assert 0 < effect["lower"] < 0.5 < effect["upper"]

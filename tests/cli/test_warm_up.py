@@ -10,31 +10,15 @@ import pytest
 from commands import data, refused, run
 
 from bestarm import cli, compiling
-from bestarm.design import kernels as design
 from bestarm.forecasting import mixture as forecasting
-from bestarm.policies.anytime import (
-    assumptions,
-    bets,
-    estimates,
-    evidence,
-    readout,
-    sampler,
-)
 
-NEEDED: tuple[Any, ...] = (
-    assumptions.contradiction, bets.batch_totals, bets.settle_bets, readout.least_variance_readout,
-    readout.tilted_weights, bets.arm_terms, evidence.update_e_values, evidence.put_leaders_first,
-    evidence.opponent_contrasts, evidence.leader_contrasts, sampler.pose_design,
-    sampler.solve_design, sampler.mix_designs, sampler.keeps_design, estimates.learn_batch,
-    estimates.correct_batch, estimates.predict_rewards, estimates.batch_size, design.interior_point,
-    forecasting.predict, forecasting.update, forecasting.run_draws,
-)  # fmt: skip
+NEEDED: tuple[Any, ...] = (forecasting.predict, forecasting.update, forecasting.run_draws)
 
 
 def test_what_an_experiment_needs_is_compiled() -> None:
     found = data("warm-up")
     assert set(found) == {"compiled", "seconds", "cache"}
-    assert found["cache"] == bets.settle_bets.stats.cache_path  # type: ignore[attr-defined]
+    assert found["cache"] == forecasting.predict.stats.cache_path  # type: ignore[attr-defined]
     for function in NEEDED:
         assert function.signatures, function
     assert run("warm-up")[0].startswith("Compiled 0 functions in ")
@@ -42,7 +26,7 @@ def test_what_an_experiment_needs_is_compiled() -> None:
 
 def test_without_a_cache_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere = SimpleNamespace(stats=SimpleNamespace(cache_path=None))
-    monkeypatch.setattr(bets, "settle_bets", nowhere)
+    monkeypatch.setattr(forecasting, "predict", nowhere)
     assert "Set NUMBA_CACHE_DIR" in refused("warm-up")
 
 

@@ -11,7 +11,8 @@ from chained_policies import Scripted
 from bestarm import AnytimeBAI, Problem
 from bestarm.live import Experiment
 from bestarm.live.watch.overview import overview
-from bestarm.policies.anytime.evidence import WINDOW, BestTargetEvidence, TopTargetsEvidence
+from bestarm.policies.anytime.evidence import WINDOW, BestTargetEvidence, opponents
+from bestarm.policies.anytime.pairs import TopTargetsEvidence
 from bestarm.records import Plan, Summary
 
 PROBLEM = Problem(np.eye(3), delta=0.1, source_labels=["tea", "coffee", "water"])
@@ -110,17 +111,20 @@ def test_an_outcome_that_comes_after_all_takes_the_place_of_its_worst() -> None:
         assert not np.allclose(before, policy.evidence())
         evidence = policy._evidence
         if isinstance(evidence, BestTargetEvidence):
-            assert not evidence._amendable
-            wealth = evidence._wealth.copy()
-            for placed, _, growth in evidence._pending:
-                wealth[placed.targets] += growth
+            *_, [wealth] = evidence._account.prefixes()
+            expected, left = np.zeros_like(wealth), evidence.active
+            for each in policy._past:  # those that are left bet on every batch
+                against = opponents(each.frame.leaders, len(wealth))[0]
+                contrasts = policy._targets.now[against] - policy._targets.now
+                expected += each.frame.bets(contrasts).log_growth(each)
+            np.testing.assert_allclose(wealth[left], expected[left], atol=1e-9)
         else:
             assert isinstance(evidence, TopTargetsEvidence)
             for target in evidence.chosen.tolist():
                 pairs = evidence._pairs[target]
                 expected = np.zeros_like(pairs.wealth)
-                for place, each in enumerate(policy._past[: pairs.batches]):
-                    expected += evidence._growth(pairs, place, each)[0]
+                for each in policy._past[: pairs.batches]:
+                    expected += evidence._growth(pairs, each)
                 np.testing.assert_allclose(pairs.wealth, expected, atol=1e-9)
         assert experiment.verify().findings == ()
 
@@ -275,5 +279,5 @@ def test_shares_of_a_prefix_are_looked_at_one_by_one() -> None:
     half = np.array([plan.pulls - plan.pulls // 2, plan.pulls // 2])
     policy.update(Summary(none.astype(int), none, none, pending=half, center=plan.center))
     assert (evidence._values >= shown - 1e-12).all()
-    wealth = evidence._wealth + evidence._pending[0].growth
+    *_, [wealth] = evidence._account.prefixes()
     assert (evidence._grid.log_value(wealth) < shown).all()

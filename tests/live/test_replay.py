@@ -96,7 +96,7 @@ def test_opening_and_following_solve_no_design(
 
     for home, step in (
         (solver, "_minimise"),
-        (sampler.IndependentSampler, "_design"),
+        (sampler.Allocation, "solve"),
     ):
         monkeypatch.setattr(home, step, refuse)
     remembered = (sampler.g_design, spbai._g_weights, spbai._design_phase, designs.remembered)

@@ -14,11 +14,11 @@ from bestarm.errors import InvalidInputError, ReplayError
 from bestarm.live.spec import Spec
 
 BUTTONS = Problem(["old", "new", "none"])
-QUICK: dict[str, Any] = {"bounds": (0, 1), "control": "old", "expected_gap": 0.5}
+QUICK: dict[str, Any] = {"bounds": (0, 1), "control": "old"}
 
 
 def create(path: Path, **options: Any) -> Experiment:
-    known = {"bounds": [0, 1], "control": "old", "expected_gap": 0.5} | options
+    known = {"bounds": [0, 1], "control": "old"} | options
     return Experiment.create(
         f"sqlite:///{path / 'store.db'}", "b", BUTTONS, policy_options=known, seed=1
     )

@@ -148,7 +148,7 @@ def test_without_bounds_or_a_base_rate_leads_are_in_units_of_the_outcome() -> No
     scores = PlanRequest(Problem(["a", "b"], noise=2.0), runs=30, drift="none", seed=1)
     few, many = (detectable_lifts(scores, visitors=n).curves[0] for n in (500, 2000))
     ratio = few.at(0.8).lift / many.at(0.8).lift  # type: ignore[operator]
-    assert ratio == pytest.approx(2, rel=0.25)  # outcomes grow with 1/gap²
+    assert ratio == pytest.approx(2, rel=0.35)  # outcomes grow with 1/gap²
     document = detectable_lifts(replace(scores, runs=2), visitors=300).to_dict()
     assert document["curves"][0]["lifts"][0]["relative"] is None
 

@@ -124,7 +124,6 @@ CASES = {
     "anytime, worst case": Case(
         AnytimeBAI, "one-hot", _RANGE | {"missing": "worst-case"}, losses=True
     ),
-    "anytime, expected_gap": Case(AnytimeBAI, "plane", {"expected_gap": 0.3}),
     "anytime, control": Case(AnytimeBAI, "one-hot", _RANGE | {"control": "1", "tolerance": 0.05}),
     "anytime, precision": Case(AnytimeBAI, "one-hot", _RANGE | {"control": "1", "precision": 0.2}),
     "anytime, block": Case(AnytimeBAI, "one-hot", _RANGE | {"block": 2}),

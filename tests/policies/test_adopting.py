@@ -42,7 +42,7 @@ def test_no_design_is_solved_for_plans_on_record(
 
     for home, step in (
         (solver, "_minimise"),
-        (sampler.IndependentSampler, "_design"),
+        (sampler.Allocation, "solve"),
     ):
         monkeypatch.setattr(home, step, refuse)
     # The same problem once more: what an earlier test solved for it is not remembered.
@@ -82,13 +82,13 @@ def test_bets_use_the_probabilities_on_record_to_the_last_bit() -> None:
     for number in range(4):
         _, weights, summary = adopted(policy, number)
         frame = policy._open.frame  # type: ignore[union-attr]
-        assert np.array_equal(frame.sampling.probabilities, weights)
+        assert np.array_equal(frame.weights[0], weights)
         # E w(a) = 0 and E w(a) x_a = y, under the probabilities on record.
         rows = np.eye(PLANE.rank)
         w = frame.bets(rows).w
-        p, x = frame.sampling.weights, PLANE.span.coordinates(PLANE.source)[frame.sampling.arms]
-        np.testing.assert_allclose(w @ p, 0, atol=1e-12)
-        np.testing.assert_allclose((w * p) @ x, rows, atol=1e-12)
+        np.testing.assert_allclose(w @ weights, 0, atol=1e-12)
+        x = PLANE.span.coordinates(PLANE.source)
+        np.testing.assert_allclose((w * weights) @ x, rows, atol=1e-12)
         policy.update(summary)
 
 

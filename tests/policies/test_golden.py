@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -16,7 +15,6 @@ from golden import CASES, KEPT
 
 from bestarm import AnytimeBAI, Problem, Summary
 from bestarm.policies.anytime import bets, sampler
-from bestarm.policies.anytime.estimates import predicted_levels
 from bestarm.policies.catalog import BUILT_IN, PolicyInfo
 from bestarm.policies.means import base, bernstein
 from bestarm.policies.phased import halving
@@ -57,15 +55,11 @@ def test_a_policy_that_names_a_version_has_a_recorded_run(info: PolicyInfo) -> N
     assert recorded, f"Add a Case for {info.name} to CASES in tests/policies/golden.py, and run it."
 
 
-WIDER = partial(bets.log_shares, bets.EFFECTS, width=1.0)
-
-
 @pytest.mark.parametrize(
     ("name", "module", "constant", "value"),
     [
-        ("anytime, expected_gap", bets, "_EXPECTED", np.array([0.5, 1.0, 2.0])),
         ("anytime", bets, "MAX_LOSS", 0.89),
-        ("anytime, bounds", bets, "log_effect_shares", WIDER),
+        ("anytime, bounds", bets, "_WIDTH", 1.0),
         ("lucb, certified", base, "_RHO", 301),
         ("ae, certified", base, "_RHO", 301),
         ("bernstein", bernstein, "_REFERENCE", 30.1),
@@ -140,4 +134,4 @@ def test_rounding_does_not_choose_how_the_anytime_rule_predicts() -> None:
         sums = counts * rng.normal(size=6)
         policy.update(Summary(counts, sums, sums**2 + counts))
         estimates = policy._estimates
-        assert len(set(predicted_levels(tuple(estimates.state), estimates.known, 50.0))) == 1
+        assert len(set(estimates._predicted_levels(np.array([50.0]))[0].tolist())) == 1

@@ -12,8 +12,9 @@ from bestarm import AnytimeBAI, Problem
 from bestarm.live import Experiment
 from bestarm.numerics.geometry import Array
 from bestarm.policies import BernsteinElimination, Policy
-from bestarm.policies.anytime.bets import BatchOutcome, Frame, Scale
-from bestarm.policies.anytime.readout import Sampling
+from bestarm.policies.anytime.bets import BatchOutcome, Frame, Scale, StakeGrid, Totals
+from bestarm.policies.anytime.group import _added_up
+from bestarm.policies.anytime.readout import read
 from bestarm.records import Counts, Plan, Summary
 
 FAR = 1e6 + 1 / 3  # no sum of such numbers is exact
@@ -26,35 +27,55 @@ RULES: dict[str, Rule] = {
 
 
 def one_frame(guess: Array, *, center: float = 0.0) -> Frame:
-    sampling = Sampling(np.array([[-0.5], [0.5]]), np.array([0.5, 0.5]), np.ones(2))
-    return Frame(
-        sampling,
-        guess=guess,
-        spread=np.ones(2),
-        scale=Scale(-1e7, 1e7, center=center),
-        size=100,
-        pulls=0,
+    even, ones = np.full((1, 2), 0.5), np.ones((1, 2))
+    return Frame.under(
+        Scale(-1e7, 1e7, center=center),
+        even,
+        guess=guess[None],
+        spread=ones,
+        sizes=np.array([100]),
+        pulls=np.array([0]),
+        reader=read(np.array([[-0.5], [0.5]]), even, ones),
+        grid=StakeGrid.around(0.04),
+        leaders=np.array([[0, 1]]),
     )
 
 
+def of_summary(arms: Counts, rewards: Array, guess: Array, center: float) -> Totals:
+    """As a live experiment adds them up."""
+    summary = Summary.from_pulls(arms, rewards, size=2, center=center)
+    return BatchOutcome(one_frame(guess, center=center), summary).totals.select(0)
+
+
+def of_group(arms: Counts, rewards: Array, guess: Array, center: float) -> Totals:
+    """As simulations do, for runs side by side; this is the second of two."""
+    cells = np.concatenate([np.zeros(5, dtype=np.int64), 2 + arms])
+    sums, extremes = _added_up(cells, np.concatenate([np.ones(5), rewards - center]), (2, 2))
+    return Totals.about(np.stack([guess, guess]), sums, extremes).select(1)
+
+
+@pytest.mark.parametrize("made", [of_summary, of_group])
 @pytest.mark.parametrize("center", [0.0, FAR + 0.5])
 @pytest.mark.parametrize("pulls", [1, 10, 1000, 200_000])
-def test_totals_are_no_farther_off_than_the_batch_allows_for(pulls: int, center: float) -> None:
+def test_totals_are_no_farther_off_than_is_allowed_for(
+    pulls: int, center: float, made: Callable[[Counts, Array, Array, float], Totals]
+) -> None:
     """Against sums without rounding (`math.fsum` of exact differences, in extended precision)."""
     rng = np.random.default_rng(pulls)
     arms = rng.integers(0, 2, pulls)
     rewards = FAR + rng.random(pulls)
-    summary = Summary.from_pulls(arms, rewards, size=2, center=center)
     guess = np.array([FAR + 0.25, FAR + 0.75]) - center
-    batch = BatchOutcome(one_frame(guess, center=center), summary)
+    totals = made(arms, rewards, guess, center)
     for arm in range(2):
         # r − center is exact here (Sterbenz); so is taking the guess off in extended precision.
         off = (rewards[arms == arm] - center).astype(np.longdouble) - guess[arm]
         first = math.fsum(off.tolist())
         second = math.fsum((off * off).tolist())
-        totals = batch.totals
+        third = math.fsum((off * off * off).tolist())
+        assert totals.counts[arm] == len(off)
         assert abs(totals.first[arm] - first) <= totals.rounding[arm]
         assert totals.second[arm] >= second
+        assert abs(totals.third[arm] - third) <= totals.third_rounding[arm]
         assert totals.under[arm] >= -float(off.min(initial=0.0))
         assert totals.over[arm] >= float(off.max(initial=0.0))
         if center:  # about the middle of the bounds nothing worth mentioning is lost

@@ -64,7 +64,7 @@ def test_an_experiment_over_http_is_the_experiment_of_the_library(
 
 
 def test_the_lead_over_a_control_is_that_of_the_library(api: httpx.Client, served: Served) -> None:
-    options = BOUNDED | {"control": "old", "expected_gap": 0.5, "tolerance": 0.01}
+    options = BOUNDED | {"control": "old", "tolerance": 0.01}
     lead = create(api, "lead", options=["old", "new"], policy_options=options, seed=1)
     assert api.get(f"{lead}/recommendation").json()["effect"] is None
     with library(served, lead) as beside:

@@ -404,7 +404,7 @@ def test_a_wrong_entry_is_named_in_a_sentence(browser: Browser, served: Served) 
             page.locator("#create > summary").click()
         page.locator("#create .more > summary").click()
         good = {"name": "typed", "manage": token, "source": table, "seed": "", "policy_options": ""}
-        good |= {"control": "", "tolerance": "", "expected_gap": "", "low": "0", "delta": "0.05"}
+        good |= {"control": "", "tolerance": "", "low": "0", "delta": "0.05"}
         for name, value in good.items():
             page.locator(f"#{name}").fill(value)
         for field, text, message in (
@@ -418,7 +418,6 @@ def test_a_wrong_entry_is_named_in_a_sentence(browser: Browser, served: Served) 
             ("policy_options", "{", "are not JSON"),
             ("control", "lagre", "There is no option 'lagre'."),
             ("tolerance", "a little", "Difference that does not matter: “a little” is not"),
-            ("expected_gap", "0", "expected_gap"),
             ("low", "", "both bounds"),
             ("source", "a,1\nb,1,2", "Line 2 of options has 3 values, the first has 2."),
         ):
@@ -428,10 +427,9 @@ def test_a_wrong_entry_is_named_in_a_sentence(browser: Browser, served: Served) 
             page.locator(f"#{field}").fill(good[field])
         for name, value in {"control": "large", "tolerance": "0.1"}.items():
             page.locator(f"#{name}").fill(value)
-        page.locator("#expected_gap").fill("0.4")
         page.locator("#create-go").click()
         expect(page.locator("#verdict")).to_contain_text("No winner")
-        for option in ('control = "large"', "tolerance = 0.1", "expected_gap = 0.4"):
+        for option in ('control = "large"', "tolerance = 0.1"):
             expect(page.locator("#panel-guarantee")).to_contain_text(option)
         # Bounds say how wide the noise is where a policy does not go by them.
         page.goto(f"{served.base}/")

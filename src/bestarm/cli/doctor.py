@@ -34,9 +34,9 @@ def warm_up(*, simulations: bool = False) -> Result:
     from numba.core import event
 
     from bestarm import compiling
-    from bestarm.policies.anytime import bets
+    from bestarm.forecasting import mixture
 
-    folder = bets.settle_bets.stats.cache_path  # type: ignore[attr-defined]
+    folder = mixture.predict.stats.cache_path  # type: ignore[attr-defined]
     if folder is None:
         raise BestArmError(
             "Nothing can be compiled for later: no folder for Numba's cache can be written.",

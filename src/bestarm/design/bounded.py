@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from bestarm.compiling import tiered
 from bestarm.design.solver import Design, ListedContrasts, check_gap, minimise, second_moment
 from bestarm.numerics.geometry import Array, lift, ranked
 
@@ -61,35 +60,6 @@ def minimise_bounded(features: Array, rows: Array, gaps: Array, bound: float, to
     return Design(best.copy(), best_value, lower, gap, iterations)
 
 
-@tiered
-def best_sum(
-    curve: tuple[float, float, float], gap: float, level: float, bound: float, worth: float
-) -> tuple[float, float]:
-    """`best_sums` of one contrast, compiled, for the anytime rule's compiled parts.
-
-    Args:
-        curve: m, b and c.
-        gap: y·θ, above 0.
-        level: ν, as far as it is known.
-        bound: R.
-        worth: the share of the value at 0 that another must stay below.
-    """
-    m, b, c = curve
-    best, least = 0.0, worth * c / (gap * gap)
-    for side in (-1.0, 1.0):
-        slope = level - side * bound
-        below = m * gap - b * slope
-        if below <= 0:
-            continue
-        s = (c * slope - b * gap) / below
-        signal = gap + s * slope
-        if s * side > 0 and signal > 0:
-            value = (m * s * s + 2 * b * s + c) / (signal * signal)
-            if value < least:
-                best, least = s, value
-    return best, least
-
-
 def best_sums(
     inverse: Array,
     rows: Array,
@@ -118,7 +88,7 @@ def best_sums(
     # The norm is m s² + 2 b s + c.
     m = inverse[..., :1, 0]
     b = np.matmul(rows, inverse[..., 1:, :1])[..., 0]
-    c = np.einsum("...yi,...ij,...yj->...y", rows, inverse[..., 1:, 1:], rows)
+    c = np.sum((rows @ inverse[..., 1:, 1:]) * rows, axis=-1)
     sums, least = np.zeros(gaps.shape), worth * c / np.square(gaps)
     for side in (-1.0, 1.0):
         slope = (np.asarray(level) - side * bound)[..., None]

@@ -9,10 +9,12 @@ layer knows the name of a policy or of one of its options.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.numerics.geometry import Array
@@ -45,6 +47,7 @@ class Traits:
         max_pulls: the number of pulls at which it stops in any case, or None.
         budgeted: whether it stops when its pulls are spent, and not when it is sure.
         follows: whether `follow` makes rounds.
+        side_by_side: whether `group` makes many runs at a time.
         changes: whether options may be added and retired while it runs. Such a policy takes a
             summary of fewer pulls than its plan asked for.
         control: the target that effects are measured against, or None.
@@ -61,6 +64,7 @@ class Traits:
     max_pulls: int | None = None
     budgeted: bool = False
     follows: bool = False
+    side_by_side: bool = False
     changes: bool = False
     control: int | None = None
 
@@ -213,6 +217,43 @@ class Policy(Protocol):
             asks for the next plan to be carried out as usual.
         """
         return 0, 0
+
+    def group(self, seeds: Sequence[int]) -> Group:
+        """Runs of this policy side by side, each with the seed of what it draws itself.
+
+        Simulations use it if `traits.side_by_side`.
+        """
+        raise NotImplementedError
+
+
+class Group(Protocol):
+    """Runs of one policy side by side, for simulations: arrays have one entry per run.
+
+    Attributes:
+        running: which runs have not stopped.
+        pulls: pulls so far.
+        plans: plans so far.
+    """
+
+    running: NDArray[np.bool_]
+    pulls: NDArray[np.int64]
+    plans: NDArray[np.int64]
+
+    def follow(self, runs: NDArray[np.int64], rewards: Sequence[PresampledRewards]) -> None:
+        """Give these runs rewards of pulls to come, in the place of what was left of others.
+
+        Then all runs carry out plans, until each has stopped or has fewer rewards than its next
+        plan asks for.
+        """
+        ...
+
+    def wanted(self) -> dict[int, tuple[int, int]]:
+        """For each run that lacks rewards: how many it used of the last ones, and needs next."""
+        ...
+
+    def recommend(self, run: int) -> Recommendation:
+        """What the policy of a run recommends."""
+        ...
 
 
 class Method(Protocol):

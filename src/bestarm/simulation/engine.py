@@ -7,12 +7,12 @@ thread, so a run depends only on its number and the seed.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, as_completed, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 from uuid import uuid4
 
@@ -24,25 +24,27 @@ from bestarm.defaults import DELTA
 from bestarm.environments import Environment, Semiparametric, Stream, World
 from bestarm.environments.environment import fixed_world
 from bestarm.environments.streams import ForecastStream
-from bestarm.errors import InvalidInputError, ProtocolError
+from bestarm.errors import BestArmError, InvalidInputError, ProtocolError
 from bestarm.forecasting import Forecaster
 from bestarm.forecasting.forecaster import find_forecaster, less_forecasts
 from bestarm.numerics.blas import one_thread
 from bestarm.numerics.geometry import Array
-from bestarm.policies.policy import Method, Policy
+from bestarm.policies.policy import Method, Policy, Traits
 from bestarm.problem import Problem, as_problem
 from bestarm.recommendation import Recommendation
 from bestarm.records import Plan, Summary
 from bestarm.simulation.methods import Oracle, code_version, method_name, with_mean_bound
 from bestarm.simulation.progress import Progress, reporting
 from bestarm.simulation.results import Outcome, Results, RunJournal, run_count
-from bestarm.simulation.run import Observe, run_policy
+from bestarm.simulation.run import Observe, follow_together, run_policy
 from bestarm.units import plural
 
 Collect = Callable[[Sequence[Outcome]], None]
 
 _BATCHES = 32  # a simulation is cut into about this many batches: to send one takes 3 ms
 _LONGEST_BATCH = 32  # runs: progress shows, and an interruption loses little
+_SIDE_BY_SIDE = 512  # runs at most: more do not become quicker
+_BATCHES_SIDE_BY_SIDE = 8  # batches that these are cut into: fewer runs take longer each
 _MOST_BATCHES = 4096  # of hundreds of thousands of runs batches are longer
 _EXAMPLE = "Try bestarm.environments.small_gap()."
 _GRACE = 1.0  # seconds that running batches have to return after an interruption
@@ -115,8 +117,8 @@ def simulate(
             if finished:
                 report(finished)
             if executor is None:
-                for run in missing:
-                    collect([simulation.outcome(run)])
+                for outcome in simulation.outcomes(missing):
+                    collect([outcome])
             else:
                 _distribute(simulation, missing, executor, collect)
         except KeyboardInterrupt:
@@ -209,6 +211,9 @@ class Simulation:
         stream = ForecastStream(stream, forecaster, problem.source, adjusted.interval)
         return adjusted.method(adjusted.problem, seed=seed), stream, world
 
+    def _policy_seed(self, run: int) -> int:
+        return int(self._seed(run, 1).generate_state(1, np.uint64)[0]) >> 11  # exact in JSON
+
     def _seed(self, run: int, place: int) -> np.random.SeedSequence:
         """One of `SeedSequence(seed, spawn_key=(run,)).spawn(3)`, made only if it is needed."""
         return np.random.SeedSequence(self.seed, spawn_key=(run, place))
@@ -226,23 +231,92 @@ class Simulation:
     def run(self, run: int, observe: Observe | None = None) -> tuple[Recommendation, Outcome]:
         """Make run number `run` from beginning to end."""
         policy, stream, world = self.begin(run)
+        if observe is None and self._stands_side_by_side(policy, stream):
+            [(recommendation, outcome)] = self._together([run])
+            return recommendation, outcome
         pulls, rounds, plans, _ = run_policy(policy, stream, delay=self.delay, observe=observe)
         recommendation = policy.recommend()
+        return recommendation, self._outcome_of(
+            run, recommendation, world, pulls=pulls, plans=plans, rounds=rounds
+        )
+
+    def _outcome_of(
+        self,
+        run: int,
+        recommendation: Recommendation,
+        world: World,
+        *,
+        pulls: int,
+        plans: int,
+        rounds: int,
+    ) -> Outcome:
         target, targets = int(recommendation.target), world.problem(self.delta).targets
         if not 0 <= target < targets:
             what, remedy = f"The policy names target {target} of {targets}.", "The first one is 0."
             raise ProtocolError(what, field="target", value=target, remedy=remedy)
         correct, final = target == world.best, bool(recommendation.final)
         contradicted = bool(recommendation.contradicted)
-        return recommendation, Outcome(
-            run, pulls, correct, final, contradicted, target, plans, rounds
-        )
+        return Outcome(run, pulls, correct, final, contradicted, target, plans, rounds)
+
+    def _stands_side_by_side(self, policy: Policy, stream: Stream) -> bool:
+        """Whether this run can be made beside others."""
+        able = policy.traits.side_by_side and self.delay <= 1
+        presample = getattr(stream, "presample", None)
+        return bool(able and presample is not None and presample(1) is not None)
+
+    def _together(self, runs: Sequence[int]) -> Iterator[tuple[Recommendation, Outcome]]:
+        """Make runs beside those of the same problem and policy, and yield them as they end."""
+        groups: dict[tuple[Problem, Traits], list[tuple[int, Policy, Any, World]]] = {}
+        for run in runs:
+            policy, stream, world = self.begin(run)
+            key = policy.problem, policy.traits
+            groups.setdefault(key, []).append((run, policy, stream, world))
+        for members in groups.values():
+            group = members[0][1].group([self._policy_seed(run) for run, *_ in members])
+            for place in follow_together(group, [stream for _, _, stream, _ in members]):
+                run, _, _, world = members[place]
+                pulls, plans = int(group.pulls[place]), int(group.plans[place])
+                recommendation = group.recommend(place)
+                yield (
+                    recommendation,
+                    self._outcome_of(
+                        run, recommendation, world, pulls=pulls, plans=plans, rounds=pulls
+                    ),
+                )
+
+    @cached_property
+    def side_by_side(self) -> bool:
+        """Whether its runs can be made beside each other."""
+        policy, stream, _ = self.begin(0)
+        return self._stands_side_by_side(policy, stream)
+
+    def outcomes(self, runs: Sequence[int]) -> Iterator[Outcome]:
+        """The outcomes of these runs, as they end; a note on an exception names the run."""
+        if len(runs) > 1:
+            with self._naming(runs[0]):
+                together = self.side_by_side
+        if len(runs) < 2 or not together:
+            yield from (self.outcome(run) for run in runs)
+            return
+        for first in range(0, len(runs), _SIDE_BY_SIDE):
+            left = list(runs[first : first + _SIDE_BY_SIDE])
+            try:
+                for _, outcome in self._together(left.copy()):
+                    left.remove(outcome.run)
+                    yield outcome
+            except BestArmError:  # one by one, so that the note names the run
+                yield from (self.outcome(run) for run in left)
 
     def outcome(self, run: int) -> Outcome:
         """The outcome of run number `run`; a note on an exception names the run."""
+        with self._naming(run):
+            return self.run(run)[1]
+
+    @contextmanager
+    def _naming(self, run: int) -> Iterator[None]:
         try:
             try:
-                return self.run(run)[1]
+                yield
             except SystemExit as error:
                 what, remedy = "The policy tried to end the program.", "Let it raise an error."
                 raise ProtocolError(
@@ -301,10 +375,10 @@ def _run_batch(simulation: Simulation, key: str, runs: Sequence[int]) -> list[Ou
     """The outcomes of some runs, or of fewer if it is stopped: the unit sent to executors."""
     outcomes: list[Outcome] = []
     with suppress(KeyboardInterrupt), one_thread():  # Ctrl-C in a terminal reaches workers too
-        for run in runs:
+        for outcome in simulation.outcomes(runs):
+            outcomes.append(outcome)
             if key in _stopped:
                 break
-            outcomes.append(simulation.outcome(run))
         else:
             return outcomes
     _stopped.add(key)  # batches in the queue of this process must not run
@@ -315,7 +389,10 @@ def _distribute(
     simulation: Simulation, runs: Sequence[int], executor: Executor, collect: Collect
 ) -> None:
     """Make the runs on an executor; if interrupted, collect the finished runs, then raise."""
-    size = max(min(max(len(runs) // _BATCHES, 1), _LONGEST_BATCH), len(runs) // _MOST_BATCHES)
+    batches, longest = _BATCHES, _LONGEST_BATCH
+    if simulation.side_by_side:
+        batches, longest = _BATCHES_SIDE_BY_SIDE, _SIDE_BY_SIDE
+    size = max(min(max(len(runs) // batches, 1), longest), len(runs) // _MOST_BATCHES)
     key = uuid4().hex
     futures: dict[Future[list[Outcome]], int] = {}
     try:

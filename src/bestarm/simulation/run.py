@@ -11,9 +11,9 @@ import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -22,14 +22,28 @@ from bestarm.environments.environment import AdjustableStream, Pulls
 from bestarm.environments.streams import Arms, Totals
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.numerics.geometry import Array
-from bestarm.policies.policy import Policy
+from bestarm.policies.policy import Group, Policy
+from bestarm.presampled import PresampledRewards
 from bestarm.records import Plan, Summary
 
 Observe = Callable[[Policy], object]
 MayContinue = Callable[[int, int, Plan], bool]
 
 _CHUNK, _LONGEST_CHUNK = 2**10, 2**16  # rounds presampled at a time: few for short runs, then more
+_LONGEST_SIDE_BY_SIDE = 2**12  # the same where many runs keep theirs at the same time
 _NEARLY_ALL = 16  # outcomes that came for each that is outstanding: as in a live experiment
+
+
+class PresamplingStream(Protocol):
+    """A run that knows rewards ahead."""
+
+    def presample(self, rounds: int) -> PresampledRewards:
+        """The rewards of at most this many future rounds."""
+        ...
+
+    def skip(self, rounds: int) -> None:
+        """Advance by this many of these rounds."""
+        ...
 
 
 class RunLength(NamedTuple):
@@ -90,6 +104,25 @@ def run_policy(
         if observe is not None:
             observe(policy)
     return RunLength(pulls, rounds, plans, finished=True)
+
+
+def follow_together(group: Group, streams: Sequence[PresamplingStream]) -> Iterator[int]:
+    """Carry out runs side by side, each on a stream of its own, and yield them as they end."""
+    chunks, running = np.full(len(streams), _CHUNK // 2), group.running.copy()
+    lacking = dict.fromkeys(range(len(streams)), (0, 0))
+    while lacking:
+        rewards = []
+        for run, (used, needed) in lacking.items():
+            streams[run].skip(used)
+            chunks[run] = max(min(2 * chunks[run], _LONGEST_SIDE_BY_SIDE), 2 * needed)
+            rewards.append(streams[run].presample(int(chunks[run])))
+        try:
+            group.follow(np.array(list(lacking)), rewards)
+        finally:  # what has ended counts, if it is interrupted too
+            ended = np.flatnonzero(running & ~group.running)
+            running = group.running.copy()
+            yield from ended.tolist()
+        lacking = group.wanted()
 
 
 def _run_delayed(

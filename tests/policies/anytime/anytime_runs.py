@@ -7,11 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-import bestarm.policies.anytime.bets as bets_module
 from bestarm import AnytimeBAI, Plan, Summary
 from bestarm.numerics.geometry import Array
-from bestarm.policies.anytime.bets import Frame, Scale
-from bestarm.policies.anytime.readout import Sampling
+from bestarm.policies.anytime.bets import STAKES, Frame, Scale, StakeGrid
+from bestarm.policies.anytime.readout import read
 from bestarm.records import BlockPlan, Counts
 
 __all__ = [
@@ -80,13 +79,9 @@ def play(policy: AnytimeBAI, pull: Pull, plans: int = 10_000) -> AnytimeBAI:
 def made_for_short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put the stakes where a thousand pulls decide: any shares are valid, and these err more."""
 
-    def around(stakes: Array, likely: float) -> Array:
-        shares = 1 / (1 + np.square(np.log10(stakes / likely) / 0.2))
-        return np.asarray(np.log(shares / shares.sum()))
-
-    monkeypatch.setattr(bets_module, "LOG_PRIOR", around(bets_module.STAKES, 0.1))
-    short = around(bets_module.EFFECTS, 0.2)
-    monkeypatch.setattr(bets_module, "log_effect_shares", lambda _: short)
+    shares = 1 / (1 + np.square(np.log10(STAKES / 0.1) / 0.2))
+    grid = StakeGrid(STAKES, np.log(shares / shares.sum()) - 1e-13)
+    monkeypatch.setattr(StakeGrid, "around", lambda _: grid)
 
 
 def make_frame(
@@ -99,6 +94,16 @@ def make_frame(
     size: int = 50,
     pulls: int = 0,
 ) -> Frame:
-    """A frame whose weights are of least variance for the spread that is predicted."""
-    sampling = Sampling(np.asarray(coordinates), np.asarray(weights), spread)
-    return Frame(sampling, guess=guess, spread=spread, scale=scale, size=size, pulls=pulls)
+    """A frame of one run whose weights are of least variance for the spread that is predicted."""
+    chances, spread = np.asarray(weights, dtype=float)[None], spread[None]
+    return Frame.under(
+        scale,
+        chances,
+        guess=guess[None],
+        spread=spread,
+        sizes=np.array([size]),
+        pulls=np.array([pulls]),
+        reader=read(np.asarray(coordinates, dtype=float), chances, spread),
+        grid=StakeGrid.around(0.04),
+        leaders=np.array([[0, 1]]),
+    )

@@ -18,21 +18,18 @@ from scipy.integrate import quad
 from bestarm import Summary
 from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.bets import (
-    EFFECTS,
-    LIKELY_BOUNDED_EFFECT,
-    LIKELY_EFFECT,
-    LOG_PRIOR,
     STAKES,
     BatchOutcome,
     Bets,
     Frame,
     Scale,
     StakeGrid,
-    _cost,
-    _log_loss,
+    Totals,
+    cost,
+    log_loss,
 )
 from bestarm.policies.anytime.intervals import lower_ends
-from bestarm.policies.anytime.readout import Sampling
+from bestarm.policies.anytime.readout import read
 from bestarm.records import Counts
 
 
@@ -43,9 +40,8 @@ def frame_of(
     coordinates = rng.normal(size=(arms, rank))
     weights, guess = rng.dirichlet(np.ones(arms)), rng.uniform(scale.low, scale.high, arms)
     spread = rng.uniform(0.2, 2.0, arms)
-    sampling = Sampling(coordinates, weights, spread)
-    frame = Frame(sampling, guess=guess, spread=spread, scale=scale, size=50, pulls=pulls)
-    return frame, coordinates
+    made = make_frame(coordinates, weights, guess=guess, spread=spread, scale=scale, pulls=pulls)
+    return made, coordinates
 
 
 def one_pull(arm: int, reward: float, arms: int) -> Summary:
@@ -76,10 +72,10 @@ def test_wealth_does_not_grow_on_average_under_any_baseline_with_bounded_rewards
     bets = frame.bets(contrasts)
     for level in np.linspace(-1.0 - means.min(), 3.0 - means.max(), 5):
         expectation = np.zeros((6, len(STAKES)))
-        for arm, weight in zip(frame.sampling.arms, frame.sampling.weights, strict=True):
+        for arm, weight in enumerate(frame.weights[0]):
             high = (means[arm] + level + 1.0) / 4.0
             for reward, chance in ((-1.0, 1 - high), (3.0, high)):
-                expectation += weight * chance * factor(bets, int(arm), reward, 5)
+                expectation += weight * chance * factor(bets, arm, reward, 5)
         assert (expectation <= 1 + 1e-12).all()
         assert expectation.max() > 0.9  # stakes small enough to matter lose next to nothing
 
@@ -105,20 +101,20 @@ def test_wealth_does_not_grow_on_average_under_gaussian_noise(level: float, nois
         )
         bets = frame.bets(np.array([[0.5, -1.0], [-0.5, 1.0]]))  # both have y·θ = 0
         expectation = np.zeros((2, len(STAKES)))
-        for arm, weight in zip(frame.sampling.arms, frame.sampling.weights, strict=True):
+        for arm, weight in enumerate(frame.weights[0]):
             for node, chance in zip(nodes, chances, strict=True):
                 reward = float(coordinates[arm] @ theta) + level + noise * node
-                expectation += weight * chance * factor(bets, int(arm), reward, 4)
+                expectation += weight * chance * factor(bets, arm, reward, 4)
         assert (expectation <= 1 + 1e-9).all()
 
 
 def exact_growth(bets: Bets, arms: Counts, rewards: Array, stakes: Array) -> Array:
     """Σ log(1 + λz) + λ(Σ p w c + margin − κ), pull by pull."""
     frame = bets.frame
-    weights = frame.sampling.weights
-    z = bets.w[:, arms] * (rewards - frame.guess[arms])
+    weights, guess = frame.weights[0], frame.guess[0]
+    z = bets.w[:, arms] * (rewards - guess[arms])
     size = np.abs(bets.w) @ weights
-    offset = bets.w @ (weights * frame.guess) + bets.margin - frame.tail * size
+    offset = bets.w @ (weights * guess) + bets.margin - frame.tail * size
     logs = np.log1p(stakes[:, :, None] * z[:, None, :]).sum(axis=2)
     return np.asarray(logs + len(arms) * stakes * offset[:, None])
 
@@ -136,12 +132,12 @@ def test_totals_never_say_more_than_the_pulls_do(scale: Scale, spread: float) ->
         bets = frame.bets(rng.normal(size=(3, 2)))
         arms = rng.integers(0, 5, 50)
         noise = rng.uniform(-spread, spread, 50)
-        rewards = np.clip(frame.guess[arms] + noise, scale.low, scale.high)
+        rewards = np.clip(frame.guess[0, arms] + noise, scale.low, scale.high)
         summary = Summary.from_pulls(arms, rewards, size=5)
         stakes, growth = bets.settle(BatchOutcome(frame, summary))
         exact = exact_growth(bets, arms, rewards, stakes)
         assert (growth <= exact + 1e-9).all()
-        np.testing.assert_allclose(growth[:, 11:], exact[:, 11:], atol=0.02)  # and hardly less
+        np.testing.assert_allclose(growth[:, 12:], exact[:, 12:], atol=0.02)  # and hardly less
 
 
 def test_falls_that_totals_rule_out_cost_nothing() -> None:
@@ -184,16 +180,25 @@ def noisy_batch(lowest: float) -> tuple[Bets, Counts, Array]:
     return frame.bets(np.array([[1.0]])), arms, rewards
 
 
+def farthest_falls(bets: Bets) -> Array:
+    """C of each contrast: how far z can fall below zero before noise is charged for."""
+    frame = bets.frame
+    below = frame.guess[0] - (frame.low - frame.reach)
+    above = frame.high + frame.reach - frame.guess[0]
+    return np.asarray(np.maximum(bets.w * below, -bets.w * above).max(axis=1))
+
+
 def forms(bets: Bets, arms: Counts, rewards: Array, stakes: Array) -> tuple[Array, Array, Array]:
     """Log wealth of one contrast for each stake (docs/anytime.md): what is bet, with G of Lemma 3,
     and what either form of Lemma 2 shows of it."""
     frame, w = bets.frame, bets.w[0]
-    fall = max((w * frame.terms.below).max(), (-w * frame.terms.above).max())  # C
-    residuals = rewards - frame.guess[arms]
+    weights, guess, tail = frame.weights[0], frame.guess[0], frame.tail[0]
+    fall = farthest_falls(bets)[0]  # C
+    residuals = rewards - guess[arms]
     z = w[arms] * residuals
     deepest = min(-z.min(), fall)  # F
-    even = len(z) * (w @ (frame.sampling.weights * frame.guess))
-    even -= len(z) * frame.tail * (np.abs(w) @ frame.sampling.weights)
+    even = len(z) * (w @ (weights * guess))
+    even -= len(z) * tail * (np.abs(w) @ weights)
     highest, inside = z.max(), z >= -fall  # M
     logs = np.array([np.log1p(stake * z[inside]).sum() for stake in stakes])
     logs -= h(-stakes * fall) * stakes**2 * (z[~inside] ** 2).sum()
@@ -222,7 +227,7 @@ def test_totals_never_say_more_than_the_pulls_do_with_noise_beyond_what_is_allow
     (stakes,), (growth,) = bets.settle(BatchOutcome(bets.frame, summary))
     exact, first, second = forms(bets, arms, rewards, stakes)
     assert (growth <= exact + 1e-12).all()
-    beyond = lowest < -0.5 - NOISY.reach(0)[0]
+    beyond = lowest < -0.5 - NOISY.reach(np.array(0))[0]
     assert beyond == (lowest < -0.788)
     if lowest > -1.0:
         assert (second > first).all()
@@ -252,7 +257,7 @@ def test_series_and_closed_form_of_the_cost_agree(mean: float) -> None:
     """On both sides of where one takes over from the other, and never below h."""
     for u in mean + np.linspace(-1e-5, 1e-5, 21):
         exact = math.fsum((-u) ** k / (k + 2) for k in range(12))
-        assert exact <= _cost(float(u)) < exact + 1e-8
+        assert exact <= cost(np.array(u)) < exact + 1e-8
 
 
 @settings(max_examples=200)
@@ -269,47 +274,44 @@ def test_the_second_form_of_the_lemma_lies_between_the_first_and_the_truth(
     fall, rise = max(-values.min(), 1e-6), max(values.max(), 1e-6) + wider
     squares = values**2
     parts = (squares * (rise - values)).sum(), (squares * (values + fall)).sum()
-    shown = stake * values.sum() - _log_loss(
-        stake, fall, rise, (parts[0] / (fall + rise), parts[1] / (fall + rise))
-    )
+
+    def loss(falling: float, rising: float) -> float:
+        given = (np.array(part) for part in (fall, rise, falling, rising))
+        return float(log_loss(np.array([stake]), *given)[0])
+
+    shown = stake * values.sum() - loss(parts[0] / (fall + rise), parts[1] / (fall + rise))
     exact, first = np.log1p(stake * values).sum(), stake * values.sum()
-    first -= _log_loss(stake, fall, rise, (squares.sum(), 0.0))
+    first -= loss(squares.sum(), 0.0)
     size = 1e-9 * (1 + stake**2 * squares.sum())
     assert first - size <= shown <= exact + size
 
 
-def stakes_of(weights: list[float], metric: Array | None) -> tuple[Array, float]:
-    """λ of the contrast of two arms with noise of deviation 2, and the deviation of z."""
-    sampling = Sampling(np.array([[-1.0], [1.0]]), np.array(weights), np.full(2, 4.0))
-    frame = Frame(
-        sampling,
-        guess=np.zeros(2),
-        spread=np.full(2, 4.0),
-        scale=Scale(-0.01, 0.01),  # falls do not matter
-        size=50,
-        pulls=0,
-        grid=StakeGrid.make(likely_effect=0.15),
-        metric=metric,
-    )
-    none = np.zeros(2)
-    batch = BatchOutcome(frame, Summary(none.astype(int), none, none))
-    bets = frame.bets(np.array([[2.0]]))
-    return bets.settle(batch).stakes[0, 4:], 2 * math.sqrt(bets.w[0] ** 2 @ np.array(weights))
-
-
-@pytest.mark.parametrize("weights", [[0.5, 0.5], [0.9, 0.1]])
-def test_a_stake_stays_with_an_effect_while_designs_change(weights: list[float]) -> None:
-    """λ = S/D, where S = eσ̂‖y‖/D; without a size S is e itself."""
-    stakes, deviation = stakes_of(weights, np.array([[0.25]]))  # ‖y‖ = 1
-    np.testing.assert_allclose(stakes, EFFECTS[4:] * 2 / deviation**2, rtol=0.05)
-    stakes, deviation = stakes_of(weights, None)
-    np.testing.assert_allclose(stakes, EFFECTS[4:] / deviation, rtol=0.05)
-
-
-def test_targets_that_seem_near_each_other_may_differ_by_much_all_the_same() -> None:
-    """One target far from the others makes them seem near: stakes do not shrink without end."""
-    stakes, deviation = stakes_of([0.5, 0.5], np.array([[1e-12]]))
-    np.testing.assert_allclose(stakes, EFFECTS[4:] * 0.08 / deviation, rtol=0.05)
+def test_stakes_are_signals_over_the_deviation_of_z_short_of_ruin() -> None:
+    """λ = min(S/D, 0.9/C): the same bet whatever the units of rewards and of the contrast."""
+    rng = np.random.default_rng(8)
+    coordinates, weights = rng.normal(size=(5, 2)), rng.dirichlet(np.ones(5))
+    guess, spread = rng.uniform(-1.0, 1.0, 5), rng.uniform(0.2, 2.0, 5)
+    contrasts, shares = rng.normal(size=(3, 2)), []
+    none = Summary(np.zeros(5, dtype=int), np.zeros(5), np.zeros(5))
+    for unit, size in ((1.0, 1.0), (1e3, 1.0), (1.0, 1e-3)):
+        frame = make_frame(
+            coordinates,
+            weights,
+            guess=unit * guess,
+            spread=unit**2 * spread,
+            scale=Scale(-unit, unit),
+        )
+        bets = frame.bets(size * contrasts)
+        stakes = bets.settle(BatchOutcome(frame, none)).stakes
+        deviation = np.sqrt(np.square(bets.w) @ (weights * unit**2 * spread))
+        fall = farthest_falls(bets)
+        capped = STAKES / deviation[:, None] > 0.9 / fall[:, None]
+        assert capped.any()
+        assert not capped.all()
+        np.testing.assert_allclose((stakes * fall[:, None])[capped], 0.9)
+        np.testing.assert_allclose((stakes * deviation[:, None] / STAKES)[~capped], 1.0)
+        shares.append(stakes * deviation[:, None])
+    np.testing.assert_allclose(shares[1:], [shares[0]] * 2)
 
 
 def test_a_margin_is_that_much_of_a_head_start() -> None:
@@ -342,7 +344,7 @@ def test_a_missing_outcome_in_the_worst_case_is_no_better_than_any_it_could_have
 
 def exact_pending(bets: Bets, row: int, stake: float) -> Decimal:
     """Σ over arms of the log of the least factor that one outcome each can have, to 50 digits."""
-    weights, guess, low, high = bets.frame.terms.weights, bets.frame.guess, -1.0, 3.0
+    weights, guess, low, high = bets.frame.weights[0], bets.frame.guess[0], -1.0, 3.0
     w = [Fraction(x) for x in bets.w[row]]
     guesses, chances = map(Fraction, guess), map(Fraction, weights)
     offset = sum((p * x * c for p, x, c in zip(chances, w, guesses, strict=True)), Fraction(0))
@@ -392,63 +394,112 @@ def test_digits_lost_to_a_huge_level_are_not_evidence() -> None:
         arms = rng.integers(0, 2, 50)
         summary = Summary.from_pulls(arms, level + 1e-3 * rng.normal(size=50), size=2)
         wealth += bets.log_growth(BatchOutcome(frame, summary))
-    assert (StakeGrid.make().log_value(wealth) < 1.0).all()
+    assert (StakeGrid.around(0.04).log_value(wealth) < 1.0).all()
 
 
-def test_the_shares_are_a_distribution_and_reach_every_scale() -> None:
-    assert np.exp(LOG_PRIOR).sum() == pytest.approx(1)
-    assert STAKES.max() / STAKES.min() > 1e3
-    assert StakeGrid.make().log_value(np.zeros((2, len(STAKES)))) == pytest.approx(0)
-
-
-@pytest.mark.parametrize("effect", [None, LIKELY_EFFECT, LIKELY_BOUNDED_EFFECT])
-@pytest.mark.parametrize("gap", [None, 1e-9, 0.01, 0.3, 1e6])
-def test_shares_add_up_to_one_at_most(gap: float | None, effect: float | None) -> None:
+@pytest.mark.parametrize("likely", [1e-9, 0.01, 0.04, 0.06, 0.3, 1e6])
+def test_shares_add_up_to_one_at_most(likely: float) -> None:
     """After rounding too: with more, wealth would begin above 1. Little less, and none is lost."""
-    grid = StakeGrid.make(gap, likely_effect=effect)
+    grid = StakeGrid.around(likely)
     shares = np.exp(grid.log_shares)
-    assert len(shares) == len(grid.signals) + len(grid.gaps)
+    assert len(grid) == len(shares) == len(grid.signals)
     assert 1 - 1e-12 < math.fsum(shares) <= 1
-    if gap is not None:
-        assert math.fsum(shares[len(grid.signals) :]) == pytest.approx(0.5)
-    (value,) = grid.log_value(np.zeros((1, len(grid))))
-    assert -1e-12 < value <= 0
+    values = grid.log_value(np.zeros((2, 3, len(grid))))
+    assert values.shape == (2, 3)
+    assert (values > -1e-12).all()
+    assert (values <= 0).all()
+
+
+def test_shares_reach_every_scale_and_are_largest_where_stakes_are_likely() -> None:
+    assert STAKES.max() / STAKES.min() > 1e4
+    for likely in STAKES[[0, 4, 14]]:
+        shares = np.exp(StakeGrid.around(likely).log_shares)
+        assert STAKES[shares.argmax()] == likely
+        assert shares.min() > 5e-5
+
+
+def test_an_average_of_stakes_is_that_of_their_wealth() -> None:
+    """Also where the wealth of some stakes is too large, or too small, to be a number."""
+    grid = StakeGrid.around(0.04)
+    logs = np.random.default_rng(9).uniform(-5.0, 5.0, (4, len(grid)))
+    exact = np.log(np.exp(logs) @ np.exp(grid.log_shares))
+    np.testing.assert_allclose(grid.log_value(logs), exact)
+    np.testing.assert_allclose(grid.log_value(logs + 2000.0), exact + 2000.0)
+    np.testing.assert_allclose(grid.log_value(logs - 2000.0), exact - 2000.0)
+
+
+@pytest.mark.parametrize("capped", [False, True])
+def test_bets_of_runs_side_by_side_are_settled_as_each_by_itself(capped: bool) -> None:
+    """Batches that lack outcomes of some runs, and totals without extremes, among them."""
+    rng = np.random.default_rng(10)
+    contrasts, frames, totals = rng.normal(size=(6, 3, 2)), [], []
+    contrasts[4, 1] = 0.0  # bets nothing
+    for run in range(6):
+        frame, _ = frame_of(rng, Scale(-2.0, 2.0, noise=0.3), pulls=100 * run)
+        arms = rng.integers(0, 5, 50)
+        summary = Summary.from_pulls(arms, rng.uniform(-2.0, 2.0, 50), size=5)
+        if run == 2:
+            summary = replace(summary, least=None, largest=None, cubes=None)
+        if run == 3:
+            summary = replace(summary, pending=np.arange(5))
+        frames.append(frame)
+        totals.append(BatchOutcome(frame, summary).totals)
+    grid = frames[0].grid
+    frames = [replace(frame, grid=grid) for frame in frames]
+    given = {"margin": 0.1, "capped": capped}
+    together = Frame.stacked(frames).settle(contrasts, Totals.stacked(totals), **given)
+    assert together.growth.shape == (6, 3, len(grid))
+    for run, (frame, each) in enumerate(zip(frames, totals, strict=True)):
+        [stakes], [growth] = frame.settle(contrasts[[run]], each, **given)
+        np.testing.assert_allclose(together.stakes[run], stakes, rtol=1e-12)
+        np.testing.assert_allclose(together.growth[run], growth, rtol=1e-9, atol=1e-12)
+        assert growth.any(axis=1).tolist() == [True, run != 4, True]
 
 
 RUNS, BATCHES, SIZE, DELTA = 400, 25, 40, 0.1
 FEW = 120  # runs: a broken copy shows in far fewer
-STAKE = 2  # 0.075: what counts within a thousand pulls
+STAKE = 3  # 0.075: what counts within a thousand pulls
 EACH_OTHER = np.array([[1.0], [-1.0]])  # of two arms, each bets that the other is better
-Growth = Callable[[Bets, Summary], Array]
+Sums = tuple[Array, Array, Array]  # counts, Σr and Σr² of the arms in each of many batches
+Growth = Callable[[Sums], Array]
 
 
-def two_arms(weights: Array) -> Frame:
-    return make_frame(
-        np.array([[-0.5], [0.5]]),
+def grown(weights: Array, sums: Sums) -> Array:
+    """What both bets make of many batches of two arms side by side: (batches, 2, stakes)."""
+    count = len(sums[0])
+    weights, even = np.broadcast_to(weights, (count, 2)), np.full((count, 2), 0.25)
+    frame = Frame.under(
+        Scale(-1.5, 1.5),
         weights,
-        guess=np.zeros(2),
-        spread=np.full(2, 0.25),
-        scale=Scale(-1.5, 1.5),
+        guess=np.zeros((count, 2)),
+        spread=even,
+        sizes=np.full(count, SIZE),
+        pulls=np.zeros(count),
+        reader=read(np.array([[-0.5], [0.5]]), weights, even),
+        grid=StakeGrid.around(0.04),
+        leaders=np.tile([0, 1], (count, 1)),
     )
+    totals = Totals.about(frame.guess, sums, None)
+    return frame.settle(np.broadcast_to(EACH_OTHER, (count, 2, 1)), totals).growth
 
 
-def honest(bets: Bets, summary: Summary) -> Array:
-    return bets.log_growth(BatchOutcome(bets.frame, summary))
+def honest(sums: Sums) -> Array:
+    return grown(np.full(2, 0.5), sums)
 
 
-def stake_after(bets: Bets, summary: Summary) -> Array:
+def stake_after(sums: Sums) -> Array:
     """Broken: bets only where the batch turned out to be favourable."""
-    return np.maximum(honest(bets, summary), 0.0)
+    return np.maximum(honest(sums), 0.0)
 
 
-def opponent_after(bets: Bets, summary: Summary) -> Array:
+def opponent_after(sums: Sums) -> Array:
     """Broken: picks the side to bet on after the batch."""
-    return np.repeat(honest(bets, summary).max(axis=0, keepdims=True), 2, axis=0)
+    return honest(sums).max(axis=1, keepdims=True)
 
 
-def estimated_design(bets: Bets, summary: Summary) -> Array:
+def estimated_design(sums: Sums) -> Array:
     """Broken: centers and whitens by the arms that happened to be drawn."""
-    return honest(two_arms(summary.counts / summary.pulls).bets(EACH_OTHER), summary)
+    return grown(sums[0] / SIZE, sums)
 
 
 def crossings(
@@ -461,13 +512,9 @@ def crossings(
     lead = np.cumsum(signs, axis=2) - signs  # of the second arm, before each draw
     rewards = baseline(lead) + rng.choice([-0.5, 0.5], size=arms.shape)
     drawn = np.stack([arms == 0, arms == 1], axis=2)
-    parts = (drawn, drawn * rewards[:, :, None], drawn * rewards[:, :, None] ** 2)
-    totals = np.concatenate([part.sum(axis=3) for part in parts], axis=2)
-    # Rewards are multiples of one half, and most totals come up many times.
-    seen, place = np.unique(totals.reshape(-1, 6), axis=0, return_inverse=True)
-    bets = two_arms(np.array([0.5, 0.5])).bets(EACH_OTHER)
-    grown = [growth(bets, Summary(n.astype(int), s, q)) for n, s, q in seen.reshape(-1, 3, 2)]
-    each = np.array(grown)[place, 0, STAKE].reshape(BATCHES, runs)
+    paid = drawn * rewards[:, :, None]
+    counts, first, second = (part.sum(axis=3).reshape(-1, 2) for part in (drawn, paid, paid**2))
+    each = growth((counts, first, second))[:, 0, STAKE].reshape(BATCHES, runs)
     most = np.cumsum(each, axis=0).max(axis=0)
     return wilson(int(np.count_nonzero(most >= -np.log(DELTA))), runs)
 
@@ -508,13 +555,10 @@ def random_bets(rng: np.random.Generator, noise: float) -> tuple[Bets, Array]:
     """Bets on three contrasts of five arms in two dimensions, with any guesses."""
     coordinates = rng.normal(size=(5, 2))
     weights = rng.dirichlet(np.ones(5))
-    frame = Frame(
-        Sampling(coordinates, weights, rng.uniform(0.05, 0.3, 5)),
-        guess=rng.uniform(0, 1, 5),
-        spread=rng.uniform(0.05, 0.3, 5),
-        scale=Scale(0.0, 1.0, noise),
-        size=80,
-        pulls=100,
+    guess, spread = rng.uniform(0, 1, 5), rng.uniform(0.05, 0.3, 5)
+    scale = Scale(0.0, 1.0, noise)
+    frame = make_frame(
+        coordinates, weights, guess=guess, spread=spread, scale=scale, size=80, pulls=100
     )
     return frame.bets(rng.normal(size=(3, 2))), weights
 
@@ -530,15 +574,14 @@ def test_evidence_from_totals_is_at_most_that_of_single_pulls(seed: int, noise: 
     summary = Summary.from_pulls(arms, rewards, size=5)
     frame = bets.frame
     stakes, growth = bets.settle(BatchOutcome(frame, summary))
-    z = bets.w[:, arms] * (rewards - frame.guess[arms])
-    fall = np.maximum(bets.w * frame.terms.below, -bets.w * frame.terms.above).max(axis=1)
-    offset = bets.w @ (frame.sampling.weights * frame.guess)
-    offset -= frame.tail * np.abs(bets.w) @ frame.sampling.weights
+    z, fall = bets.w[:, arms] * (rewards - frame.guess[0, arms]), farthest_falls(bets)
+    offset = bets.w @ (frame.weights[0] * frame.guess[0])
+    offset -= frame.tail * np.abs(bets.w) @ frame.weights[0]
     for i in range(3):
         for s, stake in enumerate(stakes[i]):
-            cost = (-np.log1p(-stake * fall[i]) - stake * fall[i]) / fall[i] ** 2
+            square = (-np.log1p(-stake * fall[i]) - stake * fall[i]) / fall[i] ** 2
             inside = np.log1p(stake * np.maximum(z[i], -fall[i]))
-            exact = np.where(z[i] >= -fall[i], inside, stake * z[i] - cost * z[i] ** 2).sum()
+            exact = np.where(z[i] >= -fall[i], inside, stake * z[i] - square * z[i] ** 2).sum()
             assert growth[i, s] <= exact + 80 * stake * offset[i] + 1e-9
 
 
@@ -561,13 +604,15 @@ def test_extremes_only_sharpen_evidence(seed: int) -> None:
 @pytest.mark.parametrize("pulls", [0, 99, 10**6])
 def test_the_charge_bounds_what_noise_beyond_the_reach_adds(noise: float, pulls: int) -> None:
     """E(η − k)₊ = ∫ P(η > t) dt from k on, and P(η > t) ≤ exp(−t²/2α²) for α-sub-Gaussian noise."""
-    reach, charge = Scale(-1.0, 1.0, noise).reach(pulls)
+    reach, charge = Scale(-1.0, 1.0, noise).reach(np.array(pulls))
     beyond, _ = quad(lambda t: math.exp(-((t / noise) ** 2) / 2), reach, math.inf, epsabs=0.0)
-    assert charge == pytest.approx(beyond, rel=1e-6)
+    assert float(charge) == pytest.approx(beyond, rel=1e-6)
 
 
 def test_bounded_rewards_are_charged_nothing() -> None:
-    assert Scale(-1.0, 1.0).reach(100) == (0.0, 0.0)
+    reach, charge = Scale(-1.0, 1.0).reach(np.array([0, 100]))
+    assert not reach.any()
+    assert not charge.any()
 
 
 def test_every_pull_is_charged_for_all_its_weights() -> None:
@@ -585,10 +630,10 @@ def test_every_pull_is_charged_for_all_its_weights() -> None:
     bets = frame.bets(np.array([[1.0], [-0.4]]))
     summary = Summary.from_pulls(rng.integers(0, 3, 50), rng.normal(size=50), size=3)
     stakes, charged = bets.settle(BatchOutcome(frame, summary))
-    charge, frame.tail = frame.tail, 0.0
-    free = bets.log_growth(BatchOutcome(frame, summary))
-    size = np.abs(bets.w) @ weights
-    np.testing.assert_allclose(free - charged, 50 * stakes * charge * size[:, None])
+    free = replace(frame, tail=np.zeros(1))
+    uncharged = replace(bets, frame=free).log_growth(BatchOutcome(free, summary))
+    size, [charge] = np.abs(bets.w) @ weights, frame.tail
+    np.testing.assert_allclose(uncharged - charged, 50 * stakes * charge * size[:, None])
     assert charge > 0
 
 
@@ -611,7 +656,7 @@ def test_no_reward_within_the_reach_takes_all_of_a_stake(end: float) -> None:
         )
         bets = frame.bets(np.array([[1.0], [-1.0]]))
         stakes, _ = bets.settle(BatchOutcome(frame, Summary.from_pulls([0], [end], size=2)))
-        reach, _ = scale.reach(pulls)
+        reach = float(scale.reach(np.array(pulls))[0])
         for reward in (scale.low - reach, scale.high + reach):
             left = 1 + stakes[:, :, None] * (bets.w * (reward - frame.guess))[:, None, :]
             assert left.min() >= 0.1 - 1e-12  # a tenth is left of the largest
@@ -624,12 +669,16 @@ def test_weights_read_contrasts_off_rewards_without_a_baseline() -> None:
     """Σ p w x = y on the linear span; Σ p w may be anything (Lemma 1)."""
     rng = np.random.default_rng(3)
     arms, p = rng.normal(size=(7, 3)), rng.dirichlet(np.ones(7))
-    sampling = Sampling(arms, p, rng.uniform(0.5, 2.0, 7), intercept=False)
     contrasts = rng.normal(size=(4, 3))
-    w = contrasts @ sampling.readout
+
+    def weights_under(spread: Array, intercept: bool) -> Array:
+        return contrasts @ read(arms, p[None], spread[None], intercept=intercept).contrasts[0]
+
+    w = weights_under(rng.uniform(0.5, 2.0, 7), False)
     np.testing.assert_allclose((w * p) @ arms, contrasts, atol=1e-9)
     assert np.abs((w * p).sum(axis=1)).max() > 1e-3
-    centered = contrasts @ Sampling(arms, p, np.ones(7)).readout[:3]
+    centered = weights_under(rng.uniform(0.5, 2.0, 7), True)
+    np.testing.assert_allclose((centered * p) @ arms, contrasts, atol=1e-9)
     np.testing.assert_allclose((centered * p).sum(axis=1), 0.0, atol=1e-9)
 
 
@@ -639,9 +688,8 @@ def test_weights_read_contrasts_off_rewards_without_a_baseline() -> None:
 def pages_frame(rng: np.random.Generator) -> Frame:
     weights = rng.dirichlet(np.ones(4))
     coordinates = np.vstack([np.zeros(3), np.eye(3)])
-    sampling = Sampling(coordinates, weights, np.full(4, 0.1))
     guess, spread = rng.uniform(0, 1, 4), np.full(4, 0.1)
-    return Frame(sampling, guess=guess, spread=spread, scale=Scale(0.0, 1.0), size=50, pulls=0)
+    return make_frame(coordinates, weights, guess=guess, spread=spread, scale=Scale(0.0, 1.0))
 
 
 def one_more(known: Summary, **where: Counts) -> Summary:
@@ -660,9 +708,10 @@ def test_a_pending_outcome_counts_no_more_than_whatever_becomes_of_it(seed: int)
     frame, exceeded = pages_frame(rng), False
     contrasts = np.vstack([np.eye(3), -np.eye(3)])
     bets = frame.bets(contrasts)
-    arms = rng.choice(4, size=60, p=frame.sampling.probabilities)
+    arms = rng.choice(4, size=60, p=frame.weights[0])
     known = Summary.from_pulls(arms, (rng.random(60) < 0.3).astype(float), size=4)
-    offset = bets.w @ (frame.sampling.weights * frame.guess)
+    guess = frame.guess[0]
+    offset = bets.w @ (frame.weights[0] * guess)
     for arm in range(4):
         one = (np.arange(4) == arm).astype(np.int64)
         pending = BatchOutcome(frame, one_more(known, pending=one))
@@ -671,15 +720,15 @@ def test_a_pending_outcome_counts_no_more_than_whatever_becomes_of_it(seed: int)
         base = bets.log_growth(lost)
         assert (growth <= base + 1e-12).all()
         for reward in (0.0, 1.0):
-            z = bets.w[:, [arm]] * (reward - frame.guess[arm])
+            z = bets.w[:, [arm]] * (reward - guess[arm])
             factor = np.log1p(stakes * z) + stakes * offset[:, None]
             assert (growth <= base + factor + 1e-9).all()
-        low, high = np.minimum(*(np.log1p(stakes * bets.w[:, [arm]] * (r - frame.guess[arm]))
-                                 for r in (0.0, 1.0))), stakes * offset[:, None]  # fmt: skip
-        exceeded |= bool((low + high > 1e-9).any())
+        ends = (np.log1p(stakes * bets.w[:, [arm]] * (r - guess[arm])) for r in (0.0, 1.0))
+        least = np.minimum(*ends) + stakes * offset[:, None]
+        exceeded |= bool((least > 1e-9).any())
         # Under "worst-case" it is never passed over, and the least factor is what it is.
         worst = BatchOutcome(frame, pending.summary, worst_case=True)
-        np.testing.assert_allclose(bets.log_growth(worst), base + low + high, atol=1e-9)
+        np.testing.assert_allclose(bets.log_growth(worst), base + least, atol=1e-9)
     assert exceeded  # the case is there
 
 
@@ -687,14 +736,18 @@ def test_a_pending_outcome_counts_no_more_than_whatever_becomes_of_it(seed: int)
 def test_the_lower_end_of_an_interval_allows_for_a_loss_too(seed: int) -> None:
     """At every v, above zero and below it: the end is no higher than after the loss."""
     rng = np.random.default_rng(seed)
-    frame, grid = pages_frame(rng), StakeGrid.make()
-    arms = rng.choice(4, size=80, p=frame.sampling.probabilities)
+    frame, grid = pages_frame(rng), StakeGrid.around(0.04)
+    arms = rng.choice(4, size=80, p=frame.weights[0])
     known = Summary.from_pulls(arms, (rng.random(80) < 0.3).astype(float), size=4)
     contrasts = np.vstack([np.eye(3), -np.eye(3)])
+
+    def ends_after(batch: BatchOutcome, level: float) -> Array:
+        none = np.zeros(len(contrasts))
+        return lower_ends(lambda *_: contrasts, [batch], level=level, grid=grid, capital=none)
+
     for level in (0.1, 3.0):
-        lost = lower_ends(contrasts, [BatchOutcome(frame, known)], level=level, grid=grid)
+        lost = ends_after(BatchOutcome(frame, known), level)
         for arm in range(4):
             many = 40 * (np.arange(4) == arm)
             pending = BatchOutcome(frame, one_more(known, pending=many))
-            ends = lower_ends(contrasts, [pending], level=level, grid=grid)
-            assert (ends <= lost + 1e-9).all()
+            assert (ends_after(pending, level) <= lost + 1e-9).all()

@@ -341,3 +341,36 @@ def test_sets_and_tolerances_are_named(options: dict[str, Any]) -> None:
     answer = policy.recommend()
     assert answer.final
     assert set(answer.chosen) <= {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("rates", "words", "share"),
+    [
+        ([0.7, 0.3, 0.2, 0.2], "'0' is the best of 4 options", 1.15),
+        ([0.6, 0.59, 0.2, 0.2], "is at most 10 points worse than the best of 4 options", 0.5),
+    ],
+)
+@pytest.mark.parametrize("block", [2, 4])
+def test_within_a_tolerance_or_the_best(
+    rates: list[float], words: str, share: float, block: int
+) -> None:
+    """Where one is clearly the best, all others are ruled out as ever. Where two are near, one is
+    named long before the other could be ruled out."""
+    pulls = {}
+    for tolerance in (0.1, 0.0):
+        policy = AnytimeBAI(
+            Problem(np.eye(4), delta=0.1),
+            bounds=(0, 1),
+            block=block,
+            tolerance=tolerance,
+            max_pulls=8000,
+        )
+        rng = np.random.default_rng(3)
+        play(policy, clicks(rates, rng), rng)
+        answer = policy.recommend()
+        pulls[tolerance] = answer.pulls
+        if tolerance:
+            assert answer.final
+            assert answer.target in (0, 1)
+            assert words in answer.statement
+    assert pulls[0.1] <= share * pulls[0.0]

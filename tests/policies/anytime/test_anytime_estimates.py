@@ -8,20 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any, cast
 
 import numpy as np
 import pytest
-from anytime_runs import next_block_plan, next_plan
+from anytime_runs import make_frame, next_block_plan, next_plan
 from numpy.typing import NDArray
 
 from bestarm import AnytimeBAI, Problem, Summary
 from bestarm.environments import Semiparametric
 from bestarm.numerics.geometry import Array
-from bestarm.policies.anytime.bets import BatchOutcome, Scale
-from bestarm.policies.anytime.estimates import SCALARS, Estimates
-from bestarm.policies.anytime.readout import Sampling
+from bestarm.policies.anytime.bets import BatchOutcome, Frame, Scale, Totals
+from bestarm.policies.anytime.estimates import Estimates
 from bestarm.records import Counts, Plan, Rounds
 
 
@@ -29,24 +26,22 @@ def test_guesses_lie_where_rewards_can() -> None:
     """What lies outside is never paid: the guess would only lengthen the falls to allow for."""
     estimates = Estimates(np.array([[-1.0], [0.1], [1.0]]), Scale(-2.0, 3.0))
     estimates.slope[:] = 100.0
-    estimates.state.scalars[SCALARS.pulls] = 1
-    assert estimates.rewards(50).tolist() == [-2.0, 3.0, 3.0]
+    estimates.pulls[:] = 1
+    assert estimates.rewards(np.array([50])).tolist() == [[-2.0, 3.0, 3.0]]
 
 
 def learned_spread(*rewards: list[float], level: float, batches: int = 1) -> list[float]:
     """What is expected of (r − c)² of each arm after batches of these, c being the level."""
-    problem = Problem(np.eye(len(rewards)))
-    estimates = Estimates(problem.span.coordinates(problem.source), Scale(0.0, 1.0))
-    p = np.full(len(rewards), 1 / len(rewards))
-    sampling = Sampling(estimates.coordinates, p, np.ones(len(rewards)))
-    frame = SimpleNamespace(sampling=sampling, guess=np.full(len(rewards), level))
-    off = [np.array(each) - level for each in rewards]
-    counts = np.array([len(each) for each in rewards], dtype=float)
-    first, second, third = (np.array([(each**k).sum() for each in off]) for k in (1, 2, 3))
-    totals = SimpleNamespace(counts=counts, first=first, second=second, third=third)
+    arms, scale = len(rewards), Scale(0.0, 1.0)
+    problem = Problem(np.eye(arms))
+    estimates = Estimates(problem.span.coordinates(problem.source), scale)
+    even, guess = np.full(arms, 1 / arms), np.full(arms, level)
+    frame = make_frame(estimates.coordinates, even, guess=guess, spread=np.ones(arms), scale=scale)
+    pulled = np.repeat(np.arange(arms), [len(each) for each in rewards])
+    summary = Summary.from_pulls(pulled, np.concatenate(rewards), size=arms)
     for _ in range(batches):
-        estimates.learn(cast(BatchOutcome, SimpleNamespace(frame=frame, totals=totals)))
-    return [float(each) for each in estimates.spread]
+        estimates.learn(frame, BatchOutcome(frame, summary).totals)
+    return [float(each) for each in estimates.spread[0]]
 
 
 def test_an_arm_without_clicks_so_far_is_not_taken_for_a_quiet_one() -> None:
@@ -91,13 +86,54 @@ def test_the_baseline_to_come_is_foreseen(baseline: Callable[[Array], Array], er
         for batch in range(250):
             plan = next_plan(policy)
             policy.update(stream.pull(plan))
-            guess = policy._past[-1].frame.guess.mean()
+            guess = float(policy._past[-1].frame.guess.mean())
             if batch > 60:
                 truth = baseline(np.arange(at + 1.0, at + plan.pulls + 1)).mean() + 0.01
                 errors.append((guess - truth) ** 2)
                 weights.append(plan.pulls)
             at += plan.pulls
     assert np.sqrt(np.average(errors, weights=weights)) < error
+
+
+# --- runs side by side ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bound", [np.inf, 0.3])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_runs_side_by_side_are_estimated_as_each_by_itself(intercept: bool, bound: float) -> None:
+    """But for rounding; from the first batch to the last, and after some of them have ended."""
+    rng, runs, arms, scale = np.random.default_rng(3), 7, 4, Scale(-2.0, 2.0, noise=0.5)
+    points = rng.normal(size=(arms, 2))
+
+    def of(count: int) -> Estimates:
+        return Estimates(points, scale, intercept=intercept, bound=bound, runs=count)
+
+    single, together, left = [of(1) for _ in range(runs)], of(runs), np.arange(runs)
+    for batch in range(30):
+        if batch == 20:
+            left = left[[0, 2, 5]]
+            together.select(left)
+        sizes, frames, totals = together.batch_size(together.pulls, 0.1, 20), [], []
+        guesses = together.rewards(sizes)
+        for place, run in enumerate(left):
+            own, size = single[run], sizes[[place]]
+            np.testing.assert_array_equal(own.batch_size(own.pulls, 0.1, 20), size)
+            np.testing.assert_allclose(own.rewards(size), guesses[[place]], rtol=1e-9)
+            chances = rng.dirichlet(np.ones(arms))
+            pulled = rng.choice(arms, int(size[0]), p=chances)
+            rewards = points[pulled] @ [0.3, -0.2] + rng.normal(0.1 * batch, 0.5, len(pulled))
+            spread, guess = own.spread[0], guesses[place]
+            frame = make_frame(points, chances, guess=guess, spread=spread, scale=scale)
+            outcome = BatchOutcome(frame, Summary.from_pulls(pulled, rewards, size=arms))
+            own.learn(frame, outcome.totals)
+            frames.append(frame)
+            totals.append(outcome.totals)
+        together.learn(Frame.stacked(frames), Totals.stacked(totals))
+        for place, run in enumerate(left):
+            shared = state_of(together.of(np.array([place])))
+            for name, part in state_of(single[run]).items():
+                size = 1e-9 * np.abs(part).max()
+                np.testing.assert_allclose(shared[name], part, atol=size, err_msg=name)
 
 
 # --- late outcomes -------------------------------------------------------------------------------
@@ -141,8 +177,14 @@ class Visits:
         policy.amend(of(arms[late], rewards[late]), phase=number + 1)
 
 
-def learned_state(policy: AnytimeBAI) -> dict[str, Any]:
-    return {name: part.copy() for name, part in policy._estimates.state._asdict().items()}
+def state_of(estimates: Estimates) -> dict[str, Array]:
+    """All that is kept of the batches."""
+    parts = vars(estimates).items()
+    return {name: part.copy() for name, part in parts if isinstance(part, np.ndarray)}
+
+
+def learned_state(policy: AnytimeBAI) -> dict[str, Array]:
+    return state_of(policy._estimates)
 
 
 def all_but(size: int, missing: int) -> Flags:
@@ -198,12 +240,12 @@ def test_what_is_missing_counts_as_predicted_and_is_corrected_when_it_comes() ->
     assert policy._estimates.pulls == 260
     assert np.abs(before["slope"] - goal["slope"]).max() > 1e-4
     # The spread of what is missing is not thought to be small.
-    assert (before["second"] >= goal["second"] - 1e-9).all()
+    assert (before["_squares"] >= goal["_squares"] - 1e-9).all()
     visits.amend(policy, 1, ~known)
     after = learned_state(policy)
-    for name in ("slope", "gram", "moment", "information", "second", "third", "counts", "spread"):
+    of_each_pull = ("slope", "gram", "moment", "information", "spread", "pulls")
+    for name in (*of_each_pull, "_squares", "_cubes", "_counts", "_rewards"):
         np.testing.assert_allclose(after[name], goal[name], rtol=1e-9, atol=1e-12, err_msg=name)
-    assert after["scalars"][1] == pytest.approx(goal["scalars"][1])
 
 
 def test_one_that_is_forgotten_holds_nothing_up() -> None:

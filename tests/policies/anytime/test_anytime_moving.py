@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from benchmarks.moving import DELTA, WORLDS, drops, play, rule
-from bestarm import AnytimeBAI, Problem, Summary, compiling, simulate
+from bestarm import AnytimeBAI, Problem, Summary, simulate
 from bestarm.environments import MovingMeans
 from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.assumptions import has_unrestricted_means
-from bestarm.policies.anytime.bets import BatchOutcome, Bets, Frame, Scale
+from bestarm.policies.anytime.bets import BatchOutcome, Bets, Frame, Scale, StakeGrid
 from bestarm.policies.anytime.block_bets import BlockSampling
 from bestarm.policies.anytime.intervals import lower_ends
-from bestarm.policies.anytime.readout import Sampling
+from bestarm.policies.anytime.readout import read
 from bestarm.policies.anytime.sampler import coordinates
 from bestarm.records import BlockPlan
 
@@ -24,20 +24,22 @@ STEADY = [name for name, world in WORLDS.items() if world.best is not None]
 CHANGING = [name for name, world in WORLDS.items() if world.best is None]
 
 
-@pytest.fixture
-def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiling._Tiered, "python_seconds", 0.0)
-
-
 def frame_of(problem: Problem, rng: np.random.Generator, scale: Scale) -> Frame:
     """A frame with nothing special about it."""
     arms, _, _ = coordinates(problem)
-    spread = rng.uniform(0.2, 2.0, problem.arms)
-    sampling = Sampling(
-        arms, rng.dirichlet(np.ones(problem.arms)), spread, intercept=problem.drifts
+    spread = rng.uniform(0.2, 2.0, (1, problem.arms))
+    weights = rng.dirichlet(np.ones(problem.arms))[None]
+    return Frame.under(
+        scale,
+        weights,
+        guess=rng.uniform(scale.low, scale.high, (1, problem.arms)),
+        spread=spread,
+        sizes=np.array([50]),
+        pulls=np.array([100]),
+        reader=read(arms, weights, spread, intercept=problem.drifts),
+        grid=StakeGrid.around(0.04),
+        leaders=np.array([[0, 1]]),
     )
-    guess = rng.uniform(scale.low, scale.high, problem.arms)
-    return Frame(sampling, guess=guess, spread=spread, scale=scale, size=50, pulls=100)
 
 
 def pairs(options: int) -> Iterator[tuple[int, int]]:
@@ -56,7 +58,7 @@ def test_without_a_model_a_contrast_is_read_off_its_two_options(problem: Problem
     assert has_unrestricted_means(problem)
     rng, (_, _, targets) = np.random.default_rng(0), coordinates(problem)
     frame = frame_of(problem, rng, Scale(-1, 1))
-    chances, unit = frame.sampling.probabilities, np.eye(problem.arms)
+    [chances], unit = frame.weights, np.eye(problem.arms)
     for o, a in pairs(problem.arms):
         w = frame.bets((targets[o] - targets[a])[None]).w[0]
         np.testing.assert_allclose(chances * w, unit[o] - unit[a], atol=1e-9)
@@ -77,7 +79,7 @@ def test_a_round_of_several_options_is_read_alike() -> None:
 def mean_factor(bets: Bets, means: Array, scale: Scale, ahead: Array) -> Array:
     """E[(1 + λz) exp(λ(Σ p w c − m))] as totals show it, exactly: rewards are at the bounds."""
     arms, total = len(means), 0.0
-    for arm, chance in enumerate(bets.frame.sampling.probabilities):
+    for arm, chance in enumerate(bets.frame.weights[0]):
         for reward in (scale.low, scale.high):
             high = (means[arm] - scale.low) / (scale.high - scale.low)
             batch = BatchOutcome(bets.frame, Summary.from_pulls([arm], [reward], size=arms))
@@ -113,7 +115,6 @@ def test_with_features_means_that_do_not_fit_break_it() -> None:
     assert mean_factor(bets, means, scale, np.array([means[2] - means[1]])).max() > 1.0001
 
 
-@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("name", STEADY)
 def test_an_option_that_is_always_the_best_is_seldom_dropped(name: str) -> None:
     """At an error rate of δ more than 33 of 200 runs have a probability of 0.2 %.
@@ -121,7 +122,7 @@ def test_an_option_that_is_always_the_best_is_seldom_dropped(name: str) -> None:
     10,000 runs are in docs/moving.md.
     """
     world = WORLDS[name]
-    left = [play(world, 20_000 + seed) for seed in range(200)]
+    left = play(world, range(20_000, 20_200))
     assert sum(len(each) < 4 for each in left) > 150
     assert sum(world.best not in each for each in left) <= 33
 
@@ -141,7 +142,6 @@ def test_so_it_is_with_noise_that_has_no_bounds(baseline: float) -> None:
     assert (results.final & ~results.correct).sum() <= 33
 
 
-@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("name", CHANGING)
 def test_an_option_that_is_dropped_was_behind_on_a_weighted_average(name: str) -> None:
     """At an error rate of δ more than 5 of 15 runs have a probability of 0.2 %."""
@@ -155,7 +155,7 @@ def test_an_option_that_is_dropped_was_behind_on_a_weighted_average(name: str) -
 def weighted_average(policy: AnytimeBAI, contrast: Array, sums: Array, level: float) -> Array:
     """A lower end, and the weighted average that it is about: see moving.md."""
     past, grid = policy._past, policy._grid
-    end = lower_ends(contrast, past, level=level, grid=grid)[0]
+    [end] = lower_ends(lambda *_: contrast, past, level=level, grid=grid)
     wealth, exposure, lead = np.zeros((3, len(grid)))
     for batch, total in zip(past, sums, strict=True):
         [stakes], [growth] = batch.frame.bets(contrast).settle(batch)
@@ -166,7 +166,6 @@ def weighted_average(policy: AnytimeBAI, contrast: Array, sums: Array, level: fl
     return np.array([end, shares @ lead / (shares @ exposure)])
 
 
-@pytest.mark.usefixtures("compiled")
 def test_ends_of_intervals_are_about_weighted_averages() -> None:
     """Each of 24 ends misses with a probability of 0.1 % at most; none did."""
     rates = WORLDS["rates cross"].rates

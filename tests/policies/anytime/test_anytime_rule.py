@@ -497,7 +497,7 @@ def test_the_level_is_known_to_be_zero_wherever_the_bounds_lie(
     pull = pays(lambda arms: means[arms] + rng.normal(0, 0.5, len(arms)), rng)
     while policy.recommend().pulls < 400 and not policy.has_stopped():
         play(policy, pull, plans=1)
-    expected = policy._estimates.rewards(10) + policy._scale.center
+    expected = policy._estimates.rewards(np.array([10]))[0] + policy._scale.center
     np.testing.assert_allclose(expected, means, atol=0.4)
 
 

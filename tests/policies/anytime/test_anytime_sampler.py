@@ -1,7 +1,9 @@
-"""How the anytime rule allocates pulls, and rewards less forecasts."""
+"""How the anytime rule allocates pulls, its runs side by side, and rewards less forecasts."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,51 +23,326 @@ from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.forecasting import Forecaster
 from bestarm.numerics.geometry import Array
 from bestarm.policies import BernsteinElimination, Method
-from bestarm.policies.anytime.bets import Scale, contrast_sizes
-from bestarm.policies.anytime.sampler import ForecastInterval, contrast_metric, span_of
+from bestarm.policies.anytime.bets import Frame, Scale
+from bestarm.policies.anytime.group import AnytimeGroup, _Adversaries, _Ahead, _Draws
+from bestarm.policies.anytime.sampler import (
+    ForecastInterval,
+    coordinates,
+    least_variance_weights,
+    shares_of_names,
+)
+from bestarm.presampled import AdversaryState, PresampledRewards, respond
+from bestarm.records import Counts
+from bestarm.simulation.run import follow_together
+
+FEATURES = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8], [-0.3, 0.5], [0.9, 0.9]])
 
 
-def pairs_sizes(features: Array, problem: Problem) -> Array:
-    span = span_of(problem, tilted=False)
-    contrasts = (features[:, None] - features[None])[~np.eye(len(features), dtype=bool)]
-    return contrast_sizes(span.contrast_coordinates(contrasts), contrast_metric(problem))
+@pytest.mark.parametrize("arms", [np.eye(4), FEATURES[:4]], ids=["names", "features"])
+def test_every_plan_keeps_a_share_for_all_arms(arms: Array) -> None:
+    """Without it the weights of arms that seem not to matter, and with them all falls, are endless.
 
-
-def test_options_without_features_have_a_distance_of_one() -> None:
-    for options in (2, 3, 7):
-        problem = Problem(np.eye(options))
-        np.testing.assert_allclose(pairs_sizes(np.eye(options), problem), 1.0)
+    Of names each has an even share, and else there is the design that informs about all contrasts.
+    Two arms are far behind and soon dropped: the design for what is open gives them nothing.
+    """
+    problem = Problem(arms)
+    policy = AnytimeBAI(problem, bounds=(0, 1))
+    names = len(arms) == arms.shape[1]
+    rates = [0.55, 0.5, 0.05, 0.05] if names else [0.5] * 4
+    pull = clicks(rates, np.random.default_rng(2))
+    least = np.full(4, 0.01) if names else 0.018 * centered_g(problem.source, tol=1e-6).weights
+    last = least
+    for _ in range(80):
+        last = weights_of(next_plan(policy))
+        assert (last >= least * (1 - 1e-9)).all()  # designs are good to 5 %
+        play(policy, pull, plans=1)
+    assert not names or policy.recommend().active == (0, 1)
+    assert not names or last[2:].max() < 0.02
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e6])
-def test_units_and_constants_of_features_do_not_change_how_far_options_are_apart(
-    offset: float,
-) -> None:
+def test_units_and_constants_of_features_do_not_change_what_is_drawn(offset: float) -> None:
+    """On the same outcomes: only what features say of contrasts matters."""
     rng = np.random.default_rng(3)
     features = rng.normal(size=(8, 3))
-    sizes = pairs_sizes(features, Problem(features))
-    assert np.mean(sizes**2) == pytest.approx(1)
-    assert sizes.max() > 2 * sizes.min()
     changed = np.hstack([features * [1e-3, 1.0, 1e4] + offset, np.full((8, 1), 5.0)])
-    np.testing.assert_allclose(pairs_sizes(changed, Problem(changed)), sizes, rtol=1e-6)
+    policies = [AnytimeBAI(Problem(each), bounds=(0, 1)) for each in (features, changed)]
+    pull = clicks(0.5 + 0.1 * np.tanh(features @ [1.0, -1.0, 0.5]), rng)
+    for _ in range(40):
+        plan, other = (next_plan(policy) for policy in policies)
+        np.testing.assert_allclose(weights_of(plan), weights_of(other), rtol=0.01, atol=1e-3)
+        policies[1].adopt(plan)
+        summary = pull(plan)
+        for policy in policies:
+            policy.update(summary)
+    one, other_evidence = (policy.evidence() for policy in policies)
+    np.testing.assert_allclose(one, other_evidence, rtol=1e-4)
 
 
-def test_every_plan_keeps_a_share_of_the_design_for_all_arms() -> None:
-    """Without it the weights of arms that seem not to matter, and with them all falls, are endless.
+# --- options without features --------------------------------------------------------------------
 
-    Two arms are far behind and soon dropped: the design for what is open gives them nothing.
+
+def growth_rates(weights: Array, gaps: Array, spread: Array) -> Array:
+    """How fast evidence grows that the first is ahead of each other one: Δ²/(s²/p + s²/p)."""
+    each = spread / weights
+    return np.asarray(gaps**2 / (each[:, :1] + each[:, 1:]))
+
+
+def closed_form(gaps: Array, spread: Array) -> Array:
+    runs, others = gaps.shape
+    pairs = np.stack([np.zeros(others, dtype=np.int64), np.arange(1, others + 1)], axis=1)
+    return shares_of_names(np.tile(pairs, (runs, 1, 1)), gaps, spread)
+
+
+def solved(gaps: Array, spread: Array) -> Array:
+    """The allocation under which the slowest evidence grows fastest, to 5 %."""
+    problem = Problem(np.eye(spread.shape[1]))
+    _, features, targets = coordinates(problem)
+    rows = (targets[0] - targets[1:]) / gaps[..., None]
+    rows = np.concatenate([np.zeros((*gaps.shape, 1)), rows], axis=2)
+    return least_variance_weights(features, spread, rows).weights
+
+
+def test_of_two_names_each_is_drawn_by_how_much_it_varies() -> None:
+    spread = np.random.default_rng(4).uniform(0.1, 1.0, (20, 2))
+    weights = closed_form(np.full((20, 1), 0.3), spread)
+    neyman = np.sqrt(spread) / np.sqrt(spread).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(weights, 0.96 * neyman + 0.02)
+
+
+@pytest.mark.parametrize("others", [2, 5, 12])
+def test_evidence_against_names_that_are_equally_far_behind_grows_alike(others: int) -> None:
+    """As fast as under the allocation that a solver finds, but for the share that is even."""
+    rng = np.random.default_rng(others)
+    gaps, spread = np.full((20, others), 0.3), rng.uniform(0.3, 1.0, (20, others + 1))
+    evenly = 0.04 / (others + 1)
+    alike = growth_rates((closed_form(gaps, spread) - evenly) / 0.96, gaps, spread)
+    np.testing.assert_allclose(alike, np.broadcast_to(alike[:, :1], alike.shape))
+    rates = growth_rates(closed_form(gaps, spread), gaps, spread)
+    slowest = rates.min(axis=1) / growth_rates(solved(gaps, spread), gaps, spread).min(axis=1)
+    assert slowest.min() > 0.95
+
+
+@pytest.mark.parametrize(("others", "part"), [(2, 0.9), (3, 0.85), (7, 0.8)])
+def test_evidence_against_the_nearest_name_grows_nearly_as_fast_as_under_a_solved_design(
+    others: int, part: float
+) -> None:
+    """Gaps within a factor of three; evidence against all of them grows alike within another."""
+    rng = np.random.default_rng(others)
+    gaps, spread = rng.uniform(0.1, 0.3, (60, others)), rng.uniform(0.5, 1.0, (60, others + 1))
+    rates = growth_rates(closed_form(gaps, spread), gaps, spread)
+    best = growth_rates(solved(gaps, spread), gaps, spread)
+    assert (rates.min(axis=1) / best.min(axis=1)).min() > part
+    assert (rates.max(axis=1) / rates.min(axis=1)).max() < 3
+
+
+def test_names_that_do_not_count_get_their_even_share_alone() -> None:
+    gaps, spread = np.array([[0.3, np.inf, 0.2], [np.inf, np.inf, 0.2]]), np.full((2, 4), 0.25)
+    weights = closed_form(gaps, spread)
+    np.testing.assert_allclose(weights.sum(axis=1), 1.0)
+    np.testing.assert_allclose(weights[[0, 1, 1], [2, 1, 2]], 0.01)
+    np.testing.assert_allclose(weights[1], [0.49, 0.01, 0.01, 0.49])
+
+
+# --- runs side by side ---------------------------------------------------------------------------
+
+
+WORLDS: dict[str, tuple[Any, Any]] = {
+    "names": (
+        partial(AnytimeBAI, mean_bound=1.0),
+        Semiparametric(np.eye(3), [0.8, 0.2, 0.0], baseline=baselines.random_walk(0.1), noise=0.5),
+    ),
+    "features": (
+        partial(AnytimeBAI, mean_bound=2.0),
+        Semiparametric(FEATURES, [1.0, 0.3], baseline=baselines.sinusoid(1.0), noise=0.5),
+    ),
+    "no baseline": (
+        partial(AnytimeBAI, mean_bound=2.0),
+        Semiparametric(FEATURES, [1.0, 0.3], noise=0.5),
+    ),
+    "a small baseline": (
+        partial(AnytimeBAI, mean_bound=2.0),
+        Semiparametric(FEATURES, [1.0, 0.3], baseline=baselines.constant(0.1), noise=0.5),
+    ),
+    "adversary": (
+        partial(AnytimeBAI, mean_bound=1.0),
+        Semiparametric(np.eye(3), [0.8, 0.2, 0.0], baseline=baselines.adversary(1.0), noise=0.5),
+    ),
+    "cap": (
+        partial(AnytimeBAI, mean_bound=1.0, max_pulls=333),
+        Semiparametric(np.eye(3), [0.5, 0.4, 0.0], baseline=baselines.random_walk(0.1), noise=0.5),
+    ),
+    "adversary and cap": (
+        partial(AnytimeBAI, mean_bound=2.0, max_pulls=333),
+        Semiparametric(FEATURES, [0.6, 0.3], baseline=baselines.adversary(1.0), noise=0.5),
+    ),
+}
+RUNS = 40
+
+
+def ends_of(name: str, runs: Iterable[int]) -> dict[int, tuple[int, int, int, tuple[int, ...]]]:
+    """Pulls, plans, the target that is named, and those left, of runs made side by side."""
+    rule, world = WORLDS[name]
+    policy, numbers = rule(world.problem(0.1)), list(runs)
+    assert policy.traits.side_by_side
+    group = policy.group([1000 + run for run in numbers])
+    streams = [world.begin(np.random.default_rng(run)) for run in numbers]
+    ended = list(follow_together(group, streams))
+    assert sorted(ended) == list(range(len(numbers)))
+    ends = {}
+    for place in ended:
+        answer = group.recommend(place)
+        pulls, plans = int(group.pulls[place]), int(group.plans[place])
+        ends[numbers[place]] = pulls, plans, answer.target, answer.active
+    return ends
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_a_run_is_the_same_however_many_stand_beside_it(name: str) -> None:
+    together = ends_of(name, range(RUNS))
+    assert len(set(together.values())) > RUNS / 4  # they end at different moments
+    for runs in (range(7), range(30, 37), [3], [12], [39]):
+        for run, end in ends_of(name, runs).items():
+            assert end == together[run]
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_a_run_of_a_group_is_the_run_that_is_told(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the last bit, if a live rule adopts its plans.
+
+    Those of names are its own; other designs begin with the ones before, and end elsewhere.
     """
+    rule, world = WORLDS[name]
+    problem, seed, drawn = world.problem(0.01), 5, list[tuple[Array, int]]()
+    known = world.begin(np.random.default_rng(8)).presample(1500)
+    carry_out = AnytimeGroup._carry_out
+
+    def noting(group: AnytimeGroup, frame: Frame, sizes: Counts) -> None:
+        drawn.append((frame.weights[0].copy(), int(sizes[0])))
+        carry_out(group, frame, sizes)
+
+    monkeypatch.setattr(AnytimeGroup, "_carry_out", noting)
+    group, told = rule(problem).group([seed]), rule(problem)
+    group.follow(np.array([0]), [known])
+    assert int(group.plans[0]) == len(drawn) > 20
+    ahead, draws = _Ahead(1, problem.arms), _Draws([seed])
+    ahead.put(np.array([0]), [known])
+    for weights, size in drawn:
+        plan = next_plan(told)
+        assert plan.pulls == size
+        if problem.unstructured:
+            np.testing.assert_allclose(weights_of(plan), weights, rtol=1e-12)
+        told.adopt(replace(plan, weights=weights))
+        sums, extremes = ahead.draw(weights[None], np.array([size]), draws, plan.center)
+        counts, first, squares = (each[0] for each in sums)
+        least, largest, cubes = (each[0] for each in extremes)
+        more = {"least": least, "largest": largest, "cubes": cubes, "center": plan.center}
+        told.update(Summary(counts.astype(np.int64), first, squares, **more))
+    assert told.has_stopped() is not bool(group.running[0])
+    one, other = group.recommend(0), told.recommend()
+    assert (one.active, one.target, one.final) == (other.active, other.target, other.final)
+    assert int(group.pulls[0]) == one.pulls == other.pulls
+    if group.running[0]:
+        left = np.flatnonzero(group._left[0])
+        values = np.exp(group._config.grid.log_value(group._wealth[0]))
+        np.testing.assert_array_equal(values[left], told.evidence()[left])
+        for part in ("slope", "spread", "information"):
+            kept = getattr(group._sampler.estimates, part)
+            np.testing.assert_array_equal(kept, getattr(told._estimates, part))
+
+
+def followed_in_parts(cuts: list[int]) -> AnytimeGroup:
+    """Three runs whose rewards are known up to each of these pulls in turn."""
+    rule, world = WORLDS["adversary"]
+    group = rule(world.problem(1e-9)).group([1, 2, 3])
+    known = [world.begin(np.random.default_rng(run)).presample(1500) for run in range(3)]
+    start, lacking = np.zeros(3, dtype=np.int64), np.arange(3)
+    for cut in cuts:
+        parts = []
+        for run in lacking:
+            part, ahead = known[run], slice(start[run], cut)
+            parts.append(part._replace(rows=part.rows[ahead], common=part.common[ahead]))
+        group.follow(lacking, parts)
+        wanted = group.wanted()
+        for run, (used, _) in wanted.items():
+            start[run] += used
+        lacking = np.array(list(wanted), dtype=np.int64)
+    return group
+
+
+def test_it_does_not_matter_how_many_rewards_are_known_at_a_time() -> None:
+    at_once, in_parts = followed_in_parts([1500]), followed_in_parts([100, 101, 400, 950, 1500])
+    assert not in_parts.running.any()
+    assert min(at_once.pulls) > 500
+    assert at_once.plans.tolist() == in_parts.plans.tolist()
+    assert at_once.pulls.tolist() == in_parts.pulls.tolist()
+    np.testing.assert_array_equal(at_once._left, in_parts._left)
+
+
+@pytest.mark.parametrize("arms", [1, 2, 3, 8])
+def test_the_adversary_of_a_group_responds_as_that_of_a_stream(arms: int) -> None:
+    rng, runs, bound = np.random.default_rng(arms), 5, 1.5
+    group, single = (
+        _Adversaries(bound, runs, arms),
+        [AdversaryState.empty(arms) for _ in range(runs)],
+    )
+    kept = np.arange(runs)
+    for batch in range(12):
+        if batch == 8:
+            kept = kept[[0, 3]]
+            group.select(kept)
+        sizes = rng.integers(1, 20, len(kept))
+        pulled, paid = rng.integers(0, arms, sizes.sum()), rng.normal(size=sizes.sum())
+        found = np.split(group.respond(pulled, paid, sizes), np.cumsum(sizes)[:-1])
+        given = np.split(np.stack([pulled, paid]), np.cumsum(sizes)[:-1], axis=1)
+        for run, answers, (pulls, rewards) in zip(kept, found, given, strict=True):
+            state = tuple(single[run])
+            expected = [
+                respond(state, bound, int(arm), float(reward))
+                for arm, reward in zip(pulls, rewards, strict=True)
+            ]
+            np.testing.assert_array_equal(answers, expected)
+
+
+def test_arms_are_drawn_as_often_as_their_probabilities_say() -> None:
+    """Each run from its own numbers: counts within five standard deviations; never an arm of 0."""
+    weights = np.array([[0.5, 0.3, 0.2, 0.0], [0.0, 1.0, 0.0, 0.0], [1e-6, 0.25, 0.25, 0.499999]])
+    pulls, total = 5000, np.zeros((3, 4))
+    ahead, draws = _Ahead(3, 4), _Draws([1, 2, 3])
+    rewards = PresampledRewards.single(0.0, 4)
+    many = rewards._replace(rows=np.zeros(pulls, dtype=np.int64), common=np.arange(1.0, pulls + 1))
+    ahead.put(np.arange(3), [many] * 3)
+    for _ in range(5):
+        (counts, sums, _), _ = ahead.draw(weights, np.full(3, pulls // 5), draws, 0.0)
+        total += counts
+    assert ahead.left.tolist() == [0, 0, 0]
+    assert sums.sum(axis=1).tolist() == [np.arange(4001.0, 5001.0).sum()] * 3  # of the last pulls
+    assert (total[weights == 0] == 0).all()
+    assert (np.abs(total - pulls * weights) <= 5 * np.sqrt(pulls * weights) + 1e-9).all()
+
+
+def test_rewards_outside_the_bounds_are_refused_side_by_side() -> None:
+    policy = AnytimeBAI(Problem(np.eye(3)), bounds=(0, 0.5))
+    group = policy.group([0, 1])
+    world = Semiparametric(np.eye(3), [0.8, 0.2, 0.0], noise=0.5)
+    streams = [world.begin(np.random.default_rng(run)) for run in range(2)]
+    with pytest.raises(InvalidInputError, match=r"between 0 and 0\.5"):
+        list(follow_together(group, streams))
+
+
+def test_rules_that_keep_more_than_wealth_are_not_made_side_by_side() -> None:
     problem = Problem(np.eye(4))
-    policy = AnytimeBAI(problem, bounds=(0, 1))
-    pull = clicks([0.55, 0.5, 0.05, 0.05], np.random.default_rng(2))
-    design = centered_g(problem.source, tol=1e-6).weights
-    last = design
-    for _ in range(80):
-        last = weights_of(next_plan(policy))
-        assert (last >= 0.02 * design * 0.9).all()  # designs are good to 5 %
-        play(policy, pull, plans=1)
-    assert policy.recommend().active == (0, 1)
-    assert last[2:].max() < 0.02
+    others: list[dict[str, Any]] = [
+        {"top": 2},
+        {"tolerance": 0.1},
+        {"block": 2},
+        {"control": "1"},
+        {"forecasts": True},
+    ]
+    assert not any(AnytimeBAI(problem, **other).traits.side_by_side for other in others)
+    assert AnytimeBAI(problem).traits.side_by_side
 
 
 # --- where forecasts may lie ---------------------------------------------------------------------
@@ -172,11 +449,11 @@ class Peek(Last):
 
 
 def test_forecasts_shorten_runs_where_the_baseline_can_be_predicted() -> None:
-    """The baseline's deviation is four times the noise's: half the pulls, of 1 450 on average."""
+    """The baseline's deviation is four times the noise's: half the pulls, of 1,580 on average."""
     plain = simulate(RULE, JUMPS, runs=200, delta=0.1)
-    forecasted = simulate(RULE, JUMPS, runs=8, delta=0.1, forecaster=Last())
+    forecasted = simulate(RULE, JUMPS, runs=20, delta=0.1, forecaster=Last())
     assert forecasted.correct.all()
-    assert forecasted.mean_pulls < 0.6 * plain.mean_pulls
+    assert forecasted.mean_pulls < 0.65 * plain.mean_pulls
 
 
 @pytest.mark.parametrize("bounded", [False, True])

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
 import pytest
+from anytime_runs import made_for_short_runs
 
 from bestarm import AnytimeBAI, Problem
 from bestarm.bounds import change_shares
 from bestarm.errors import InvalidInputError, ProtocolError
-from bestarm.policies.anytime.evidence import BestTargetEvidence, TopTargetsEvidence
+from bestarm.numerics.geometry import Array
+from bestarm.policies.anytime.evidence import BestTargetEvidence, Placed
 from bestarm.records import Plan, Summary
 
 DELTA = 0.1
@@ -83,9 +86,9 @@ def test_shares_of_delta_sum_to_at_most_delta() -> None:
     for targets in (2, 3, 10):
         shares, more = change_shares(DELTA), range(1, 200)
         additions = sum(map(shares.addition, more))
-        pairs = targets * (targets - 1) / 2 * shares.pair(0, targets=targets)
-        pairs += sum((targets + j - 1) * shares.pair(j, targets=targets) for j in more)
-        assert DELTA * 0.99 < shares.unchanged + additions + pairs <= DELTA * (1 + 1e-12)
+        # After m retirements while they were left, one more target may be the best of those left.
+        retired = sum(map(shares.retired, more))
+        assert DELTA * 0.99 < shares.unchanged + additions + retired <= DELTA * (1 + 1e-12)
         sides = targets * (targets - 1) * shares.interval(0, targets=targets)
         sides += sum(2 * (targets + j - 1) * shares.interval(j, targets=targets) for j in more)
         assert DELTA * 0.99 < sides <= DELTA * (1 + 1e-12)
@@ -105,18 +108,18 @@ def test_a_rule_whose_options_do_not_change_pays_a_tenth_of_a_nat_and_nothing_el
 def test_estimates_of_the_options_that_stay_are_kept() -> None:
     policy, rng = make(named("a", "b", "c", "d")), np.random.default_rng(2)
     play(policy, [0.6, 0.5, 0.4, 0.5], rng)
-    before = policy._targets.now @ policy._estimates.slope
+    before = policy._targets.now @ policy._estimates.slope[0]
     policy.add(larger(policy.problem, "e"))
-    added = policy._targets.now @ policy._estimates.slope
+    added = policy._targets.now @ policy._estimates.slope[0]
     np.testing.assert_allclose(added[1:4] - added[0], before[1:] - before[0], atol=1e-9)
     assert before.min() < before[0] + added[4] - added[0] < before.max()  # like the others
     policy.retire(1)
-    left = policy._targets.now @ policy._estimates.slope
+    left = policy._targets.now @ policy._estimates.slope[0]
     np.testing.assert_allclose(left[[2, 3]] - left[0], before[[2, 3]] - before[0], atol=1e-9)
     assert math.isnan(left[1])
     play(policy, [0.6, 0.5, 0.4, 0.5, 0.5], rng)
     policy.retire(4)
-    now = policy._targets.now @ policy._estimates.slope
+    now = policy._targets.now @ policy._estimates.slope[0]
     assert now[0] > now[3] > now[2]
     assert policy.recommend().label == "a"
 
@@ -142,32 +145,187 @@ def test_an_option_that_is_added_starts_with_its_share_and_takes_nothing_from_th
     assert "'d' is the best of 4 options (one retired)." in policy.recommend().statement
 
 
-def test_once_one_is_retired_pairs_of_those_that_stay_decide_on_all_batches_they_share() -> None:
-    policy, rng = make(named("a", "b", "c", "d")), np.random.default_rng(4)
-    play(policy, [0.5, 0.48, 0.46, 0.7], rng, plans=3, pending=7)
+def ledger(policy: AnytimeBAI, placed: list[Placed]) -> Array:
+    """The log wealth after every batch, by opponent, target and stake, from the bets placed."""
+    count = len(policy._targets)
+    wealth, path = np.zeros((count, count, len(policy._grid))), []
+    for bets, batch in zip(placed, policy._past, strict=True):
+        wealth = wealth.copy()
+        if bets.bets is not None:
+            wealth[bets.opponent, bets.targets] += bets.bets.log_growth(batch)
+        path.append(wealth)
+    return np.array(path)
+
+
+class Changing:
+    """A run of which all bets are noted."""
+
+    def __init__(self, policy: AnytimeBAI, seed: int) -> None:
+        self.policy, self.placed = policy, list[Placed]()
+        self._rng = np.random.default_rng(seed)
+
+    def play(self, means: list[float], *, plans: int, **options: Any) -> None:
+        for _ in range(plans):
+            if self.policy.plan() is not None:
+                play(self.policy, means, self._rng, plans=1, **options)
+                assert self.policy._before is not None
+                self.placed.append(self.policy._before.bets)
+
+    def values(self, *, first: int = 0, counted: tuple[int, ...] = ()) -> Array:
+        """The largest log e-value of each target after the batch of this place and later ones,
+        with what was bet against some opponents counted for 1 at most."""
+        path = ledger(self.policy, self.placed)
+        path[:, list(counted)] = np.minimum(path[:, list(counted)], 0.0)
+        return np.asarray(self.policy._grid.log_value(path.sum(axis=1))[first:].max(axis=0))
+
+
+@pytest.fixture
+def four() -> Changing:
+    return Changing(make(named("a", "b", "c", "d")), 4)
+
+
+def test_an_option_that_was_ruled_out_is_retired_for_nothing(four: Changing) -> None:
+    """Nobody's wealth, level, estimate or interval changes, while outcomes are outstanding too."""
+    policy = four.policy
+    four.play([0.6, 0.55, 0.5, 0.1], plans=5, pending=6)
+    assert policy.recommend().active == (0, 1, 2)
+    evidence = policy._evidence
+    assert isinstance(evidence, BestTargetEvidence)
+    account, found = evidence._account._wealth.copy(), policy.look()
     policy.retire(3)
-    play(policy, [0.5, 0.48, 0.46, 0.7], rng, plans=3, pending=5)
+    assert policy._evidence is evidence
+    now = policy.look()
+    np.testing.assert_array_equal(now.log_evidence, found.log_evidence)
+    for after, before in ((now.low, found.low), (now.high, found.high)):
+        np.testing.assert_array_equal(after[:3], before[:3])
+    np.testing.assert_allclose(now.estimate[:3], found.estimate[:3], atol=1e-9)
+    np.testing.assert_array_equal(evidence._account._wealth, account)
+    assert not evidence._capital.any()
+    assert policy.recommend().active == (0, 1, 2)
+    # It is drawn no more, and all goes on at the level that there was.
+    four.play([0.6, 0.55, 0.5, 0.1], plans=4)
+    assert policy.plan() is None or policy.plan().probabilities[3] == 0
+    for phase in range(1, 6):
+        settle_late(policy, phase)
+    np.testing.assert_allclose(evidence.log_evidence()[:3], four.values(first=8)[:3], atol=1e-9)
+    four.play([0.6, 0.3, 0.2, 0.1], plans=40)
+    assert policy.recommend().final
+    assert policy.recommend().label == "a"
+    assert "the best of 4 options (one retired)" in policy.recommend().statement
+
+
+def test_what_was_bet_against_one_retired_while_it_was_left_counts_for_one_at_most(
+    four: Changing,
+) -> None:
+    """That of every stake; and those of the start have a share of the reserve, halved each time."""
+    policy, shares = four.policy, change_shares(DELTA)
+    means = [0.5, 0.42, 0.4, 0.53, 0.5]
+    four.play(means, plans=6)
+    full = four.values(first=5)
+    np.testing.assert_allclose(policy._evidence.log_evidence(), full, atol=1e-9)
+    assert policy.recommend().active == (0, 1, 2, 3)
+    policy.retire(3)
+    cost = math.log(shares.retired(1) / shares.unchanged)
+    expected = four.values(first=5, counted=(3,)) + cost
+    np.testing.assert_allclose(policy._evidence.log_evidence()[:3], expected[:3], atol=1e-9)
+    assert (expected[:3] < full[:3] + cost - 0.1).any()  # it did lose bets that it had won
+    # One that is added has its own share, whoever is retired.
     policy.add(larger(policy.problem, "e"))
-    play(policy, [0.5, 0.48, 0.46, 0.7, 0.5], rng, plans=3, pending=3)
-    evidence, shares = policy._evidence, change_shares(DELTA)
-    assert isinstance(evidence, TopTargetsEvidence)
-    chosen = int(evidence.chosen[0])
-    expected = {}
-    for other in sorted({0, 1, 2, 4} - {chosen}):
-        added = 4 in {chosen, other}
-        share = shares.pair(int(added), targets=4)
-        best = math.log(share / shares.unchanged)
-        wealth = np.full(len(policy._grid), best)
-        for place, batch in enumerate(policy._past):
-            options = [0, 1, 2, 3] if place < 3 else [0, 1, 2] if place < 6 else [0, 1, 2, 4]
-            if {chosen, other} <= set(options):
-                targets = batch.frame.sampling._made_from[0]  # arms are the targets
-                row = targets[options.index(chosen)] - targets[options.index(other)]
-                wealth = wealth + batch.frame.bets(row[None]).log_growth(batch)[0]
-            best = max(best, float(policy._grid.log_value(wealth[None])[0]))
-        expected[other] = best
-    most = evidence._pairs[chosen].most
-    assert {other: float(most[other]) for other in expected} == pytest.approx(expected, abs=1e-9)
+    four.play(means, plans=3, pending=4)
+    capital = np.array([cost, cost, cost, cost, math.log(shares.addition(1) / shares.unchanged)])
+    expected = four.values(first=5, counted=(3,)) + capital
+    left = [0, 1, 2, 4]
+    np.testing.assert_allclose(policy._evidence.log_evidence()[left], expected[left], atol=1e-9)
+    policy.retire(4)
+    capital[:4] = math.log(shares.retired(2) / shares.unchanged)
+    expected = four.values(first=5, counted=(3, 4)) + capital
+    np.testing.assert_allclose(policy._evidence.log_evidence()[:3], expected[:3], atol=1e-9)
+    # What comes late of batches with bets against them is counted alike.
+    for phase in (7, 8, 9):
+        settle_late(policy, phase)
+    expected = four.values(first=8, counted=(3, 4)) + capital
+    np.testing.assert_allclose(policy._evidence.log_evidence()[:3], expected[:3], atol=1e-9)
+
+
+def test_a_loser_that_is_still_left_is_retired_for_one_threshold() -> None:
+    """Bets against a loser won little: nothing but the smaller share of δ is to be made up for."""
+    run = Changing(make(), 5)
+    policy, means = run.policy, [0.6, 0.5, 0.45]
+    run.play(means, plans=4)
+    assert policy.recommend().active == (0, 1, 2)
+    before = policy._evidence.log_evidence().copy()
+    policy.retire(2)
+    shares = change_shares(DELTA)
+    cost = math.log(shares.unchanged / shares.retired(1))
+    assert cost == pytest.approx(math.log(0.91 / 0.0225))
+    lost = before - policy._evidence.log_evidence()
+    assert cost <= lost[1] < cost + 0.5
+    assert policy.recommend().active == (0, 1)
+    run.play(means, plans=60)
+    answer = policy.recommend()
+    assert (answer.label, answer.final) == ("a", True)
+    assert "the best of 3 options (one retired)" in answer.statement
+
+
+def test_targets_that_one_retired_had_ruled_out_come_back() -> None:
+    """c is far better and rules out both others; then it is retired, though it won."""
+    run = Changing(make(), 6)
+    policy, means = run.policy, [0.45, 0.4, 0.8]
+    run.play(means, plans=20)
+    assert policy.recommend().label == "c"
+    assert policy.recommend().final
+    policy.retire(2)
+    assert not policy.recommend().final
+    assert policy.recommend().active == (0, 1)
+    run.play(means, plans=200)
+    assert policy.recommend().label == "a"
+    assert policy.recommend().final
+
+
+def test_one_that_was_ruled_out_by_one_that_is_retired_later_is_counted_too(
+    four: Changing,
+) -> None:
+    """d rules b out, which is retired for nothing. Then d is retired, while it is left.
+
+    Without what was bet against d, b would not be ruled out: what was bet against it may have been
+    won by an option that was better than those left, and counts for 1 at most.
+    """
+    policy, shares = four.policy, change_shares(DELTA)
+    # For a while b leads, so that there are bets against it; d shows itself late.
+    four.play([0.3, 0.65, 0.3, 0.2], plans=3)
+    four.play([0.3, 0.65, 0.3, 0.99], plans=40, weights=[0.2, 0.35, 0.1, 0.35])
+    assert policy.recommend().label == "d"
+    evidence = policy._evidence
+    assert isinstance(evidence, BestTargetEvidence)
+    won_by_d = four.values(first=len(four.placed) - 1)[1]
+    assert won_by_d >= policy._level
+    path = ledger(policy, four.placed)[-1]
+    assert (path[1, [0, 2]] > 0).any()  # bets against b that were won
+    policy.retire(1)
+    assert evidence._counted == []
+    policy.retire(3)
+    assert evidence._counted == [3, 1]
+    cost = math.log(shares.retired(2) / shares.unchanged)
+    expected = four.values(first=len(four.placed) - 1, counted=(3, 1)) + cost
+    np.testing.assert_allclose(evidence.log_evidence()[[0, 2]], expected[[0, 2]], atol=1e-9)
+    d_alone = four.values(first=len(four.placed) - 1, counted=(3,))
+    assert (d_alone[[0, 2]] + cost > expected[[0, 2]] + 0.1).any()
+
+
+def test_one_that_is_ruled_out_without_the_one_retired_stays_so(four: Changing) -> None:
+    """b loses against a by far, and is retired; that d is retired later is no matter for it."""
+    policy, evidence = four.policy, four.policy._evidence
+    assert isinstance(evidence, BestTargetEvidence)
+    four.play([0.7, 0.1, 0.65, 0.68], plans=1, pulls=30)
+    four.play([0.7, 0.1, 0.65, 0.68], plans=1, pulls=200)
+    assert 1 not in evidence.active
+    assert 3 in evidence.active
+    policy.retire(1)
+    policy.retire(3)
+    assert evidence._counted == [3]
+    cost = math.log(change_shares(DELTA).retired(1) / change_shares(DELTA).unchanged)
+    expected = four.values(first=1, counted=(3,)) + cost
+    np.testing.assert_allclose(evidence.log_evidence()[[0, 2]], expected[[0, 2]], atol=1e-9)
 
 
 def test_a_retired_option_is_never_drawn_and_its_late_outcomes_count() -> None:
@@ -236,10 +394,10 @@ def test_who_leads_is_not_said_before_an_outcome_of_the_options_left_was_learned
 def test_an_effect_agrees_with_the_verdict_after_a_retirement_too() -> None:
     policy, rng = make(control="a"), np.random.default_rng(14)
     policy.retire(2)
-    policy.add(larger(policy.problem, "d"))  # its effect has a smaller share of δ than its pairs
+    policy.add(larger(policy.problem, "d"))  # its effect has a smaller share of δ than the verdict
     effects = []
     while not policy.recommend().final:
-        play(policy, [0.3, 0.3, 0.5, 0.6], rng, plans=1)
+        play(policy, [0.3, 0.3, 0.5, 0.6], rng, plans=1, pulls=20)
         effect = policy.recommend().effect
         assert effect is not None
         effects.append(effect)
@@ -326,7 +484,7 @@ def test_batches_that_measure_an_effect_bet_nothing_and_keep_their_place() -> No
 
     go_on([0.2, 0.3, 0.8], 10)
     assert policy.recommend().reason == "measuring"
-    assert placed[-2:] == [None, None]
+    assert [each.bets for each in placed[-2:]] == [None, None]
     settle_late(policy, 10)
     settle_late(policy, 1)
     policy.add(larger(policy.problem, "d"))
@@ -338,7 +496,7 @@ def test_batches_that_measure_an_effect_bet_nothing_and_keep_their_place() -> No
     wealth, best = np.zeros((4, len(policy._grid))), np.full(4, -np.inf)
     wealth[3] = math.log(shares.addition(1) / shares.unchanged)
     for place, (bets, batch) in enumerate(zip(placed, policy._past, strict=True), start=1):
-        if bets is not None:
+        if bets.bets is not None:
             wealth[bets.targets] += bets.bets.log_growth(batch)
         if place >= 2:  # the third batch is the first that lacks an outcome
             best = np.maximum(best, policy._grid.log_value(wealth))
@@ -393,9 +551,9 @@ def test_features_within_the_span(features: list[float]) -> None:
     source = [[1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [-1.0, 0.2]]
     policy, rng = make(Problem(source, delta=DELTA)), np.random.default_rng(10)
     play(policy, [0.5, 0.4, 0.45, 0.3], rng)
-    before = policy._targets.now @ policy._estimates.slope
+    before = policy._targets.now @ policy._estimates.slope[0]
     policy.add(Problem([*source, features], delta=DELTA))
-    after = policy._targets.now @ policy._estimates.slope
+    after = policy._targets.now @ policy._estimates.slope[0]
     np.testing.assert_allclose(after[1:4] - after[0], before[1:] - before[0], atol=1e-8)
     play(policy, [0.5, 0.4, 0.45, 0.3, 0.4], rng)
     assert np.isfinite(policy.intervals().low).all()
@@ -419,14 +577,14 @@ def test_a_small_baseline_where_fewer_options_express_a_level(bounds: Any) -> No
                 policy.update(Summary.from_pulls(arms, rewards, size=plan.arms, center=plan.center))
 
     go_on(2)
-    before = policy._targets.now @ policy._estimates.slope
+    before = policy._targets.now @ policy._estimates.slope[0]
     policy.retire(2)
-    after = policy._targets.now @ policy._estimates.slope
+    after = policy._targets.now @ policy._estimates.slope[0]
     assert after[1] - after[0] == pytest.approx(before[1] - before[0], abs=1e-6)
     go_on(2)
-    before = policy._targets.now @ policy._estimates.slope
+    before = policy._targets.now @ policy._estimates.slope[0]
     policy.add(policy.problem.with_option("d", [0.4, 0.32]))
-    after = policy._targets.now @ policy._estimates.slope
+    after = policy._targets.now @ policy._estimates.slope[0]
     assert after[1] - after[0] == pytest.approx(before[1] - before[0], abs=1e-6)
     go_on(40)
     found = policy.intervals()
@@ -462,42 +620,57 @@ def test_refused() -> None:
 # --- adversaries, who look at the data before they change the options -----------------------------
 
 
-def retired_when_it_hurts(policy: AnytimeBAI, rng: np.random.Generator, naive: bool) -> bool:
-    """Whether a run is wrong in which the truly best is retired when the next best looks bad.
+def wrong_after_the_worst(
+    policy: AnytimeBAI, lead: float, rng: np.random.Generator, *, naive: bool = False
+) -> bool:
+    """Whether a short run is wrong in which the truly best, c, is retired when that hurts most.
 
-    c is far better, and the others lose to it; b is better than a by next to nothing.
+    b is better than a by next to nothing. Whoever retires c does so when b is about to be ruled
+    out, or is, and a is not; or else where b would be ruled out then too, on a trial.
     """
-    means = [0.5, 0.501, 0.7]
-    level = policy._level
-    while policy.plan() is not None and policy._pulls < 3000:
-        play(policy, means, rng, plans=1)
+
+    def retire(which: AnytimeBAI) -> None:
+        if naive:  # as if c had been ruled out: nothing that was bet against it is counted
+            which._evidence._left[0, 2] = False  # type: ignore[attr-defined]
+        which.retire(2)
+
+    means, level, best = [0.5, 0.501, 0.5 + lead], policy._level, 2
+    while policy.plan() is not None and policy._pulls < 600:
+        play(policy, means, rng, plans=1, pulls=40)
+        if best != 2 or 2 not in policy._evidence.active:
+            continue
         values = policy._evidence.log_evidence()
-        if not policy._targets.retired and values[1] > level - 0.5 > values[0]:
-            keep_wealth(policy) if naive else policy.retire(2)
+        hurts = values[1] > level - 0.5 > values[0]
+        if not hurts and values[1] > level - 0.5:
+            tried = deepcopy(policy)
+            retire(tried)
+            hurts = 1 not in tried._evidence.active
+        if hurts:
+            retire(policy)
+            best = 1
     recommendation = policy.recommend()
-    return recommendation.final and recommendation.target == 0
+    return recommendation.final and recommendation.target != best
 
 
-def keep_wealth(policy: AnytimeBAI) -> None:
-    """The naive rule: retire, and go on with the wealth that there is."""
-    evidence = policy._evidence
-    policy.retire(2)
-    assert isinstance(evidence, BestTargetEvidence)
-    left = np.array([0, 1])
-    evidence.continue_with(left, left)
-    policy._evidence, policy._stopped = evidence, None
-    evidence._update()
-    policy._decide()
+def test_who_retires_the_best_at_the_worst_moment_fools_kept_wealth_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 140 runs at δ = 0.2, none was wrong; of an error rate of δ, 12 have probability 10⁻⁴."""
+    made_for_short_runs(monkeypatch)
 
+    def wrong(lead: float, runs: int, **options: bool) -> int:
+        return sum(
+            wrong_after_the_worst(
+                make(Problem(["a", "b", "c"], delta=0.2)),
+                lead,
+                np.random.default_rng([11, seed]),
+                **options,
+            )
+            for seed in range(runs)
+        )
 
-def test_who_retires_the_best_at_the_worst_moment_fools_kept_wealth_alone() -> None:
-    wrong = {}
-    for naive in (True, False):
-        runs = (np.random.default_rng([11, seed]) for seed in range(120))
-        wrong[naive] = sum(retired_when_it_hurts(make(), rng, naive) for rng in runs)
-    # With error probability δ = 0.1, 27 or more of 120 are wrong once in 20,000 times.
-    assert wrong[False] <= 4
-    assert wrong[True] >= 27
+    assert wrong(0.4, 20, naive=True) >= 15
+    assert wrong(0.4, 100) + wrong(0.02, 40) <= 12
 
 
 def test_what_is_assumed_of_the_best_follows_the_options() -> None:

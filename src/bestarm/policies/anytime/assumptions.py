@@ -6,16 +6,19 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bestarm.checks import choice, computable, finite, not_negative, suggestion
-from bestarm.compiling import tiered
 from bestarm.errors import InvalidInputError, ProtocolError
-from bestarm.numerics.geometry import linear_span
+from bestarm.numerics.geometry import Array, linear_span
 from bestarm.policies.anytime.bets import EPSILON, ROUNDINGS, Scale
-from bestarm.policies.anytime.readout import Parts
 from bestarm.problem import Problem
-from bestarm.records import BlockPlan, Plan, Summary
+from bestarm.records import BlockPlan, Counts, Plan, Summary
+
+Flags = NDArray[np.bool_]
 
 CONTRADICTION_NATS = 30.0  # nats: what happens so rarely by chance contradicts what was declared
 LEVEL_NATS = 10.0  # nats of evidence against the declared bound on the baseline that do so
@@ -231,56 +234,55 @@ class Question(NamedTuple):
         return (changes, _AVERAGED) if self.control else (changes,)
 
 
-@tiered
-def _impossible(sums: Parts, extremes: Parts, known: bool) -> int:
-    """The first arm whose totals no rewards can have, beyond rounding, or −1."""
-    counts, first, second = sums
-    least, largest, _ = extremes
-    for a in range(len(counts)):
-        n = float(counts[a])
-        relative = 4 * (n + ROUNDINGS) * EPSILON
-        squares = max(second[a], 0.0)
-        slack = relative * math.sqrt(n * squares)
-        if second[a] < 0 or first[a] * first[a] > n * squares * (1 + relative):
-            return a
-        if known and (n * least[a] > first[a] + slack or n * largest[a] < first[a] - slack):
-            return a
-    return -1
+class Limits(NamedTuple):
+    """The limits of totals about a center.
+
+    Attributes:
+        half: half the range of rewards.
+        shift: the center less the middle of the range.
+        likely: by how much Σx may exceed it for √n pulls.
+        bounded: whether single rewards lie within the range.
+    """
+
+    half: Array
+    shift: Array
+    likely: float
+    bounded: bool
 
 
-@tiered
-def contradiction(sums: Parts, extremes: Parts, known: bool, limits: Parts) -> int:
-    """The first arm whose totals no rewards within the limits can have, or −1; −2 − a if no rewards
-    at all can have those of arm a.
+def contradictions(
+    sums: tuple[Array | Counts, Array, Array],
+    extremes: tuple[Array, Array, Array] | None,
+    limits: Limits,
+) -> tuple[Flags, Flags]:
+    """Which arms have totals that no rewards can have, and which that none within the limits can.
 
     Args:
-        sums: counts, Σx and Σx² of rewards less a center.
-        extremes: the least and the largest x, and Σx³.
-        known: whether these are known.
-        limits: half the range of rewards; the center less the middle of the range; by how much Σx
-            may exceed it for √n pulls; and whether single rewards lie within the range.
+        sums: counts, Σx and Σx² of rewards less a center; (…, arms).
+        extremes: the least and the largest x, and Σx³, where these are known.
+        limits: where rewards lie; the first two (…, 1) or numbers.
     """
-    counts, first, second = sums
-    least, largest, _ = extremes
+    n, first, second = (np.asarray(part, dtype=float) for part in sums)
+    relative = 4 * (n + ROUNDINGS) * EPSILON
+    squares = np.maximum(second, 0.0)
+    impossible = (second < 0) | (first * first > n * squares * (1 + relative))
     half, shift, likely, bounded = limits
-    violation = _impossible(sums, extremes, known)
-    if violation >= 0:
-        return -2 - violation
-    size = half + abs(shift)
-    for a in range(len(counts)):
-        n = float(counts[a])
-        lost = EPSILON * (n + 8.0) * n * size
-        total = first[a] + shift * n
-        if abs(total) > half * n + likely * math.sqrt(n) + lost:
-            return a
-        if not bounded or n == 0:
-            continue
-        if second[a] + shift * (first[a] + total) > half * half * n + 4 * size * lost:
-            return a
-        slack = 8 * EPSILON * size
-        if known and (least[a] + shift < -half - slack or largest[a] + shift > half + slack):
-            return a
-    return -1
+    size = half + np.abs(shift)
+    lost = EPSILON * (n + 8.0) * n * size
+    total = first + shift * n
+    outside = np.abs(total) > half * n + likely * np.sqrt(n) + lost
+    if bounded:
+        most = half * half * n + 4 * size * lost
+        outside |= (n > 0) & (second + shift * (first + total) > most)
+    if extremes is not None:
+        least, largest, _ = extremes
+        slack = relative * np.sqrt(n * squares)
+        impossible |= (n * least > first + slack) | (n * largest < first - slack)
+        if bounded:
+            slack = 8 * EPSILON * size
+            beyond = (least + shift < -half - slack) | (largest + shift > half + slack)
+            outside |= (n > 0) & beyond
+    return impossible, outside
 
 
 @dataclass(frozen=True)
@@ -382,33 +384,36 @@ class Assumptions:
             InvalidInputError: no rewards have these totals, or rewards are bounded, and these
                 cannot be.
         """
-        arm = contradiction(*summary.totals, self.limits(scale, summary.center))
-        return self.judge(arm, labels)
+        sums = summary.counts, summary.sums, summary.squares
+        extremes = None
+        if summary.least is not None and summary.largest is not None and summary.cubes is not None:
+            extremes = summary.least, summary.largest, summary.cubes
+        limits = self.limits(scale.low, scale.high, summary.center - scale.center, scale.noise)
+        return self.judge(*contradictions(sums, extremes, limits), labels)
 
-    def limits(self, scale: Scale, center: float) -> tuple[float, float, float, bool]:
-        """The limits of `contradiction` for totals about this center."""
-        half = (scale.high - scale.low) / 2
-        shift = center - scale.center - scale.middle
-        likely = scale.noise * math.sqrt(2 * CONTRADICTION_NATS)
-        return half, shift, likely, self.bounds is not None
+    def limits(self, low: Any, high: Any, shift: float, noise: float) -> Limits:
+        """The limits of totals whose center is off that of the range by `shift`."""
+        likely = noise * math.sqrt(2 * CONTRADICTION_NATS)
+        half = (high - low) / 2
+        return Limits(half, shift - (low + high) / 2, likely, self.bounds is not None)
 
-    def judge(self, arm: int, labels: tuple[str, ...]) -> bool:
-        """Whether totals contradict the assumptions, by what `contradiction` found.
+    def judge(self, impossible: Flags, outside: Flags, labels: tuple[str, ...]) -> bool:
+        """Whether totals contradict the assumptions, by what `contradictions` found of each arm.
 
         Raises:
             InvalidInputError: see `contradicted_by`.
         """
-        if arm < -1:
-            label = labels[-2 - arm]
+        if impossible.any():
+            label = labels[int(impossible.argmax())]
             raise InvalidInputError(
                 f"The totals of option {label!r} contradict each other.",
                 field="summary",
                 value=label,
                 remedy="Squares, cubes and extremes are of (reward − center), all of one center.",
             )
-        if arm < 0 or self.bounds is None:
-            return arm >= 0
-        label, (low, high) = labels[arm], self.bounds
+        if not outside.any() or self.bounds is None:
+            return bool(outside.any())
+        label, (low, high) = labels[int(outside.argmax())], self.bounds
         raise InvalidInputError(
             f"The rewards of option {label!r} cannot all lie between {low:g} and {high:g}.",
             field="summary",

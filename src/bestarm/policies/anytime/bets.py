@@ -14,88 +14,35 @@ they bound it from below: with h(u) = (u − log(1 + u))/u², which is convex, f
 
 which is linear in the batch's counts and sums of powers. F and M need not be known before the
 draw: they are the farthest fall and rise that there were.
+
+The first axis of every array is the run. Batches of one run can stand side by side like runs.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
 
-from bestarm.checks import positive
-from bestarm.compiling import tiered
 from bestarm.numerics.geometry import Array
-from bestarm.policies.anytime.readout import (
-    Indices,
-    Parts,
-    Sampling,
-    level_weights,
-    tilted_weights,
-    total,
-)
-from bestarm.records import Summary
+from bestarm.policies.anytime.readout import Belief, Indices, Reader, Runs, sums_of_weights
+from bestarm.records import Counts, Summary
 
-# Stakes of bets on contrasts between targets are in units of noise times the contrast's size, so
-# that they stay with a gap while designs improve; those of all other bets are in units of signal
-# to noise, y·θ over the deviation of z. Within a factor of three or four of the likely one shares
-# hardly fall off, and beyond it as a power, so every gap is found.
-EFFECTS: Array = 1.7 * 0.5 ** np.arange(15.0)
-STAKES: Array = 0.3 * 0.5 ** np.arange(14.0)
-LIKELY_EFFECT, LIKELY_BOUNDED_EFFECT = 0.15, 0.065  # the latter where rewards are bounded
-_LEAST_UNIT = 0.08  # signal to noise of an effect of 1, however near features say two targets are
-
-
-def log_shares(stakes: Array, likely: float, width: float) -> Array:
-    """The logs of shares that fall off where stakes are far from the likely one.
-
-    Args:
-        stakes: the stakes.
-        likely: the stake to centre on.
-        width: how far from it, in powers of ten, shares are down by half.
-    """
-    shares = 1 / (1 + np.abs(np.log10(stakes / likely) / width) ** 4)
-    # They add up to 1 at most, rounded too.
-    return np.asarray(np.log(shares / shares.sum()) - 1e-13)
-
-
-LOG_PRIOR: Array = log_shares(STAKES, 0.04, 0.6)
-
-
-def log_effect_shares(likely: float) -> Array:
-    """The logs of the shares of `EFFECTS`."""
-    return log_shares(EFFECTS, likely, 0.5)
-
-
-_EXPECTED: Array = np.array([2**-0.5, 1.0, 2**0.5])  # stakes for an expected gap, relative to it
+# In units of signal to noise, y·θ over the deviation of z. Within a factor of three or four of the
+# likely one shares hardly fall off, and beyond it as a power, so every gap is found.
+STAKES: Array = 0.6 * 0.5 ** np.arange(15.0)
+_WIDTH = 0.5  # powers of ten from the likely stake at which shares are down by half
 
 MAX_LOSS = 0.9  # λC: the share of its wealth that a stake may lose in one pull
 TAIL_RATE = 2e-3  # over √pulls: Φ(−k), how often noise exceeds what C allows for (Lemma 3)
 EPSILON = float(np.finfo(float).eps)
 SLACK = 1e-9  # nats: what adding up the logs of many batches may round
 ROUNDINGS = 16  # roundings of a total besides those of adding it up
-
-
-@tiered
-def log_average(log_wealth: Array, log_shares: Array) -> float:
-    """log Σ exp(log wealth + log share), an average of stakes (Lemma 4)."""
-    top = -math.inf
-    for s in range(len(log_shares)):
-        top = max(top, log_wealth[s] + log_shares[s])
-    total = 0.0
-    for s in range(len(log_shares)):
-        total += math.exp(log_wealth[s] + log_shares[s] - top)
-    return top + math.log(total)
-
-
-@tiered
-def _log_averages(log_wealth: Array, log_shares: Array, values: Array) -> None:
-    """The log of the e-value of each row; output."""
-    for i in range(len(log_wealth)):
-        values[i] = log_average(log_wealth[i], log_shares)
+_SERIES = 1e-3  # |u| below which h(u) is computed by its series
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,43 +50,31 @@ class StakeGrid:
     """The stakes of a bet and their shares, fixed before the first draw.
 
     Attributes:
-        signals: stakes in units of signal to noise; for contrasts that have a size, in units of
-            noise times that.
-        gaps: stakes for contrasts of these values, in reward units.
-        log_shares: the logs of their shares, those of `signals` first. They add up to 1 at most.
+        signals: stakes in units of signal to noise.
+        log_shares: the logs of their shares, which add up to 1 at most.
     """
 
     signals: Array
-    gaps: Array
     log_shares: Array
 
     @classmethod
-    def make(
-        cls, expected_gap: float | None = None, *, likely_effect: float | None = None
-    ) -> StakeGrid:
-        """Wide stakes.
-
-        Args:
-            expected_gap: half of all shares are around it.
-            likely_effect: if contrasts have sizes, where stakes are centred.
-        """
-        stakes, prior = STAKES, LOG_PRIOR
-        if likely_effect is not None:
-            stakes, prior = EFFECTS, log_effect_shares(likely_effect)
-        if expected_gap is None:
-            return cls(stakes, np.zeros(0), prior)
-        gap, half = positive(expected_gap, "expected_gap"), math.log(0.5)
-        near = np.full(len(_EXPECTED), half - math.log(len(_EXPECTED)))
-        return cls(stakes, gap * _EXPECTED, np.concatenate([prior + half, near]))
+    def around(cls, likely: float) -> StakeGrid:
+        """`STAKES`, with shares that fall off where they are far from the likely one."""
+        shares = 1 / (1 + np.abs(np.log10(STAKES / likely) / _WIDTH) ** 4)
+        # They add up to 1 at most, rounded too.
+        return cls(STAKES, np.log(shares / shares.sum()) - 1e-13)
 
     def __len__(self) -> int:
         return len(self.log_shares)
 
     def log_value(self, log_wealth: Array) -> Array:
-        """The log of e-values: the wealth of all stakes (columns), averaged by their shares."""
-        values = np.empty(len(log_wealth))
-        _log_averages(log_wealth, self.log_shares, values)
-        return values
+        """log Σ exp(log wealth + log share) over the last axis: an average of stakes (Lemma 4)."""
+        values = log_wealth + self.log_shares
+        top = values.max(axis=-1, keepdims=True)
+        return np.asarray((top + np.log(np.exp(values - top).sum(axis=-1, keepdims=True)))[..., 0])
+
+
+LEVEL_GRID = StakeGrid.around(0.15)  # of bets against the declared baseline
 
 
 @dataclass(frozen=True)
@@ -175,7 +110,7 @@ class Scale:
         middle = min(max(mean, low), high)
         return max(middle - reach, low), min(middle + reach, high)
 
-    def reach(self, pulls: int) -> tuple[float, float]:
+    def reach(self, pulls: Array | Counts) -> tuple[Array, Array]:
         """kα and α√(2π)Φ(−k) of Lemma 3: the noise that C allows for, and the charge beyond it.
 
         With a reach of kα, E(η − kα)₊ ≤ ∫ exp(−t²/2α²) dt from kα on = α √(2π) Φ(−k).
@@ -183,238 +118,119 @@ class Scale:
         Args:
             pulls: pulls before the batch; with more of them, the charge must be smaller.
         """
-        rare = TAIL_RATE / math.sqrt(pulls + 1)
+        rare = TAIL_RATE / np.sqrt(np.asarray(pulls) + 1.0)
         if not self.noise:
-            return 0.0, 0.0
-        return -self.noise * float(ndtri(rare)), self.noise * math.sqrt(2 * math.pi) * rare
+            return np.zeros_like(rare), np.zeros_like(rare)
+        return -self.noise * ndtri(rare), self.noise * math.sqrt(2 * math.pi) * rare
 
 
 # --- what is fixed before a batch ----------------------------------------------------------------
 
 
-class ArmTerms(NamedTuple):
-    """Quantities per arm that can be drawn, fixed before a batch, for the kernel.
+@dataclass(frozen=True, eq=False)
+class Frame(Runs):
+    """All that is fixed before a batch is drawn; the bets on any contrast follow from it.
 
     Attributes:
-        weights: p.
-        guess: c(a).
-        spread: p times the expected (r − c)².
-        below: how far a reward may fall below its guess, short of what is charged for.
-        above: how far it may exceed it.
-        likely: how far a reward will fall below or exceed its guess, as predicted.
+        weights: p; (runs, arms).
+        guess: c(a), inside the range of rewards; (runs, arms).
+        spread: the expected (r − c(a))²; (runs, arms).
+        sizes: the pulls in the batch, as planned; (runs,).
+        low: the least reward there can be, noise apart, less the center; (runs,).
+        high: the largest; (runs,).
+        reach: how far beyond these noise may lie before it is charged for; (runs,).
+        tail: the charge for noise beyond it, in units of Σ p|w|; (runs,).
+        reader: the weights of any contrast.
+        leaders: the targets that look best and second best; (runs, 2).
+        belief: what the sums of weights are chosen by; None if they are 0, or there is no baseline.
+        grid: the stakes.
+        center: what is subtracted from every reward.
     """
 
     weights: Array
     guess: Array
     spread: Array
-    below: Array
-    above: Array
-    likely: Array
+    sizes: Array | Counts
+    low: Array
+    high: Array
+    reach: Array
+    tail: Array
+    reader: Reader
+    leaders: Indices
+    belief: Belief | None
+    grid: StakeGrid
+    center: float = 0.0
 
-
-@tiered
-def arm_terms(drawn: Parts, guesses: Array, spread: Array, range_: Parts, size: float) -> Parts:
-    """The parts of `ArmTerms` but for the first.
-
-    Args:
-        drawn: the arms that can be drawn, and their probabilities.
-        guesses: c(a) for all source arms.
-        spread: the expected (r − c(a))² for all of them.
-        range_: where means lie, and how far beyond noise may reach.
-        size: the number of pulls in the batch, as predicted.
-    """
-    arms, weights = drawn
-    low, high, reach = range_
-    count = len(arms)
-    guess, varied, likely = np.empty(count), np.empty(count), np.empty(count)
-    below, above = np.empty(count), np.empty(count)
-    for i in range(count):
-        a = arms[i]
-        guess[i] = guesses[a]
-        varied[i] = weights[i] * spread[a]
-        expected = size * weights[i]
-        likely[i] = math.sqrt(spread[a] * (min(2 * math.log1p(expected), expected) + 1))
-        below[i] = guess[i] - (low - reach)
-        above[i] = (high + reach) - guess[i]
-    return guess, varied, below, above, likely
-
-
-@tiered
-def contrast_sizes(contrasts: Array, metric: Array) -> Array:
-    """√(yᵀQy) of each contrast y (row), Q being the metric."""
-    sizes = np.zeros(len(contrasts))
-    for y in range(len(contrasts)):
-        square = 0.0
-        for i in range(contrasts.shape[1]):
-            for j in range(contrasts.shape[1]):
-                square += contrasts[y, i] * metric[i, j] * contrasts[y, j]
-        sizes[y] = math.sqrt(max(square, 0.0))
-    return sizes
-
-
-ANY_BASELINE: Parts = (np.empty(0), 0.0, math.inf, np.empty((0, 0)))
-
-
-class Frame:
-    """All that is fixed before a batch is drawn; the bets on any contrast follow from it.
-
-    Attributes:
-        expected: c(a) of all source arms.
-        tail: what is charged for noise beyond what may be, in units of Σ p|w|.
-
-    Args:
-        sampling: how arms are drawn.
-        guess: c(a) for all source arms, inside the range of the scale.
-        spread: the expected (r − c(a))² for all of them.
-        scale: where rewards lie.
-        size: the number of pulls in the batch, as predicted.
-        pulls: the number of pulls before it.
-        grid: the stakes; the wide ones by default.
-        leaders: the targets that look best and second best.
-        belief: of `tilted_weights`: what the sums of weights are chosen by.
-        metric: what contrasts are measured by, for stakes; None if they have no size.
-    """
-
-    def __init__(
-        self,
-        sampling: Sampling,
+    @classmethod
+    def under(
+        cls,
+        scale: Scale,
+        weights: Array,
         *,
         guess: Array,
         spread: Array,
-        scale: Scale,
-        size: int,
-        pulls: int,
-        grid: StakeGrid | None = None,
-        leaders: tuple[int, int] = (0, 1),
-        belief: Parts = ANY_BASELINE,
-        metric: Array | None = None,
-    ) -> None:
-        self.sampling, self.scale, self.leaders = sampling, scale, leaders
-        self.belief, self.metric = belief, metric
-        self.grid = grid or StakeGrid.make()
-        self.expected, self.size, self._pulls = guess, size, pulls
-        reach, self.tail = scale.reach(pulls)
-        self._made_from = guess, spread.copy(), (scale.low, scale.high, reach), size
-
-    @cached_property
-    def terms(self) -> ArmTerms:
-        """The quantities per arm; computed when the batch is in: plans do not need them."""
-        drawn = self.sampling.arms, self.sampling.weights
-        return ArmTerms(self.sampling.weights, *arm_terms(drawn, *self._made_from))
-
-    @property
-    def guess(self) -> Array:
-        """c(a) of each arm that can be drawn."""
-        return self.terms.guess
+        sizes: Array | Counts,
+        pulls: Array | Counts,
+        reader: Reader,
+        grid: StakeGrid,
+        leaders: Indices,
+        belief: Belief | None = None,
+    ) -> Frame:
+        """A frame for rewards of this scale, after so many pulls of each run."""
+        reach, tail = scale.reach(pulls)
+        low, high = np.full_like(reach, scale.low), np.full_like(reach, scale.high)
+        parts = weights, guess, spread, sizes, low, high, reach, tail
+        return cls(*parts, reader, leaders, belief, grid, scale.center)
 
     def with_guess(self, guess: Array) -> Frame:
-        """The same frame with another guess of all source arms."""
-        return Frame(
-            self.sampling,
-            guess=guess,
-            spread=self._made_from[1],
-            scale=self.scale,
-            size=self.size,
-            pulls=self._pulls,
-            grid=self.grid,
-            leaders=self.leaders,
-            belief=self.belief,
-            metric=self.metric,
-        )
+        """The same frame with another guess."""
+        return replace(self, guess=guess)
+
+    def weigh(self, contrasts: Array, margin: float = 0.0) -> tuple[Array, Array]:
+        """w(a), (runs, contrasts, arms), and the charge |Σ p w| R of each (Lemma 5)."""
+        w = contrasts @ self.reader.contrasts
+        if self.belief is None:
+            return w, np.zeros(w.shape[:2])
+        sums = sums_of_weights(contrasts, margin, self.reader, self.belief)
+        return w + sums[..., None] * self.reader.level[:, None], np.abs(sums) * self.belief.bound
+
+    def settle(
+        self, contrasts: Array, totals: Totals, *, margin: float = 0.0, capped: bool = False
+    ) -> BetResult:
+        """Settle bets that contrasts exceed −margin on a batch drawn under the frame.
+
+        λ and C follow from the frame, so they are fixed with it.
+
+        Args:
+            contrasts: in coordinates; (runs, contrasts, rank). Rows of zeros bet nothing.
+            totals: what came of it.
+            margin: what is added to each contrast.
+            capped: whether a pull without an outcome adds at most 0 to the log wealth.
+        """
+        w, charges = self.weigh(contrasts, margin)
+        return settle_bets(self, w, charges, totals, self.grid, margin=margin, capped=capped)
+
+    def settle_level(self, totals: Totals, *, capped: bool = False) -> BetResult:
+        """Settle the bets that the baseline exceeds R, and that it is below −R (Lemma 5)."""
+        assert self.belief is not None
+        w = np.stack([self.reader.level, -self.reader.level], axis=1)
+        charges = np.full(w.shape[:2], self.belief.bound)
+        return settle_bets(self, w, charges, totals, LEVEL_GRID, capped=capped)
 
     def bets(self, contrasts: Array, *, margin: float = 0.0) -> Bets:
-        """Bets that contrasts (rows, in coordinates) exceed −margin."""
+        """Bets of one run that contrasts (rows, in coordinates) exceed −margin."""
         return Bets(self, contrasts, margin)
-
-    def level_bets(self) -> Bets:
-        """Bets that the baseline exceeds R, and that it is below −R."""
-        return Bets(self, None, 0.0)
 
 
 # --- what came of it -----------------------------------------------------------------------------
 
 
-class ArmTotals(NamedTuple):
-    """Totals per arm of a batch, for the kernel.
-
-    Attributes:
-        first: Σ(r − c).
-        second: Σ(r − c)², at most.
-        rounding: what rounding may have added to Σ(r − c).
-        under: how far a reward fell below its guess, at most.
-        over: how far one exceeded it.
-        counts: pulls with an outcome.
-        lost: pulls without one, to be entered at the reward that hurts a bet most.
-        third: Σ(r − c)³; NaN if it is not known.
-        third_rounding: how far off `third` may be.
-    """
-
-    first: Array
-    second: Array
-    rounding: Array
-    under: Array
-    over: Array
-    counts: Array
-    lost: Array
-    third: Array
-    third_rounding: Array
-
-
-@tiered
-def batch_totals(
-    arms: Indices,
-    guess: Array,
-    shift: float,
-    lost: Indices,
-    sums: Parts,
-    extremes: Parts,
-    known: bool,
-    totals: Parts,
-) -> None:
-    """Totals of r − c from totals of rewards, rounded so that evidence is a lower bound.
-
-    Args:
-        arms: those that can be drawn.
-        guess: c(a) of each.
-        shift: what was subtracted from every reward, beyond what was subtracted from guesses.
-        lost: pulls without an outcome, of all arms.
-        sums: counts, Σx and Σx² of rewards less a center, of all arms.
-        extremes: the least and the largest x, and Σx³, of all arms.
-        known: whether these are known.
-        totals: the parts of `ArmTotals`, output.
-    """
-    counts, first, second = sums
-    least, largest, cubes = extremes
-    for i in range(len(arms)):
-        a = arms[i]
-        n, g, squares = float(counts[a]), guess[i] - shift, second[a]
-        parts = squares + g * g * n  # q of `BatchOutcome`
-        relative = (n + ROUNDINGS) * EPSILON
-        slack = ROUNDINGS * EPSILON * (abs(g) + math.sqrt(squares))
-        totals[0][i] = first[a] - g * n
-        totals[1][i] = squares - g * (2 * first[a] - g * n) + relative * parts
-        totals[2][i] = relative * math.sqrt(n * parts)
-        if known:
-            totals[3][i] = max(g - least[a] + slack, 0.0) if n > 0 else 0.0
-            totals[4][i] = max(largest[a] - g + slack, 0.0) if n > 0 else 0.0
-        else:
-            totals[3][i] = totals[4][i] = math.sqrt(max(totals[1][i], 0.0))
-        totals[5][i] = n
-        totals[6][i] = float(lost[a])
-        totals[7][i] = math.nan
-        totals[8][i] = 0.0
-        if known:
-            # Σ(x − g)³; the sizes of its terms add up to 4 (max|x| + |g|) q at most.
-            farthest = max(abs(least[a]), abs(largest[a])) + abs(g)
-            totals[7][i] = cubes[a] - g * (3 * second[a] - g * (3 * first[a] - g * n))
-            totals[8][i] = 8 * relative * farthest * parts
-
-
-class BatchOutcome:
-    """The outcome of pulls that were drawn under a frame.
+@dataclass(frozen=True, eq=False)
+class Totals(Runs):
+    """Totals of r − c per arm of a batch, rounded so that evidence is a lower bound.
 
     Sums of n rounded terms, added in whatever order, are off by at most (n − 1)u Σ|term| to first
-    order, with u = ε/2 (Higham 2002, section 4.2). Let x be a reward less the summary's center and
+    order, with u = ε/2 (Higham 2002, section 4.2). Let x be a reward less the totals' center and
     g the guess about that center. Then, with q = Σx² + n g², Σ(r − c) = Σx − ng is off by no more
     than (n + 16) ε √(n q), and Σ(r − c)² = Σx² − g (2Σx − ng) by no more than (n + 16) ε q: n for
     adding up, the rest for taking the center off, squaring, and the few operations here. (In the
@@ -422,9 +238,70 @@ class BatchOutcome:
     of second order up to n = 2⁴⁰.)
 
     Attributes:
+        counts: pulls with an outcome. All are (runs, arms).
+        lost: pulls without one, to be entered at the reward that hurts a bet most.
+        first: Σ(r − c).
+        second: Σ(r − c)², at most.
+        rounding: what rounding may have added to Σ(r − c).
+        under: how far a reward fell below its guess, at most.
+        over: how far one exceeded it.
+        third: Σ(r − c)³; NaN if it is not known.
+        third_rounding: how far off `third` may be.
+    """
+
+    counts: Array
+    lost: Array
+    first: Array
+    second: Array
+    rounding: Array
+    under: Array
+    over: Array
+    third: Array
+    third_rounding: Array
+
+    @classmethod
+    def about(
+        cls,
+        guess: Array,
+        sums: tuple[Array | Counts, Array, Array],
+        extremes: tuple[Array, Array, Array] | None,
+        lost: Array | Counts | None = None,
+    ) -> Totals:
+        """Totals of rewards less a guess.
+
+        Args:
+            guess: g of each arm.
+            sums: counts, Σx and Σx².
+            extremes: the least and the largest x, and Σx³, if they are known.
+            lost: pulls without an outcome that enter.
+        """
+        counts, first, second = (np.asarray(part, dtype=float) for part in sums)
+        squares = second + guess * guess * counts  # q
+        relative = (counts + ROUNDINGS) * EPSILON
+        about = second - guess * (2 * first - guess * counts) + relative * squares
+        absent = np.zeros_like(counts) if lost is None else np.asarray(lost, dtype=float)
+        ends = first - guess * counts, about, relative * np.sqrt(counts * squares)
+        if extremes is None:
+            farthest = np.sqrt(np.maximum(about, 0.0))
+            none = np.zeros_like(counts)
+            return cls(counts, absent, *ends, farthest, farthest, none + np.nan, none)
+        least, largest, cubes = extremes
+        some, slack = counts > 0, ROUNDINGS * EPSILON * (np.abs(guess) + np.sqrt(second))
+        under = np.where(some, np.maximum(guess - least + slack, 0.0), 0.0)
+        over = np.where(some, np.maximum(largest - guess + slack, 0.0), 0.0)
+        # Σ(x − g)³; the sizes of its terms add up to 4 (max|x| + |g|) q at most.
+        third = cubes - guess * (3 * second - guess * (3 * first - guess * counts))
+        farthest = np.maximum(np.abs(least), np.abs(largest)) + np.abs(guess)
+        return cls(counts, absent, *ends, under, over, third, 8 * relative * farthest * squares)
+
+
+class BatchOutcome:
+    """The outcome of a batch of one run that was drawn under a frame.
+
+    Attributes:
         frame: what was fixed before.
         summary: what came of it.
-        totals: of each arm that can be drawn.
+        totals: the same about the frame's guess.
         pending: whether outcomes are outstanding: then an amended batch may take this one's place.
         may_be_lost: whether outstanding outcomes are passed over once they are lost. Until then
             their factor is at most 1 ("Losses").
@@ -437,18 +314,25 @@ class BatchOutcome:
 
     def __init__(self, frame: Frame, summary: Summary, worst_case: bool = False) -> None:
         self.frame, self.summary = frame, summary
-        lost = summary.pending + (summary.missing if worst_case else 0)
-        self.totals = ArmTotals(*np.empty((9, len(frame.guess))))
-        shift = summary.center - frame.scale.center
-        arms, totals = frame.sampling.arms, tuple(self.totals)
-        batch_totals(arms, frame.guess, shift, lost, *summary.totals, totals)
+        self._lost = summary.pending + (summary.missing if worst_case else 0)
         self.pending = summary.pending_pulls > 0
         self.may_be_lost = not worst_case
+
+    @cached_property
+    def totals(self) -> Totals:
+        """The totals of one run."""
+        summary, guess = self.summary, self.frame.guess
+        sums = summary.counts[None], summary.sums[None], summary.squares[None]
+        extremes = None
+        if summary.least is not None and summary.largest is not None and summary.cubes is not None:
+            extremes = summary.least[None], summary.largest[None], summary.cubes[None]
+        shifted = guess - (summary.center - self.frame.center)
+        return Totals.about(shifted, sums, extremes, self._lost[None])
 
     @property
     def pulls(self) -> int:
         """The number of pulls that enter."""
-        return int(self.totals.counts.sum() + self.totals.lost.sum())
+        return self.summary.pulls + int(self._lost.sum())
 
     @property
     def exposure(self) -> float:
@@ -464,180 +348,157 @@ class BatchOutcome:
 # --- Lemmas 2 to 4: what a bet gains from a batch ------------------------------------------------
 
 
-@tiered
-def _cost(x: float) -> float:
-    """(x − log(1 + x)) / x² for x > −1, by its series where that cancels (Lemma 2)."""
-    if abs(x) < 1e-3:
-        return 1 / 2 - x * (1 / 3 - x * (1 / 4 - x / 5)) + 1e-12
-    return (x - math.log1p(x)) / (x * x) * (1 + 1e-9)  # more than cancellation loses
-
-
-@tiered
-def _log_loss(stake: float, fall: float, rise: float, squares: tuple[float, float]) -> float:
-    """What Lemma 2 takes off λΣz, at most: `squares` are Σ z²(M − z) and Σ z²(z + F) over F + M."""
-    falling, rising = squares
-    return stake * stake * (_cost(-stake * fall) * falling + _cost(stake * rise) * rising)
-
-
-@tiered
-def _signal_unit(effect: float, charge: float) -> tuple[float, float]:
-    """The signal of an effect of 1, and what the charge takes off; 1 and 0 without a size."""
-    if effect == 0:
-        return 1.0, 0.0
-    return max(effect, _LEAST_UNIT), charge
-
-
-@tiered
-def _stake(signal: float, deviation: float, fall: float, farthest: float) -> float:
-    """λ = S/D / (1 + min(Sf/D, (Sm/D)²)): nearly the best one ("Stakes")."""
-    third_order = signal * min(fall, farthest) / deviation
-    ratio = signal * farthest / deviation
-    return signal / deviation / (1 + min(third_order, ratio * ratio))
-
-
-@tiered
-def settle_bets(
-    w: Array,
-    charges: Array,
-    sizes: Array,
-    fixed: Parts,
-    totals: Parts,
-    terms: Parts,
-    grid: Parts,
-    stakes: Array,
-    growth: Array,
-) -> None:
-    """λ of every contrast (row of `w`) and stake, and the growth of its log wealth (Lemma 4).
-
-    Args:
-        w: w(a), one row per contrast, one column per arm.
-        charges: what a small baseline may add to each contrast (Lemma 5).
-        sizes: of each contrast; 0 where stakes are in units of signal to noise.
-        fixed: the parts of `ArmTerms`: fixed before the draw, per arm.
-        totals: the parts of `ArmTotals`: the outcome, per arm.
-        terms: the least and the largest reward there can be; the margin that is added to each
-            contrast; the charge for noise, in units of Σ p|w|; how far off sums over arms may be,
-            relative to the sum of their terms' sizes; the most that λC may be; and the most that a
-            pull without an outcome adds to the log wealth.
-        grid: the signals and the gaps of a `StakeGrid`.
-        stakes: λ, output.
-        growth: the growth of the log wealth, output.
-    """
-    weights, guess, spread, below, above, likely = fixed
-    first, second, rounding, under, over, counts, lost, third, third_rounding = totals
-    low, high, margin, tail, relative, largest, ceiling = terms
-    signals, gaps = grid
-    pulls, missing, noise = total(counts), total(lost), math.sqrt(total(spread))
-    for i in range(len(w)):
-        fall = predicted = deepest = highest = variance = expected = 0.0
-        size = gain = slack = variation = guessed = skew = skew_error = 0.0
-        for a in range(w.shape[1]):
-            x = w[i, a]
-            square = x * x
-            # C, the farthest that z can fall below zero (Lemma 2; with kα, Lemma 3).
-            fall = max(fall, x * below[a], -x * above[a])
-            # F and M, the farthest that z did fall below zero and rise above it (after Lemma 2).
-            deepest = max(deepest, x * under[a], -x * over[a])
-            highest = max(highest, x * over[a], -x * under[a])
-            predicted = max(predicted, abs(x) * likely[a])
-            variance += square * spread[a]
-            expected += x * weights[a] * guess[a]  # Σ p_a w(a) c(a) (Lemma 1)
-            guessed += abs(x) * weights[a] * abs(guess[a])
-            size += abs(x) * weights[a]  # Σ p_a |w(a)|, for κ (Lemma 3)
-            gain += x * first[a]  # Σ z
-            slack += abs(x) * (rounding[a] + relative * abs(first[a]))
-            variation += square * second[a]  # Σ z²
-            skew += square * x * third[a]  # Σ z³
-            skew_error += square * abs(x) * (third_rounding[a] + relative * abs(third[a]))
-        # Rounded downwards: evidence is a lower bound after rounding too ("Rounding").
-        charge = charges[i] + tail * size
-        offset = expected + margin - charge  # Σ p w c + ε − |s|R − κ (Lemmas 4 and 5)
-        offset -= relative * (guessed + margin + charge)
-        gain += pulls * offset - slack
-        variation *= 1 + relative
-        deviation = math.sqrt(variance)
-        cubic = not math.isnan(skew) and (deepest <= fall or tail == 0)  # no z below −C
-        deepest = min(fall, deepest)  # F, the smaller of the two
-        falling = variation  # Σ z² (M − z) / (F + M), rounded upwards; if not known, all of Σ z²
-        if cubic and deepest + highest > 0:
-            falling = (highest * variation - skew + skew_error) / (deepest + highest)
-            falling = min(falling * (1 + relative), variation)
-        squares = falling, variation - falling
-        unit, less = _signal_unit(sizes[i] * noise / deviation, charges[i] / deviation)
-        for s in range(stakes.shape[1]):
-            if s < len(signals):
-                signal = max(signals[s] * unit - less, signals[s] * unit / 2)
-            else:
-                signal = (gaps[s - len(signals)] + margin) / deviation
-            stake = min(_stake(signal, deviation, fall, predicted), largest / fall)  # λC ≤ 0.9
-            stakes[i, s] = stake
-            # λ (Σz + n(Σ p w c + ε − κ)) less what Lemma 2 takes off (Lemma 4).
-            growth[i, s] = stake * gain - _log_loss(stake, deepest, highest, squares)
-            if missing > 0:
-                pending = 0.0
-                for a in range(w.shape[1]):
-                    # The least factor of an outcome in [lo, hi], or of one passed over ("Losses").
-                    z = min(w[i, a] * (low - guess[a]), w[i, a] * (high - guess[a]))
-                    loss, more = math.log1p(stake * z), stake * offset
-                    pending += lost[a] * min(
-                        loss + more - relative * (abs(loss) + abs(more)), ceiling
-                    )
-                growth[i, s] += pending
-
-
 class BetResult(NamedTuple):
-    """λ, and by how much the log wealth grew: one row per contrast, one column per stake."""
+    """λ, and by how much the log wealth grew: (runs, contrasts, stakes), or of one run without the
+    first axis."""
 
     stakes: Array
     growth: Array
 
 
+def cost(x: Array) -> Array:
+    """h(x) = (x − log(1 + x)) / x² for x > −1, by its series where that cancels (Lemma 2)."""
+    near = np.abs(x) < _SERIES
+    safe = np.where(near, 1.0, x)
+    far = (safe - np.log1p(safe)) / (safe * safe) * (1 + 1e-9)  # more than cancellation loses
+    return np.where(near, 1 / 2 - x * (1 / 3 - x * (1 / 4 - x / 5)) + 1e-12, far)
+
+
+def log_loss(stakes: Array, fall: Array, rise: Array, falling: Array, rising: Array) -> Array:
+    """What Lemma 2 takes off λΣz, at most.
+
+    Args:
+        stakes: λ; (…, stakes).
+        fall: F; (…).
+        rise: M; (…).
+        falling: Σ z²(M − z) over F + M; (…).
+        rising: Σ z²(z + F) over F + M; (…).
+    """
+    loss = cost(-stakes * fall[..., None]) * falling[..., None]
+    loss += cost(stakes * rise[..., None]) * rising[..., None]
+    return np.asarray(stakes * stakes * loss)
+
+
+def settle_bets(
+    frame: Frame,
+    w: Array,
+    charges: Array,
+    totals: Totals,
+    grid: StakeGrid,
+    *,
+    margin: float = 0.0,
+    capped: bool = False,
+) -> BetResult:
+    """λ of every contrast and stake, and the growth of its log wealth (Lemma 4).
+
+    Args:
+        frame: what was fixed before the draw.
+        w: w(a); (runs, contrasts, arms).
+        charges: what a small baseline may add to each contrast (Lemma 5); (runs, contrasts).
+        totals: what came of it.
+        grid: the stakes.
+        margin: what is added to each contrast.
+        capped: whether a pull without an outcome adds at most 0 to the log wealth.
+    """
+    size, squares = np.abs(w), w * w
+    up = np.maximum(w, 0.0)
+    down = size - up
+    relative = (w.shape[2] + ROUNDINGS) * EPSILON  # of sums over arms, to the sizes of their terms
+
+    def farthest(low: Array, high: Array) -> Array:
+        return np.asarray(np.maximum(up * low[:, None], down * high[:, None]).max(axis=2))
+
+    def over_arms(rows: Array, values: Array) -> Array:
+        return np.asarray(np.matmul(rows, values[..., None])[..., 0])
+
+    # C, the farthest that z can fall below zero (Lemma 2; with kα, Lemma 3).
+    below = frame.guess - (frame.low - frame.reach)[:, None]
+    above = (frame.high + frame.reach)[:, None] - frame.guess
+    fall = farthest(below, above)
+    deviation = np.sqrt(over_arms(squares, frame.weights * frame.spread))
+    bets = (fall > 0) & (deviation > 0)
+    safe_fall, safe_deviation = np.where(bets, fall, 1.0), np.where(bets, deviation, 1.0)
+    signals = grid.signals
+    signal = np.maximum(signals - (charges / safe_deviation)[..., None], signals / 2)
+    stakes = np.minimum(signal / safe_deviation[..., None], MAX_LOSS / safe_fall[..., None])
+    stakes = np.where(bets[..., None], stakes, 0.0)
+
+    # Σ p w c + ε − |s|R − κ (Lemmas 4 and 5), rounded downwards as all that follows: evidence is a
+    # lower bound after rounding too ("Rounding").
+    charge = charges + frame.tail[:, None] * over_arms(size, frame.weights)
+    offset = over_arms(w, frame.weights * frame.guess) + margin - charge
+    parts = over_arms(size, frame.weights * np.abs(frame.guess)) + margin + charge
+    offset -= relative * parts
+    gain = over_arms(w, totals.first)  # Σ z
+    gain -= over_arms(size, totals.rounding + relative * np.abs(totals.first))
+    gain += totals.counts.sum(axis=1)[:, None] * offset
+
+    # F and M, the farthest z did fall below zero and rise above it (after Lemma 2).
+    deepest, highest = farthest(totals.under, totals.over), farthest(totals.over, totals.under)
+    variation = over_arms(squares, totals.second) * (1 + relative)  # Σ z²
+    skew = over_arms(squares * w, totals.third)  # Σ z³
+    skew_error = over_arms(squares * size, totals.third_rounding + relative * np.abs(totals.third))
+    cubic = ~np.isnan(skew) & ((deepest <= fall) | (frame.tail == 0)[:, None])  # no z below −C
+    deepest = np.minimum(fall, deepest)  # F, the smaller of the two
+    cubic &= deepest + highest > 0
+    between = np.where(cubic, deepest + highest, 1.0)
+    chord = (highest * variation - np.where(cubic, skew - skew_error, 0.0)) / between
+    falling = np.where(cubic, np.minimum(chord * (1 + relative), variation), variation)
+    growth = stakes * gain[..., None]
+    growth -= log_loss(stakes, deepest, highest, falling, variation - falling)
+    if totals.lost.any():
+        growth += _losses(frame, w, stakes, offset, totals.lost, relative, capped)
+    return BetResult(stakes, growth)
+
+
+def _losses(
+    frame: Frame,
+    w: Array,
+    stakes: Array,
+    offset: Array,
+    lost: Array,
+    relative: float,
+    capped: bool,
+) -> Array:
+    """What pulls without an outcome add, at least: the least factor of a reward in [lo, hi]."""
+    growth = np.zeros_like(stakes)
+    for arm in np.flatnonzero(lost.any(axis=0)):
+        ends = (frame.low - frame.guess[:, arm], frame.high - frame.guess[:, arm])
+        z = np.minimum(*(w[:, :, arm] * end[:, None] for end in ends))
+        logs, gains = np.log1p(stakes * z[..., None]), stakes * offset[..., None]
+        factor = logs + gains - relative * (np.abs(logs) + np.abs(gains))
+        if capped:  # or of one that is passed over ("Losses")
+            factor = np.minimum(factor, 0.0)
+        growth += lost[:, arm, None, None] * factor
+    return np.asarray(growth)
+
+
 @dataclass(frozen=True, eq=False)
 class Bets:
-    """Bets on contrasts. λ and C follow from the frame, so they are fixed with it.
+    """Bets on contrasts in one run.
 
     Attributes:
         frame: what they are made from.
-        contrasts: one per row; None for the bets against |ν| ≤ R.
+        contrasts: one per row.
         margin: what is added to each contrast.
     """
 
     frame: Frame
-    contrasts: Array | None
+    contrasts: Array
     margin: float
-
-    @cached_property
-    def _weights(self) -> tuple[Array, Array]:
-        """w(a) and charges; computed when the batch is in: plans do not need them."""
-        readout, belief = self.frame.sampling.readout, self.frame.belief
-        if self.contrasts is None:
-            return level_weights(readout, belief[2])
-        varied = self.frame.terms.spread
-        return tilted_weights(self.contrasts, self.margin, readout, varied, belief)
-
-    @property
-    def _sizes(self) -> Array:
-        """Of the contrasts, for stakes."""
-        if self.contrasts is None or self.frame.metric is None:
-            return np.zeros(len(self.w))
-        return contrast_sizes(np.ascontiguousarray(self.contrasts), self.frame.metric)
 
     @property
     def w(self) -> Array:
-        """w(a), one row per contrast, one column per arm of the frame."""
-        return self._weights[0]
+        """w(a), one row per contrast, one column per arm."""
+        w, _ = self.frame.weigh(self.contrasts[None], self.margin)
+        return np.asarray(w[0])
 
     def settle(self, batch: BatchOutcome) -> BetResult:
         """Settle the bets on a batch drawn under the frame."""
-        frame, scale = self.frame, self.frame.scale
-        relative = (len(frame.guess) + ROUNDINGS) * EPSILON
-        ceiling = 0.0 if batch.may_be_lost else math.inf
-        terms = scale.low, scale.high, self.margin, frame.tail, relative, MAX_LOSS, ceiling
-        result = BetResult(*np.empty((2, len(self.w), len(frame.grid))))
-        grid = frame.grid.signals, frame.grid.gaps
-        fixed, totals = tuple(frame.terms), tuple(batch.totals)
-        settle_bets(*self._weights, self._sizes, fixed, totals, terms, grid, *result)
-        return result
+        found = self.frame.settle(
+            self.contrasts[None], batch.totals, margin=self.margin, capped=batch.may_be_lost
+        )
+        return BetResult(found.stakes[0], found.growth[0])
 
     def log_growth(self, batch: BatchOutcome) -> Array:
         """By how much the log wealth of every contrast and stake grows with a batch's outcome."""

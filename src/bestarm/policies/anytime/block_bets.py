@@ -73,6 +73,11 @@ class BlockSampling:
         lost = np.linalg.norm(contrasts - seen, axis=1) > _UNREAD * length
         return np.where(lost[:, None], 0.0, contrasts @ self._readout)
 
+    def draws_from(self, plan: BlockPlan) -> bool:
+        """Whether a plan draws the same blocks with the same probabilities."""
+        same = np.array_equal(self.plan.blocks, plan.blocks)
+        return same and np.array_equal(self.plan.block_weights, plan.block_weights)
+
     def informs(self, contrasts: Array) -> bool:
         """Whether blocks inform about all of these contrasts, none of them zero."""
         return bool(self.read(contrasts).any(axis=1).all())
@@ -139,7 +144,7 @@ class BlockFrame:
         scale: where rewards lie, but for the baseline.
         rounds: the number of rounds before the batch.
         grid: the stakes.
-        leaders: the targets that look best and second best.
+        leaders: the targets that look best and second best; (1, 2).
         population: what is known of a finite population, or None.
     """
 
@@ -151,19 +156,19 @@ class BlockFrame:
         variance: float,
         scale: Scale,
         rounds: int,
-        grid: StakeGrid | None = None,
-        leaders: tuple[int, int] = (0, 1),
+        grid: StakeGrid,
+        leaders: NDArray[np.int64] | None = None,
         population: Population | None = None,
     ) -> None:
         self.sampling, self.scale, self.variance = sampling, scale, variance
-        self.grid = grid or StakeGrid.make()
-        self.leaders, self.population = leaders, population
+        self.grid, self.population = grid, population
+        self.leaders = np.array([[0, 1]]) if leaders is None else leaders
         guess = sampling.points @ slope
         # Guesses farther apart than rewards can be would only widen C.
         apart = float(np.ptp(guess))
         shrink = min(1.0, (scale.high - scale.low) / apart) if apart else 1.0
         self.slope, self.guess = shrink * slope, shrink * guess
-        reach, self.tail = scale.reach(rounds)
+        reach, self.tail = (float(part) for part in scale.reach(np.asarray(rounds)))
         inside = self.guess[sampling.blocks]
         half = (scale.high - scale.low) / 2
         self.falls = half + np.ptp(inside, axis=1) / 2 + reach
@@ -330,11 +335,8 @@ class BlockBets:
         """λ of every contrast and stake, with λC ≤ 0.9; 0 where blocks say nothing about one."""
         grid, seen = self.frame.grid, (fall > 0) & (square > 0)
         deviation = np.sqrt(self.frame.variance * np.where(seen, square, 1.0))[:, None]
-        signals = np.tile(grid.signals, (len(fall), 1))
-        if len(grid.gaps):
-            signals = np.hstack([signals, (grid.gaps + self.margin) / deviation])
         most = MAX_LOSS / np.where(seen, fall, 1.0)
-        return np.where(seen[:, None], np.minimum(signals / deviation, most[:, None]), 0.0)
+        return np.where(seen[:, None], np.minimum(grid.signals / deviation, most[:, None]), 0.0)
 
     def _least_z(self, u: Array, batch: BlockOutcome) -> Array:
         """The least z of the rounds that lack outcomes: they are at the bound that hurts most."""

@@ -21,14 +21,7 @@ from bestarm.policies.anytime.block_bets import (
     laplacian,
 )
 from bestarm.policies.anytime.evidence import Evidence
-from bestarm.policies.anytime.sampler import (
-    LEAST_GAP_ERRORS,
-    Config,
-    RunState,
-    Stage,
-    contrast_key,
-    still_serves,
-)
+from bestarm.policies.anytime.sampler import LEAST_GAP_ERRORS, REDESIGN, Config, RunState
 from bestarm.records import BlockPlan, Blocks, Counts, Plan, Rounds, Summary
 
 LEAST_PULLS = 4  # per dimension in a batch
@@ -156,7 +149,7 @@ class BlockEstimates:
 
     Attributes:
         rounds: the number of rounds learned from.
-        slope: θ̂ in coordinates of the span.
+        slope: θ̂ in coordinates of the span; (1, rank).
         information: Σ A_B over the rounds, with a ridge.
         variance: the expected squared residual of a reward within its block.
 
@@ -170,7 +163,7 @@ class BlockEstimates:
         half = (scale.high - scale.low) / 2
         self._coordinates, self._least = coordinates, scale.noise**2 or half**2
         self.rounds = 0
-        self.slope: Array = np.zeros(rank)
+        self.slope: Array = np.zeros((1, rank))
         self.information: Array = np.zeros((rank, rank))
         self._moment: Array = np.zeros(rank)
         self._squares = self._freedom = 0.0
@@ -205,7 +198,7 @@ class BlockEstimates:
         sums = batch.by_arm(batch.residuals).sum(axis=0)
         self.information = self.information + sign * information
         self._moment = self._moment + sign * (points.T @ sums + information @ batch.frame.slope)
-        self.slope = np.asarray(np.linalg.solve(self.information, self._moment), dtype=float)
+        self.slope = np.asarray(np.linalg.solve(self.information, self._moment)[None], dtype=float)
         self.rounds += sign * batch.summary.rounds
         self._squares = max(self._squares + sign * batch.squares, 0.0)
         self._freedom += sign * batch.freedom
@@ -243,7 +236,8 @@ class BlockSampler:
         if items is not None:
             self.population = Population(items, 0, *np.zeros((2, config.problem.arms)))
         self.estimates = BlockEstimates(config.arms, self._scale)
-        self._stage: Stage | None = None
+        self._sampling: BlockSampling | None = None  # how the last batch was drawn
+        self._made_at = 0  # the rounds at which it was designed
 
     def _available_arms(self, evidence: Evidence) -> Counts:
         """The arms that may be pulled."""
@@ -283,51 +277,53 @@ class BlockSampler:
 
     def _blocks(self, evidence: Evidence, left: Counts, size: int) -> tuple[Blocks, Array]:
         """The blocks to draw next: the last design's, or a new one's."""
-        stage, rounds = self._stage, self.estimates.rounds
+        last, rounds = self._sampling, self.estimates.rounds
         if len(left) == size:
             return left[None], np.ones(1)
-        if stage is not None and still_serves(stage, contrast_key(evidence), rounds):
-            return stage.sampling.plan.blocks, stage.sampling.plan.block_weights
+        if (
+            last is not None
+            and last.plan.size == size
+            and np.isin(last.arms, left).all()
+            and rounds < REDESIGN * self._made_at
+        ):
+            return last.plan.blocks, last.plan.block_weights
         rows = self._scaled_contrasts(evidence) if rounds else None
         blocks, chances = design_blocks(self._config.arms[left], size, rows)
         return left[blocks], chances
 
     def _scaled_contrasts(self, evidence: Evidence) -> Array:
-        """Open contrasts, each divided by what it may be off: see `sampler.design_problem`."""
-        rows, estimates = evidence.open_contrasts(), self.estimates
+        """Open contrasts, each divided by what it may be off: see `sampler.Allocation`."""
+        pairs, estimates = evidence.open_pairs(), self.estimates
+        rows = self._config.targets[pairs[:, 0]] - self._config.targets[pairs[:, 1]]
         reads = np.linalg.solve(estimates.information, rows.T)
         errors = np.sqrt(estimates.variance * np.einsum("ij,ji->i", rows, reads))
-        gaps = np.maximum(rows @ estimates.slope + self._config.margin, LEAST_GAP_ERRORS * errors)
+        gaps = np.maximum(
+            rows @ estimates.slope[0] + self._config.margin, LEAST_GAP_ERRORS * errors
+        )
         return np.asarray(rows * (1 / gaps)[:, None])
 
     def check(self, plan: Plan) -> None:
         """Raise unless a recorded plan is of a rule with these options."""
         check_plan_options(plan, provisional=self._provisional, forecasts=False, blocks=True)
 
-    def prepare(self, plan: Plan, evidence: Evidence, run: RunState) -> tuple[BlockFrame, Stage]:
+    def prepare(self, plan: Plan, evidence: Evidence, run: RunState) -> BlockFrame:
         """Fix all that bets on a plan rest on, from the past and the plan alone."""
         assert isinstance(plan, BlockPlan)
-        stage = self._stage_of(plan, evidence)
-        frame = BlockFrame(
-            stage.sampling,
-            slope=self.estimates.slope,
+        return BlockFrame(
+            self._sampling_of(plan, evidence),
+            slope=self.estimates.slope[0],
             variance=self.estimates.variance,
             scale=self._scale,
             rounds=run.rounds,
             grid=self._config.grid,
-            leaders=evidence.leaders,
+            leaders=np.array([evidence.leaders]),
             population=self.population,
         )
-        return frame, stage
 
-    def _stage_of(self, plan: BlockPlan, evidence: Evidence) -> Stage:
-        last, key, rounds = self._stage, contrast_key(evidence), self.estimates.rounds
-        if last is not None:
-            before = last.sampling.plan
-            same = np.array_equal(before.blocks, plan.blocks)
-            if same and np.array_equal(before.block_weights, plan.block_weights):
-                serves = still_serves(last, key, rounds)
-                return last if serves else Stage(last.sampling, key, rounds)
+    def _sampling_of(self, plan: BlockPlan, evidence: Evidence) -> BlockSampling:
+        last = self._sampling
+        if last is not None and last.draws_from(plan):
+            return last
         sampling = BlockSampling(self._config.arms, plan)
         targets = self._config.targets
         informs = sampling.informs(targets[evidence.active[1:]] - targets[evidence.active[0]])
@@ -339,18 +335,24 @@ class BlockSampler:
                 value=plan.phase,
                 remedy="Adopt a plan that this policy made for this problem.",
             )
-        return Stage(sampling, key, rounds)
+        return sampling
 
     def _judges_the_same_arms(self, sampling: BlockSampling) -> bool:
         """Whether rounds of a finite population judge the same arms, all judged on each before."""
         if self._items is None:
             return True
-        before = sampling.arms if self._stage is None else self._stage.sampling.arms
+        before = sampling.arms if self._sampling is None else self._sampling.arms
         return len(sampling.blocks) == 1 and bool(np.isin(sampling.arms, before).all())
 
-    def keep(self, stage: Stage) -> None:
-        """Note how the last batch was drawn."""
-        self._stage = stage
+    @property
+    def learned(self) -> int:
+        """The rounds that estimates rest on."""
+        return self.estimates.rounds
+
+    def keep(self, frame: BlockFrame, learned: int) -> None:
+        """Note how the last batch was drawn, and what was learned from when it was planned."""
+        if frame.sampling is not self._sampling:
+            self._sampling, self._made_at = frame.sampling, learned
 
     def contradicted_by(self, frame: BlockFrame, summary: Summary) -> bool:
         """Whether rewards of a block lie farther apart than they can, but for rare noise."""

@@ -24,11 +24,12 @@ from bestarm.bounds import guardrail_share
 from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.bets import SLACK, BatchOutcome, Frame, Scale, StakeGrid
 from bestarm.policies.anytime.intervals import invert_wealth
-from bestarm.policies.anytime.readout import Sampling
+from bestarm.policies.anytime.readout import Reader
 from bestarm.policies.guardrail import Guardrail
 from bestarm.records import Counts, Plan, Summary
 
 _LATE, _OLD_LATE = 1 / 20, 1 / 4  # values outstanding of a batch, and of an old one, to learn from
+_LIKELY = 0.04  # the stake to centre on, in units of signal to noise
 _MEMORY = 0.8  # what a batch counts for in guesses, relative to the one after it
 _FORGOTTEN = 0.02  # what counts for less is left out
 _PRIOR = 20.0  # values at the mean of all options that an option's guess begins with
@@ -90,8 +91,7 @@ class _Wealth:
         self.exposure[:, :options] += exposure
         # Against y·θ ≤ m (Lemma 4 with −m for ε): every pull has the margin once.
         at_margin = self.wealth - self._margins * self.exposure
-        value = self._grid.log_value(at_margin.reshape(-1, len(self._grid)))
-        value = value.reshape(self.value.shape)
+        value = self._grid.log_value(at_margin)
         better = (value > self.value)[..., None]
         pairs = zip((self.wealth, self.exposure), self.best, strict=True)
         self.best = tuple(np.where(better, new, old) for new, old in pairs)  # type: ignore[assignment]
@@ -129,7 +129,7 @@ class GuardrailEvidence:
         self.guardrail, self._control = guardrail, control
         self._first, self._changes = options, changes
         low, high = guardrail.bounds
-        half, self._grid = (high - low) / 2, StakeGrid.make()
+        half, self._grid = (high - low) / 2, StakeGrid.around(_LIKELY)
         self._scale = Scale(-half, half, center=guardrail.center)
         self._sign = 1.0 if guardrail.worse == "higher" else -1.0
         self._options = options
@@ -155,20 +155,20 @@ class GuardrailEvidence:
         if len(chances) > self._options:
             self._options = len(chances)
             self._wealth.enlarge(self._options)
-        arms = np.flatnonzero(chances)
-        readout = np.zeros((len(chances), len(arms)))  # w = y @ readout (Lemma 1)
-        readout[arms, np.arange(len(arms))] = 1 / chances[arms]
-        none = np.empty((0, 0))
-        parts = chances, arms, chances[arms], none, none, readout
+        # w = y @ readings (Lemma 1): nothing but names is known of the options.
+        readings = np.diag(np.where(chances > 0, 1 / np.where(chances > 0, chances, 1.0), 0.0))
+        none = np.zeros((1, len(chances)))
         guess, spread = self._guess(len(chances))
-        self._frame = Frame(
-            Sampling.of(parts),
-            guess=guess,
-            spread=spread,
-            scale=self._scale,
-            size=plan.pulls,
-            pulls=0,
+        self._frame = Frame.under(
+            self._scale,
+            chances[None],
+            guess=guess[None],
+            spread=spread[None],
+            sizes=np.array([plan.pulls]),
+            pulls=np.zeros(1),
+            reader=Reader(readings[None], none, none[:, None]),
             grid=self._grid,
+            leaders=np.zeros((1, 2), dtype=np.int64),
         )
 
     def _guess(self, options: int) -> tuple[Array, Array]:
@@ -233,7 +233,7 @@ class GuardrailEvidence:
         if place in self._settled:
             return self._settled[place]
         batch = self._batches[place]
-        chances = batch.frame.sampling.probabilities
+        [chances] = batch.frame.weights
         exposure, growth = np.zeros((2, 2, len(chances), len(self._grid)))
         rows = np.flatnonzero(chances)
         rows = rows[rows != self._control]

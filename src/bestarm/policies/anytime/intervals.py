@@ -21,6 +21,8 @@ from bestarm.policies.anytime.bets import (
     Frame,
     Scale,
     StakeGrid,
+    Totals,
+    cost,
 )
 from bestarm.policies.anytime.evidence import AnyBatch, AnyFrame, finalized
 from bestarm.policies.anytime.options import TargetCoordinates
@@ -33,6 +35,7 @@ _HALVINGS = 60
 _RATE_STAKES: Array = 0.5 ** np.arange(26.0)
 _RUINED = -1e300  # the log wealth of a stake that has ended
 _NO_CAPITAL = np.zeros(1)
+_ROOM = 2**19  # numbers in the arrays of batches whose bets are settled at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +112,7 @@ def lead_intervals(
 
 
 def lower_ends(
-    contrasts: Array | Callable[[int, AnyFrame], Array],
+    contrasts: Callable[[int, AnyFrame], Array],
     past: Sequence[AnyBatch],
     *,
     level: float,
@@ -123,30 +126,71 @@ def lower_ends(
     lost has min(1, its least factor): with v < 0 that is at least what it is with v = 0.
 
     Args:
-        contrasts: rows, in coordinates of the span; or what gives them for each batch, by its
-            number and from what was fixed before it. Rows that are NaN bet nothing on it.
+        contrasts: gives rows, in coordinates of the span, for each batch, by its number and from
+            what was fixed before it. Rows that are NaN bet nothing on it.
         past: the batches so far.
         level: the log of the threshold, to which what rounding may add is added.
         grid: the stakes.
         capital: the log wealth that each contrast starts with.
     """
-    count = len(capital) if callable(contrasts) else len(contrasts)
+    count = len(capital)
     wealth, exposure, capped = np.zeros((3, count, len(grid)))
     wealth += capital[:, None]
     ends: Array = np.full(count, -np.inf)
-    prefixes = {finalized(past), len(past)}  # both hold: the better one counts
-    for done, batch in enumerate(past, start=1):
-        rows = contrasts(done - 1, batch.frame) if callable(contrasts) else contrasts
-        known = ~np.isnan(rows[:, 0])
-        if known.any():
-            stakes, growth = batch.frame.bets(rows[known]).settle(batch)
-            wealth[known] += growth
-            exposure[known] += batch.exposure * stakes
-            capped[known] += batch.capped_exposure * stakes
-        if done in prefixes and (seen := exposure.any(axis=1)).any():
+    done = 0
+    for end in sorted({finalized(past), len(past)}):  # both hold: the better one counts
+        while done < end:
+            made = _together(past[done:end], 4 * count * len(grid))
+            rows = [contrasts(done + i, batch.frame) for i, batch in enumerate(made)]
+            grown, exposed, held = _settled(made, rows, len(grid))
+            wealth, exposure, capped = wealth + grown, exposure + exposed, capped + held
+            done += len(made)
+        if (seen := exposure.any(axis=1)).any():
             parts = wealth[seen], exposure[seen], capped[seen]
             ends[seen] = np.maximum(ends[seen], invert_wealth(*parts, level + SLACK, grid))
     return ends
+
+
+def _together(past: Sequence[AnyBatch], size: int) -> Sequence[AnyBatch]:
+    """The first of these batches whose bets can be settled at once, in arrays of this size each."""
+    first = past[0]
+    if not isinstance(first, BatchOutcome):
+        return past[:1]
+    size = max(size, 4 * first.frame.reader.contrasts.size)
+    made = 1
+    while made < min(len(past), _ROOM // size):
+        frame = past[made].frame
+        assert isinstance(frame, Frame)
+        alike = frame.reader.contrasts.shape == first.frame.reader.contrasts.shape
+        if not alike or (frame.belief is None) != (first.frame.belief is None):
+            break
+        made += 1
+    return past[:made]
+
+
+def _settled(
+    past: Sequence[AnyBatch], rows: list[Array], stakes_each: int
+) -> tuple[Array, Array, Array]:
+    """By how much log wealth, Σ nλ and Σ nλ of capped outcomes grow over these batches."""
+    known = [~np.isnan(each[:, 0]) for each in rows]
+    if len(past) == 1:
+        [batch], [rows_now], [some] = past, rows, known
+        sums = np.zeros((3, len(rows_now), stakes_each))
+        if some.any():
+            stakes, sums[0, some] = batch.frame.bets(rows_now[some]).settle(batch)
+            sums[1, some] = batch.exposure * stakes
+            sums[2, some] = batch.capped_exposure * stakes
+        return sums[0], sums[1], sums[2]
+    frames = [each.frame for each in past if isinstance(each, BatchOutcome)]
+    totals = [each.totals for each in past if isinstance(each, BatchOutcome)]
+    contrasts = np.nan_to_num(np.stack(rows))
+    capped = all(getattr(each, "may_be_lost", False) for each in past)
+    found = Frame.stacked(frames).settle(contrasts, Totals.stacked(totals), capped=capped)
+    counted = np.stack(known)[..., None]
+    stakes, growth = counted * found.stakes, np.where(counted, found.growth, 0.0)
+    exposures = np.array([(each.exposure, each.capped_exposure) for each in past])
+    by_stake = [(part[:, None, None] * stakes).sum(axis=0) for part in exposures.T]
+    return growth.sum(axis=0), by_stake[0], by_stake[1]
 
 
 def invert_wealth(
@@ -308,7 +352,7 @@ class ControlEffect:
 
     def _against_leader(self, place: int, frame: AnyFrame) -> Array:
         """The contrast of the leader of the time to the control; of the runner-up to itself."""
-        leader, second = frame.leaders
+        leader, second = frame.leaders[0]
         opponent = second if leader == self.control else leader
         return self._targets.contrasts(place, [opponent], [self.control])
 
@@ -389,12 +433,12 @@ def average_rates(
 
 
 def _rate_weights(frame: Frame, arms: Array, targets: Array, *, drifts: bool) -> Array:
-    """w(a), one row per target, one column per arm that can be drawn."""
-    sampling = frame.sampling
+    """w(a) of each target, in every batch; (batches, targets, arms)."""
     if not drifts:
-        return np.asarray(targets @ sampling.readout)
-    mean = sampling.weights @ arms[sampling.arms]
-    return np.asarray(1.0 + (targets - mean) @ sampling.readout[:-1])
+        return np.asarray(targets @ frame.reader.contrasts)
+    mean = (frame.weights @ arms)[:, None]
+    drawn = (frame.weights > 0)[:, None]
+    return np.where(drawn, 1.0 + (targets - mean) @ frame.reader.contrasts, 0.0)
 
 
 def _rate_lower_ends(
@@ -408,14 +452,22 @@ def _rate_lower_ends(
     """Lower ends for the average of each target, then for the negative of each."""
     level = -math.log(rates_delta(delta, targets=problem.targets))
     stakes = _RATE_STAKES / (scale.high - scale.low + scale.noise)
-    grid = StakeGrid(stakes, np.zeros(0), np.full(len(stakes), -math.log(len(stakes)) - 1e-12))
+    grid = StakeGrid(stakes, np.full(len(stakes), -math.log(len(stakes)) - 1e-12))
     count = 2 * len(targets)
     wealth, exposure = np.zeros((2, count, len(stakes)))
-    for batch in past:
-        w = _rate_weights(batch.frame, arms, targets, drifts=problem.drifts)
-        wealth += _rate_growth(np.concatenate([w, -w]), batch, stakes)
-        wealth += stakes * _subtracted(batch, len(targets))[:, None]
-        exposure += batch.summary.pulls * stakes
+    room = max(1, _ROOM // (4 * count * max(len(stakes), len(arms))))
+    for first in range(0, len(past), room):
+        some = past[first : first + room]
+        frame, totals = (
+            Frame.stacked([b.frame for b in some]),
+            Totals.stacked([b.totals for b in some]),
+        )
+        w = _rate_weights(frame, arms, targets, drifts=problem.drifts)
+        w = np.concatenate([w, -w], axis=1)
+        wealth += _rate_growth(w, frame, totals, stakes).sum(axis=0)
+        for batch in some:
+            wealth += stakes * _subtracted(batch, len(targets))[:, None]
+            exposure += batch.summary.pulls * stakes
     if not exposure.any():
         return np.full(count, -np.inf)
     wealth = np.maximum(wealth, _RUINED)
@@ -424,39 +476,48 @@ def _rate_lower_ends(
 
 def _subtracted(batch: BatchOutcome, targets: int) -> Array:
     """What was subtracted from rewards, at least; then its negative, at least."""
-    known = batch.summary.forecast_sum + batch.frame.scale.center * batch.summary.pulls
+    known = batch.summary.forecast_sum + batch.frame.center * batch.summary.pulls
     ends = np.array([known, -known])
     return np.repeat(ends - EPSILON * ROUNDINGS * np.abs(ends), targets)
 
 
-def _rate_growth(w: Array, batch: BatchOutcome, stakes: Array) -> Array:
+def _rate_growth(w: Array, frame: Frame, totals: Totals, stakes: Array) -> Array:
     """By how much the log wealth of every row and stake grows: see `bets.settle_bets`."""
-    totals, fixed, scale = batch.totals, batch.frame.terms, batch.frame.scale
-    size = np.abs(w)
-    relative = (w.shape[1] + ROUNDINGS) * EPSILON
-    fall = np.maximum(w * fixed.below, -w * fixed.above).max(axis=1)  # C
-    deepest = np.maximum(w * totals.under, -w * totals.over).max(axis=1)  # F
-    gain = w @ totals.first - size @ (totals.rounding + relative * np.abs(totals.first))
-    variation = (w * w) @ totals.second * (1 + relative)
-    charge = batch.frame.tail * (size @ fixed.weights)  # κ
-    guessed = size @ (fixed.weights * np.abs(fixed.guess))
-    offset = w @ (fixed.weights * fixed.guess) - charge - relative * (guessed + charge)
-    gain += totals.counts.sum() * offset
-    reach = stakes * np.minimum(fall, deepest)[:, None]
-    alive = stakes * fall[:, None] <= MAX_LOSS
-    # ψ(F)/λ² (Lemma 2); near 0, where it would cancel, a little more than it is.
-    safe = np.where(alive, np.maximum(reach, 1e-3), 0.5)
-    cost = (-np.log1p(-safe) - safe) / (safe * safe) * (1 + 1e-9)
-    growth = stakes * gain[:, None] - stakes * stakes * cost * variation[:, None]
+    size, up = np.abs(w), np.maximum(w, 0.0)
+    relative = (w.shape[2] + ROUNDINGS) * EPSILON
+
+    def farthest(low: Array, high: Array) -> Array:
+        return np.asarray(np.maximum(up * low[:, None], (size - up) * high[:, None]).max(axis=2))
+
+    def over_arms(rows: Array, values: Array) -> Array:
+        return np.asarray(np.matmul(rows, values[..., None])[..., 0])
+
+    low, high = frame.low[:, None], frame.high[:, None]
+    below = frame.guess - (low - frame.reach[:, None])
+    above = (high + frame.reach[:, None]) - frame.guess
+    fall, deepest = farthest(below, above), farthest(totals.under, totals.over)  # C and F
+    gain = over_arms(w, totals.first)
+    gain -= over_arms(size, totals.rounding + relative * np.abs(totals.first))
+    variation = over_arms(w * w, totals.second) * (1 + relative)
+    charge = frame.tail[:, None] * over_arms(size, frame.weights)  # κ
+    guessed = over_arms(size, frame.weights * np.abs(frame.guess))
+    offset = over_arms(w, frame.weights * frame.guess) - charge - relative * (guessed + charge)
+    gain += totals.counts.sum(axis=1)[:, None] * offset
+    alive = stakes * fall[..., None] <= MAX_LOSS
+    # ψ(F)/λ² (Lemma 2), of stakes that could not be ruined.
+    reach = np.where(alive, stakes * np.minimum(fall, deepest)[..., None], 0.5)
+    growth = stakes * gain[..., None] - stakes * stakes * cost(-reach) * variation[..., None]
     if totals.lost.any():
         # Not in the average. Neither the mean nor the offset exceeds the largest Σ p w r, so that
         # the factor is at most 1, and it holds whether the outcome comes or is lost.
-        most = np.maximum(w * scale.low, w * scale.high) @ fixed.weights
-        most += relative * max(abs(scale.low), abs(scale.high)) * (size @ fixed.weights)
-        worst = np.minimum(w * (scale.low - fixed.guess), w * (scale.high - fixed.guess))
-        for arm in np.flatnonzero(totals.lost):
-            loss = np.log1p(np.where(alive, stakes * worst[:, [arm]], -0.5))
-            more = stakes * (offset - most)[:, None]
+        most = over_arms(np.maximum(w * low[:, None], w * high[:, None]), frame.weights)
+        largest = np.maximum(np.abs(frame.low), np.abs(frame.high))[:, None]
+        most += relative * largest * over_arms(size, frame.weights)
+        ends = (w * (low - frame.guess)[:, None], w * (high - frame.guess)[:, None])
+        worst = np.minimum(*ends)
+        for arm in np.flatnonzero(totals.lost.any(axis=0)):
+            loss = np.log1p(np.where(alive, stakes * worst[..., arm, None], -0.5))
+            more = stakes * (offset - most)[..., None]
             least = loss + more - relative * (np.abs(loss) + np.abs(more))
-            growth += totals.lost[arm] * least
+            growth += totals.lost[:, arm, None, None] * least
     return np.where(alive, growth, 2 * _RUINED)

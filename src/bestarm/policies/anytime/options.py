@@ -147,17 +147,22 @@ def carry_over(before: Estimates, after: Estimates, old: Span, new: Span, *, add
         new: their span now; an option that was added may have brought a feature of its own.
         added: whether an option was added, or one retired.
     """
-    known, state = before.state, after.state
     width = len(new.origin) - len(old.origin)
     if added:  # c ↦ M c takes coordinates of a contrast to the new span, so that θ̂ before is Mᵀθ̂
         to_new = new.dual.T @ np.pad(old.basis, ((0, width), (0, 0)))
-        for part, of in ((state.gram, known.gram), (state.information, known.information)):
-            part[:] = to_new @ of @ to_new.T
-        state.slope[:] = np.linalg.pinv(to_new.T) @ known.slope
+        after.gram = to_new @ before.gram @ to_new.T
+        after.information = to_new @ before.information @ to_new.T
+        after.slope = before.slope @ np.linalg.pinv(to_new)
     else:  # what remains lies in the span before: the information on it alone
         to_old = old.dual.T @ new.basis
-        for part, of in ((state.gram, known.gram), (state.information, known.information)):
-            little = _LITTLE * np.trace(of) * np.eye(len(of))  # an option may not have been pulled
-            part[:] = np.linalg.inv(to_old.T @ np.linalg.inv(of + little) @ to_old)
-        state.slope[:] = to_old.T @ known.slope
-    state.moment[:] = state.gram @ state.slope
+
+        def of_those_left(known: Array) -> Array:
+            trace = np.trace(known, axis1=1, axis2=2)[:, None, None]
+            regular = known + _LITTLE * trace * np.eye(known.shape[1])  # one may not have been
+            found = np.linalg.inv(to_old.T @ np.linalg.inv(regular) @ to_old)  # pulled
+            return np.asarray(found, dtype=float)
+
+        after.gram = of_those_left(before.gram)
+        after.information = of_those_left(before.information)
+        after.slope = before.slope @ to_old
+    after.moment = np.matmul(after.gram, after.slope[..., None])[..., 0]

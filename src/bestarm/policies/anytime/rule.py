@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -11,7 +12,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from bestarm import bounds as thresholds
-from bestarm.bounds import ChangeShares, change_shares
+from bestarm.bounds import change_shares, tolerance_shares
 from bestarm.checks import interval, not_negative, positive, whole
 from bestarm.errors import ProtocolError
 from bestarm.numerics.geometry import Array
@@ -21,18 +22,19 @@ from bestarm.policies.anytime.assumptions import (
     Question,
     check_options,
 )
-from bestarm.policies.anytime.bets import LIKELY_BOUNDED_EFFECT, LIKELY_EFFECT, SLACK, StakeGrid
+from bestarm.policies.anytime.bets import SLACK, StakeGrid
 from bestarm.policies.anytime.blocks import BlockSampler
-from bestarm.policies.anytime.compiled_run import CompiledRun
 from bestarm.policies.anytime.conclusion import conclusion
 from bestarm.policies.anytime.evidence import (
     BestTargetEvidence,
     EffectMeasurement,
+    Ended,
     Evidence,
+    GoodEnoughEvidence,
     LevelEvidence,
-    PlacedBets,
-    TopTargetsEvidence,
+    Placed,
 )
+from bestarm.policies.anytime.group import AnytimeGroup
 from bestarm.policies.anytime.intervals import (
     ControlEffect,
     Intervals,
@@ -44,12 +46,12 @@ from bestarm.policies.anytime.intervals import (
     widest_lead,
 )
 from bestarm.policies.anytime.options import Era, TargetCoordinates, carry_over, remaining
+from bestarm.policies.anytime.pairs import TopTargetsEvidence
 from bestarm.policies.anytime.sampler import (
     Config,
     IndependentSampler,
     RunState,
     Sampler,
-    Stage,
     coordinates,
     span_of,
     target_coordinates,
@@ -64,7 +66,6 @@ from bestarm.policies.policy import (
     has_stopped,
     same_plan,
 )
-from bestarm.presampled import PresampledRewards
 from bestarm.problem import Problem, as_problem
 from bestarm.recommendation import FINAL, Effect, Recommendation
 from bestarm.records import Counts, Plan, Summary
@@ -72,6 +73,9 @@ from bestarm.units import Unit
 
 _LATE_SHARE = 1 / 20  # of the outcomes of a batch may be outstanding when it is learned from, …
 _OLD_LATE_SHARE = 1 / 4  # … and once as many pulls again were drawn
+# Where stakes are centred, in units of signal to noise: on, over √(1 + rank), or with bounds, …
+_LIKELY, _LIKELY_BOUNDED = 0.06, 0.03
+_LIKELY_OF_BLOCKS = 0.04
 
 
 class OpenPlan(NamedTuple):
@@ -80,8 +84,8 @@ class OpenPlan(NamedTuple):
     plan: Plan
     drawn: Plan  # the same, over the options of its era alone
     frame: Any  # a `Frame`, or a `BlockFrame`
-    bets: PlacedBets | None
-    stage: Stage
+    bets: Placed
+    learned: Any  # what estimates rested on: see `Sampler.learned`
     era: Era
 
 
@@ -108,14 +112,11 @@ class AnytimeBAI(Policy):
         mean_bound: without `bounds`: a bound on |x_a·θ|; the problem's scale by default.
         top: how many targets to name: the set of the m best.
         tolerance: how much worse than the m-th best a named target may be, in reward units.
-        seed: compiled runs of simulations draw arms from it; nothing else is drawn.
+        seed: runs of simulations draw arms from it; nothing else is drawn.
         max_pulls: stop at this many pulls; such a stop is final only if all was shown by then. A
             live experiment that keeps many out may exceed it, by less than the last plan asks for.
         missing: what an outcome that never comes means: `"ignorable"` if losing it depends neither
             on the arm nor on the reward, `"worst-case"` to enter it at the bound that hurts most.
-        expected_gap: by how much the best is expected to be better than the second, or the least
-            lead of interest, in reward units. The rule is quickest near it and valid whatever it
-            is.
         forecasts: whether a forecast, fixed before the draw, is subtracted from every reward.
         block: the number of arms that a round pulls.
         items: the number of items there are, if rounds are drawn from a finite population without
@@ -146,7 +147,7 @@ class AnytimeBAI(Policy):
     Bernstein form; the theorem and its proof are in the documentation.
     """
 
-    version: ClassVar[int] = 7
+    version: ClassVar[int] = 8
 
     def __init__(
         self,
@@ -159,7 +160,6 @@ class AnytimeBAI(Policy):
         seed: int = 0,
         max_pulls: int | None = None,
         missing: Literal["ignorable", "worst-case"] = "ignorable",
-        expected_gap: float | None = None,
         forecasts: bool = False,
         control: str | None = None,
         precision: float | None = None,
@@ -215,32 +215,16 @@ class AnytimeBAI(Policy):
         self._forecasts, self._floors = forecasts, dict(floors or {})
         self._arms, features, targets = coordinates(problem, self._tilted)
         self._targets = TargetCoordinates(targets)
-        self._grid = StakeGrid.make(expected_gap, likely_effect=self._likely_effect)
+        self._grid = StakeGrid.around(self._likely_stake)
         self._effects, index = None, None
         if control is not None:
             index = find_control(problem, control, names=self._top)
             known = problem, index, self._arms, self._targets, self._grid
             self._effects = ControlEffect(*known, changes=changes)
-        best = self._top == 1 and not self._tolerance
         spent = problem.delta if self._effects is None else self._effects.shares.decision
         self._shares = change_shares(spent) if changes else None
-        spent = spent if self._shares is None else self._shares.unchanged
-        if not best:
-            spent = thresholds.set_delta(spent, targets=problem.targets, top=self._top)
-        self._level = -math.log(spent)  # the log of the e-value that drops a target
-        self._evidence: Evidence = (
-            BestTargetEvidence(self._targets, level=self._level + SLACK, grid=self._grid)
-            if best
-            else TopTargetsEvidence(
-                self._targets,
-                level=self._level + SLACK,
-                top=self._top,
-                tolerance=self._tolerance,
-                grid=self._grid,
-                control=index,
-            )
-        )
-        self._level_evidence = LevelEvidence(self._grid)
+        self._level, self._evidence = self._begin_evidence(spent, index)
+        self._level_evidence = LevelEvidence()
         self._begin_first_era(features, index)
         self._estimates: Any = self._sampler.estimates
         # Batches, as the sampler makes them, and the arms that have an outcome.
@@ -260,6 +244,30 @@ class AnytimeBAI(Policy):
         self._exact: tuple[int, ...] | None = None  # the best of all items
         self._tied: tuple[int, ...] = ()
 
+    def _begin_evidence(self, spent: float, control: int | None) -> tuple[float, Evidence]:
+        """The log of the e-value that drops a target, and the evidence, for a share of δ."""
+        targets, grid, tolerance = self._targets, self._grid, self._tolerance
+        if self._top > 1:
+            each = thresholds.set_delta(spent, targets=len(targets), top=self._top)
+            level = -math.log(each)
+            return level, TopTargetsEvidence(
+                targets, level=level + SLACK, top=self._top, tolerance=tolerance, grid=grid
+            )
+        parted = tolerance_shares(spent, control=control is not None)
+        spent = parted.dropping if tolerance else spent
+        level = -math.log(spent if self._shares is None else self._shares.unchanged)
+        best = BestTargetEvidence(targets, level=level + SLACK, grid=grid, shares=self._shares)
+        if not tolerance:
+            return level, best
+        return level, GoodEnoughEvidence(
+            best,
+            targets,
+            grid=grid,
+            tolerance=tolerance,
+            share=parted.leaders,
+            control=None if control is None else (control, parted.control),
+        )
+
     def _begin_first_era(self, features: Array, control: int | None) -> None:
         config = self._config(self.problem, features, self._tilted)
         self._sampler: Sampler = (
@@ -269,18 +277,13 @@ class AnytimeBAI(Policy):
                 config,
                 block=self._block,
                 control=control,
-                drops=isinstance(self._evidence, BestTargetEvidence),
+                drops=self._top == 1,
                 items=self._items,
             )
         )
         self._era = Era(None, self.problem, self._sampler, self._targets.now, self._tilted)
         self._eras = 0  # changes so far
         self._carried = False  # whether estimates rest on batches before the last one as well
-        self._compiled = None
-        if self._effects is None and not self._forecasts and not self._floors:
-            self._compiled = CompiledRun.of(
-                config, self._evidence, self._sampler, self._level_evidence
-            )
 
     def _config(self, problem: Problem, features: Array, tilted: bool) -> Config:
         return Config(
@@ -292,11 +295,18 @@ class AnytimeBAI(Policy):
         )
 
     @property
-    def _likely_effect(self) -> float | None:
-        """Where stakes are centred; None with blocks, whose contrasts have no size."""
+    def _likely_stake(self) -> float:
+        """Where stakes are centred."""
         if self._block > 1:
-            return None
-        return LIKELY_EFFECT if self._bounds is None else LIKELY_BOUNDED_EFFECT
+            return _LIKELY_OF_BLOCKS
+        likely = _LIKELY if self._bounds is None else _LIKELY_BOUNDED
+        return likely / math.sqrt(1 + self.problem.rank)
+
+    @property
+    def _side_by_side(self) -> bool:
+        """Whether simulations can make many of its runs at a time."""
+        plain = self._block == 1 and self._effects is None and not self._forecasts
+        return plain and isinstance(self._evidence, BestTargetEvidence)
 
     @property
     def _run_state(self) -> RunState:
@@ -317,7 +327,7 @@ class AnytimeBAI(Policy):
             evidence_needed=self._level,
             precision=self._precision,
             max_pulls=self._max_pulls,
-            follows=self._compiled is not None,
+            side_by_side=self._side_by_side,
             changes=self._shares is not None,
             control=None if self._effects is None else self._effects.control,
         )
@@ -346,9 +356,9 @@ class AnytimeBAI(Policy):
     def _prepare(self, plan: Plan) -> OpenPlan:
         """Fix all that bets on a plan rest on, from the past and the plan alone."""
         drawn = self._era.narrow(plan)
-        frame, stage = self._sampler.prepare(drawn, self._evidence, self._run_state)
-        bets = self._evidence.place_bets(frame)
-        return OpenPlan(plan, drawn, frame, bets, stage, self._era)
+        frame = self._sampler.prepare(drawn, self._evidence, self._run_state)
+        bets, learned = self._evidence.place_bets(frame), self._sampler.learned
+        return OpenPlan(plan, drawn, frame, bets, learned, self._era)
 
     def update(self, summary: Summary) -> None:
         """Take the outcome of the current plan: bet, drop, decide whether to continue.
@@ -363,7 +373,7 @@ class AnytimeBAI(Policy):
         drawn.plan.check(summary, beyond=self._shares is not None)
         self._take_in(drawn, summary)
         self._plans += 1
-        self._sampler.keep(drawn.stage)
+        self._sampler.keep(drawn.frame, drawn.learned)
         self._before, self._open = drawn, None
         if summary.rounds:
             self._extended.clear()  # whoever tells of this one has told of all before it
@@ -418,27 +428,32 @@ class AnytimeBAI(Policy):
         self._answered.update(answered)
         self._decide()
 
-    def follow(self, presampled: PresampledRewards) -> tuple[int, int]:
-        """Carry out plans on rewards known ahead, for simulations; arms are drawn from the seed.
+    def group(self, seeds: Sequence[int]) -> AnytimeGroup:
+        """Runs of this rule side by side; arms are drawn from the seeds."""
+        assert isinstance(self._sampler, IndependentSampler)
+        config = self._config(
+            self.problem, coordinates(self.problem, self._tilted)[1], self._tilted
+        )
+        return AnytimeGroup(
+            config,
+            seeds,
+            floors=self._floors,
+            level=self._level + SLACK,
+            most=self._max_pulls,
+            recommend=self._recommend_of,
+        )
 
-        The batches are not kept, so that there are no `intervals` afterwards.
-        """
-        if self._stopped is not None or self._compiled is None:
-            return 0, 0
-        most, seed = self._max_pulls, self._seed
-        done = self._compiled.advance(presampled, self._pulls, most=most, seed=seed)
-        self._contradicted |= self._assumptions.judge(done.violation, self.problem.source_labels)
-        self._contradicted |= done.level
-        if done.plans:
-            self._plans += done.plans
-            self._pulls += done.pulls
-            self._rounds += done.pulls
-            self._outcomes += done.pulls
-            self._open = self._before = None
-            self._extended.clear()
-            self._followed, self._binary = True, False
-            self._decide()
-        return done.pulls, done.plans
+    def _recommend_of(
+        self, *, left: Counts, leader: int, pulls: int, plans: int, stopped: str, contradicted: bool
+    ) -> Recommendation:
+        """What this rule would recommend after a run of a group that ended like this."""
+        rule = copy(self)
+        rule._followed, rule._contradicted, rule._stopped = True, contradicted, stopped
+        rule._pulls = rule._rounds = rule._outcomes = pulls
+        rule._plans, rule._binary = plans, False
+        ended: Any = Ended(left, leader)
+        rule._evidence = ended
+        return rule.recommend()
 
     def _count(self, summary: Summary, sign: int) -> None:
         self._binary = self._binary and summary.is_binary
@@ -465,11 +480,12 @@ class AnytimeBAI(Policy):
         """Withdraw the claim if a batch, or what it is now, contradicts the declared baseline."""
         if not era.tilted:
             return
-        bets = after.frame.level_bets()
-        growth = bets.log_growth(after)
+        frame = after.frame
+        growth = frame.settle_level(after.totals, capped=after.may_be_lost).growth
         if before is not None:
-            growth = growth - bets.log_growth(before)
-        self._contradicted |= self._level_evidence.add(growth) >= LEVEL_NATS
+            capped = before.may_be_lost
+            growth = growth - frame.settle_level(before.totals, capped=capped).growth
+        self._contradicted |= bool(self._level_evidence.add(growth)[0] >= LEVEL_NATS)
 
     def _learn(self) -> None:
         """Learn from all batches up to the last one of which nearly all outcomes are in.
@@ -494,24 +510,25 @@ class AnytimeBAI(Policy):
 
     def _decide(self) -> None:
         """Order the targets anew, and stop if there is nothing more to do."""
-        self._evidence.rank(self._estimates.slope, self._past)
+        evidence = self._evidence
+        evidence.rank(self._estimates.slope[0], self._past)
         if self._measuring:
             self._stopped = None if self._is_imprecise() else "identified"
-        elif self._effects is not None and self._tolerance:
+        elif self._effects is not None and isinstance(evidence, GoodEnoughEvidence):
             # Two verdicts: the control is good enough, or another is shown to be better.
-            if self._evidence.is_shown_best(self._effects.control):
+            if evidence.control_is_good_enough:
                 self._stopped = "equivalent"
-            elif self._evidence.decided:
-                effect = self._effect(int(self._evidence.chosen[0]), final=True)
+            elif evidence.shows_the_best:  # and it is not the control, which is good enough then
+                self._stopped = "identified"
+            elif evidence.decided:
+                effect = self._effect(int(evidence.chosen[0]), final=True)
                 if effect is not None and effect.lower > 0:
                     self._stopped = "identified"
         elif self._evidence.decided:
             self._stopped = "identified"
         if self._stopped == "identified" and self._effects is not None and self._is_imprecise():
             target = int(self._evidence.chosen[0])
-            self._evidence = EffectMeasurement(
-                self._evidence, target, self._effects.control, self._targets.now
-            )
+            self._evidence = EffectMeasurement(self._evidence, target, self._effects.control)
             self._stopped, self._measuring = None, True
         if self._stopped is None and not self._pending:
             self._stop_at_the_last_item()
@@ -544,10 +561,11 @@ class AnytimeBAI(Policy):
     def _judged_targets(self) -> Counts:
         """Of a finite population, the targets that every item drawn so far was judged for.
 
-        With a tolerance, or to name several, no target ever leaves the blocks.
+        To name several, no target ever leaves the blocks.
         """
-        drops = self._top == 1 and not self._tolerance
-        return np.sort(self._evidence.active) if drops else np.arange(self.problem.targets)
+        if self._top > 1:
+            return np.arange(self.problem.targets)
+        return np.sort(self._evidence.active)
 
     def evidence(self) -> Array:
         """The evidence against each target; it is dropped at `exp(traits.evidence_needed)`.
@@ -555,7 +573,7 @@ class AnytimeBAI(Policy):
         The wealth gathered against it: an e-value, whose mean is at most 1 for a target that is the
         best. While outcomes are outstanding, it is the largest of the last prefixes of the pulls.
 
-        With `top` above 1 or a `tolerance`: the least, over the pairs that decide on the target, of
+        With `top` above 1: the least, over the pairs that decide on the target, of
         the largest wealth that the pair has had so far. That is **not** an e-value: compare it with
         what is needed, but do not average or multiply it.
         """
@@ -567,23 +585,15 @@ class AnytimeBAI(Policy):
         The probability that any contrast, of any two targets, ever lies outside the interval given
         for it is at most δ, at whatever moments they are read.
 
-        Raises:
-            ProtocolError: batches were carried out by `follow`.
         """
-        if self._followed:
-            raise ProtocolError(
-                "The batches of a run that was followed are not kept.",
-                field="follow",
-                remedy="Carry out its plans one by one, as `run_once` does for an observer.",
-            )
         return lead_intervals(
             self._targets,
             self._named_targets[0],
-            self._estimates.slope,
+            self._estimates.slope[0],
             self._past,
             grid=self._grid,
             delta=self.problem.delta,
-            margin=self._tolerance if self._reason in FINAL and self._top == 1 else None,
+            margin=self._shown_within if self._reason in FINAL and self._top == 1 else None,
             widest=widest_lead(self.problem, self._bounds),
             shares=None if self._shares is None else change_shares(self.problem.delta),
         )
@@ -616,7 +626,7 @@ class AnytimeBAI(Policy):
             past,
             arms=self._arms,
             targets=target_coordinates(self._era.problem, self._era.tilted),
-            slope=self._estimates.slope,
+            slope=self._estimates.slope[0],
             scale=self._scale,
             delta=delta,
         )
@@ -630,7 +640,7 @@ class AnytimeBAI(Policy):
 
     def add(self, problem: Problem) -> None:
         """Go on with one more option. Evidence against the others goes on ("Changes")."""
-        shares = self._change_shares
+        self._check_changes()
         same = as_problem(problem).dimension == self.problem.dimension
         features = problem.source[-1] if same else None
         if problem != self.problem.with_option(problem.source_labels[-1], features):
@@ -643,18 +653,14 @@ class AnytimeBAI(Policy):
         self._take_back()
         self.problem = problem
         self._begin_era(np.append(self._targets.present, problem.targets - 1))
-        added = int(self._targets.additions[-1])
-        if self._targets.retired:
-            initial = int((self._targets.additions == 0).sum())
-            share = shares.pair(added, targets=initial)
-        else:
-            share = shares.addition(added)
-        self._evidence.add(math.log(share) + self._level)
+        assert isinstance(self._evidence, BestTargetEvidence)
+        self._evidence.add()
         self._decide()
 
     def retire(self, target: int) -> None:
-        """Go on without an option. From then on pairs of those that stay decide ("Changes")."""
-        shares, left = self._change_shares, self._targets.present
+        """Go on without an option ("Changes"): if it was ruled out, nothing is lost by it."""
+        self._check_changes()
+        left = self._targets.present
         whole(target, "target", least=0, below=self.problem.targets)
         control = None if self._effects is None else self._effects.control
         if target not in left or target == control or len(left) == 1:
@@ -666,28 +672,14 @@ class AnytimeBAI(Policy):
             )
         self._take_back()
         self._begin_era(left[left != target])
-        if isinstance(self._evidence, TopTargetsEvidence):
-            self._evidence.retire()
-        else:
-            additions = self._targets.additions
-            initial = int((additions == 0).sum())
-            pairs = [shares.pair(j, targets=initial) for j in range(additions.max() + 1)]
-            self._evidence = TopTargetsEvidence(
-                self._targets,
-                level=self._level + SLACK,
-                top=1,
-                tolerance=0.0,
-                grid=self._grid,
-                capital=[math.log(share) + self._level for share in pairs],
-            )
+        assert isinstance(self._evidence, BestTargetEvidence)
+        self._evidence.retire(target)
         self._decide()
 
-    @property
-    def _change_shares(self) -> ChangeShares:
-        """What of δ is spent on what, if options may change."""
-        if self._shares is None or self._followed:  # the batches that it followed are not kept
+    def _check_changes(self) -> None:
+        """Raise unless options may change."""
+        if self._shares is None:
             raise cannot_change(self)
-        return self._shares
 
     def _take_back(self) -> None:
         """Take back a plan, or a verdict, that was not yet acted on."""
@@ -721,11 +713,20 @@ class AnytimeBAI(Policy):
             carry_over(self._estimates, sampler.estimates, *spans, added=added)
         self._sampler, self._estimates = sampler, sampler.estimates
         self._era = Era(None if every else options, problem, sampler, table, tilted)
-        self._learned, self._learned_pulls, self._compiled = len(self._past), self._pulls, None
+        self._learned, self._learned_pulls = len(self._past), self._pulls
         question = Question(control=self._effects is not None, changed=True)
         self._assumptions = self._assume(self.problem, question=question)
         if self._effects is not None:
             self._effects.change(problem, self._arms)
+
+    @property
+    def _shown_within(self) -> float:
+        """How much worse than the best of those left a named target may be, by the decision."""
+        evidence = self._evidence
+        if isinstance(evidence, EffectMeasurement):
+            evidence = evidence.before
+        shown = isinstance(evidence, GoodEnoughEvidence) and evidence.shows_the_best
+        return 0.0 if shown and self._reason != "equivalent" else self._tolerance
 
     @property
     def _named_targets(self) -> tuple[int, ...]:
@@ -761,7 +762,7 @@ class AnytimeBAI(Policy):
         )
         out = self.problem.targets - len(self._judged_targets)
         unit = Unit(percent=self._binary)
-        known = self._outcomes, self._tolerance, self._items, out, unit
+        known = self._outcomes, self._shown_within, self._items, out, unit
         retired = self.problem.targets - len(self._targets.present)
         statement = conclusion(recommendation, self.problem, retired, *known)
         return replace(recommendation, statement=statement)
@@ -781,9 +782,9 @@ class AnytimeBAI(Policy):
             return None
         return self._effects.effect(
             target,
-            self._estimates.slope,
+            self._estimates.slope[0],
             self._past,
             learned=self._learned,
-            margin=self._tolerance if final else None,
+            margin=self._shown_within if final else None,
             widest=widest_lead(self.problem, self._bounds),
         )

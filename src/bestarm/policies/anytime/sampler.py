@@ -1,6 +1,6 @@
 """How arms are drawn: designs for the contrasts that want evidence, and single pulls from them.
 
-`blocks` has rounds of several arms.
+`blocks` has rounds of several arms. The first axis of every array is the run.
 """
 
 from __future__ import annotations
@@ -13,51 +13,37 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from bestarm.compiling import tiered
 from bestarm.design import centered_g, linear_g
-from bestarm.design.kernels import interior_point
-from bestarm.design.solver import SMALL_POOL, ListedContrasts, minimise
+from bestarm.design.interior_point import interior_points
+from bestarm.design.solver import ListedContrasts, minimise
 from bestarm.errors import ProtocolError
 from bestarm.numerics.geometry import Array, Span, lift, linear_span
-from bestarm.numerics.linalg import cholesky, forward_solve
-from bestarm.policies.anytime.assumptions import Assumptions, check_plan_options
-from bestarm.policies.anytime.bets import BatchOutcome, Frame, Scale, StakeGrid
-from bestarm.policies.anytime.estimates import (
-    BOUND,
-    LEVEL,
-    Estimates,
-    batch_size,
-    beliefs,
-    lifted_information,
+from bestarm.policies.anytime.assumptions import (
+    Assumptions,
+    check_plan_options,
+    has_unrestricted_means,
 )
+from bestarm.policies.anytime.bets import BatchOutcome, Frame, Scale, StakeGrid, Totals
+from bestarm.policies.anytime.estimates import Estimates
 from bestarm.policies.anytime.evidence import AnyBatch, AnyFrame, Evidence
-from bestarm.policies.anytime.readout import (
-    Parts,
-    Sampling,
-    apply_readout,
-    believed_gaps,
-    least_variance_readout,
-    tilts,
-    total,
-)
+from bestarm.policies.anytime.readout import Indices, may_tilt, read, standard_errors, tilts
 from bestarm.problem import Problem, as_weights
-from bestarm.records import Plan, Summary
+from bestarm.records import Counts, Plan, Summary
 
 LEAST_PULLS = 2  # per dimension in a batch, twice as many in the first one
-BATCH_GROWTH = 0.01  # relative to the pulls before; less where the baseline moves fast
+BATCH_GROWTH = 0.02  # relative to the pulls before; less where the baseline moves fast
+REDESIGN = 1.1  # pulls or rounds, relative to those at the last design, at which to design anew
 G_DESIGN_SHARE = 0.02  # it keeps every contrast, and the bound C, within reach
+EVEN_SHARE = 0.04  # of pulls that options without features share evenly
 LEAST_GAP_ERRORS = 2.0  # standard errors: gaps are not believed to be smaller than this
 LEAST_WEIGHT = 1e-6
-TILT_STEPS = 3
-_REDESIGN = 2.0  # pulls or rounds, relative to those at the last design, at which to design anew, …
-_REDESIGN_CHANGED = 1.2  # … and if other contrasts are open than then
+_TILT_STEPS = 3
+_FEW = 64  # arms and contrasts up to which the designs of many runs are solved side by side
 _TOL = 0.05  # how far from its optimum a design may be: estimates are farther from the truth
 _SINGULAR = 1e-13  # a scale of Σ_cov,p, relative to the largest, that is zero but for rounding
 _WIDEST = 6.0  # deviations of a reward that a forecast may lie off the level
 _FIRST, _WIDENING = 16.0, 1 / 150  # over the dimension: deviations at first, and per pull
 _CLEAR = 3.0  # standard errors from which on a level counts as having left the middle
-
-Key = tuple[tuple[int, ...], int]  # the targets chosen, and how many are left
 
 
 def span_of(problem: Problem, tilted: bool) -> Span:
@@ -85,20 +71,6 @@ def target_coordinates(problem: Problem, tilted: bool = False) -> Array:
     return np.ascontiguousarray(span.coordinates(problem.target))
 
 
-@lru_cache(maxsize=128)
-def contrast_metric(problem: Problem, tilted: bool = False) -> Array:
-    """Q of `contrast_sizes`, in the coordinates of `coordinates` (docs/anytime.md, "Stakes").
-
-    The square of a contrast's size is the mean over features of its square over twice their
-    variance among the targets, so that it is 1 on average over pairs of targets.
-    """
-    variance = (problem.target - problem.target[0]).var(axis=0, ddof=1)
-    varies = (variance > 0) & ~problem.span.constant
-    units = np.sqrt(2 * varies.sum() * variance[varies])
-    rows = span_of(problem, tilted).basis[varies] / units[:, None]
-    return np.ascontiguousarray(rows.T @ rows)
-
-
 @dataclass(frozen=True, eq=False)
 class Config:
     """What a sampler is made from.
@@ -108,7 +80,7 @@ class Config:
         assumptions: where rewards lie.
         arms: the source arms, in coordinates of their span.
         features: φ of each: (1, x) if there is a baseline, else x.
-        targets: the targets, in the same coordinates up to a shift.
+        targets: the targets, in the same coordinates up to a shift; NaN where one is retired.
         grid: the stakes.
         margin: what is added to each contrast.
         worst_case: whether outcomes that never come enter at their worst.
@@ -149,7 +121,7 @@ class SlopeEstimates(Protocol):
 
     @property
     def slope(self) -> Array:
-        """θ̂ in coordinates of the span."""
+        """θ̂ in coordinates of the span; (1, rank)."""
         ...
 
 
@@ -173,15 +145,17 @@ class Sampler(Protocol):
         """Raise unless a recorded plan is of a rule with these options."""
         ...
 
-    def prepare(self, plan: Plan, evidence: Evidence, run: RunState) -> tuple[AnyFrame, Stage]:
-        """Fix all that bets on a plan rest on, from the past and the plan alone.
-
-        The stage is to be given back to `keep` once the batch is in.
-        """
+    def prepare(self, plan: Plan, evidence: Evidence, run: RunState) -> AnyFrame:
+        """Fix all that bets on a plan rest on, from the past and the plan alone."""
         ...
 
-    def keep(self, stage: Stage) -> None:
-        """Note how the last batch was drawn."""
+    @property
+    def learned(self) -> Any:
+        """The pulls, or the rounds, that estimates rest on."""
+        ...
+
+    def keep(self, frame: Any, learned: Any) -> None:
+        """Note how the last batch was drawn, and what was learned from when it was planned."""
         ...
 
     def contradicted_by(self, frame: Any, summary: Summary) -> bool:
@@ -209,160 +183,7 @@ class Sampler(Protocol):
         ...
 
 
-class Stage(NamedTuple):
-    """The design that batches are drawn from until there is a new one.
-
-    Attributes:
-        sampling: how arms or blocks are drawn.
-        key: which contrasts were open when it was designed.
-        made_at: how many pulls or rounds there were then.
-    """
-
-    sampling: Any
-    key: Key
-    made_at: int
-
-
-def contrast_key(evidence: Evidence) -> Key:
-    """A key that changes when other contrasts are open."""
-    return tuple(evidence.chosen.tolist()), len(evidence.active)
-
-
-@tiered
-def keeps_design(made_at: float, same: bool, now: float) -> bool:
-    """Whether a design made at so many pulls or rounds still serves; `same` contrasts are open."""
-    return now < (_REDESIGN if same else _REDESIGN_CHANGED) * made_at
-
-
-def still_serves(stage: Stage, key: Key, now: int) -> bool:
-    """Whether it is not time for a new design yet."""
-    return keeps_design(float(stage.made_at), stage.key == key, float(now))
-
-
-@tiered
-def design_problem(
-    features: Array, spread: Array, rows: Array, known: Parts
-) -> tuple[Array, Array]:
-    """Features and contrasts whose largest variance factor is to be minimised.
-
-    The design minimises max over y of ‖y‖² / gap_y² under Σ_cov,p⁻¹, from estimates so far.
-    A contrast with variance factor ‖y‖² gathers evidence at a rate of gap² / (2 s² ‖y‖²) per pull,
-    so under this design the slowest of them gathers it as quickly as can be. How much each lacks is
-    left out: where luck held evidence back, gaps are not smaller. Arms whose rewards vary more
-    count for less: their features are divided by their deviation.
-
-    Args:
-        features: φ of all source arms: x, or (1, x) if there is a baseline.
-        spread: the expected (r − c(a))² of each.
-        rows: the open contrasts in coordinates.
-        known: Σ n Σ_cov over the batches, θ̂, what is added to each contrast's estimate, below
-            how many standard errors it is not believed, and R; with a finite R, information, θ̂ and
-            rows are lifted, with the level first.
-    """
-    information, slope, margin, sure, bound = known
-    (count, rank), lifted = rows.shape, features.shape[1] - rows.shape[1]
-    typical = total(spread) / len(spread)
-    upper = information.copy()
-    cholesky(upper)
-    whitened = forward_solve(upper, rows)
-    posed = np.zeros((count, rank + lifted))
-    size = 0.0
-    for y in range(count):
-        error = gap = 0.0
-        for j in range(rank):
-            error += whitened[j, y] * whitened[j, y]
-            gap += rows[y, j] * slope[j]
-        if bound < math.inf:
-            gap -= abs(rows[y, 0]) * bound
-        gap = max(gap + margin, sure * math.sqrt(typical * error))
-        for j in range(rank):
-            posed[y, lifted + j] = rows[y, j] * (1 / gap)
-            size = max(size, abs(posed[y, lifted + j]))
-    for y in range(count):
-        for j in range(rank):
-            posed[y, lifted + j] /= size
-    scaled = np.empty(features.shape)
-    for a in range(len(features)):
-        factor = math.sqrt(typical / spread[a])
-        for j in range(features.shape[1]):
-            scaled[a, j] = features[a, j] * factor
-    return scaled, posed
-
-
-@tiered
-def solve_design(features: Array, rows: Array) -> tuple[bool, Array]:
-    """Whether the design for few arms and contrasts could be certified, and its weights."""
-    q, _, _, gap = interior_point(
-        features, rows, (np.ones(len(features)), np.ones(len(rows))), _TOL
-    )
-    scale = total(q)
-    for a in range(len(q)):
-        q[a] /= scale
-    return gap <= _TOL, q
-
-
-@tiered
-def pose_design(
-    arms: Array, features: Array, start: Array, state: Parts, known: Parts, contrasts: Parts
-) -> tuple[Array, Array]:
-    """What `design_problem` makes of the estimates so far.
-
-    With a bound R on the baseline, the sums s of the contrasts' weights are the best ones under the
-    design `start`; with the design for these sums they can be improved again.
-
-    Args:
-        arms: in coordinates.
-        features: φ of each.
-        start: a design.
-        state: the parts of an `EstimatorState`.
-        known: `Estimates.known`.
-        contrasts: the open contrasts, and the margin.
-    """
-    rows, margin = contrasts
-    slope, information, spread, bound = state[1], state[2], state[9], known[BOUND]
-    if bound == math.inf:
-        learned = information, slope, margin, LEAST_GAP_ERRORS, bound
-        return design_problem(features, spread, rows, learned)
-    (count, rank), level = rows.shape, state[0][LEVEL]
-    belief, tilted = np.empty(rank + 1), np.empty((count, rank + 1))
-    drawn, shares, _, _, readout, _ = least_variance_readout(arms, start, spread, True)
-    varied = np.empty(len(drawn))
-    for i in range(len(drawn)):
-        varied[i] = shares[i] * spread[drawn[i]]
-    gaps, _ = believed_gaps(rows, margin, beliefs(state, known), LEAST_GAP_ERRORS)
-    sums = tilts(apply_readout(rows, readout), readout[rank], varied, gaps, level, bound)
-    belief[0] = level
-    for j in range(rank):
-        belief[j + 1] = slope[j]
-    for y in range(count):
-        tilted[y, 0] = sums[y]
-        for j in range(rank):
-            tilted[y, j + 1] = rows[y, j]
-    learned = lifted_information(state, known), belief, margin, LEAST_GAP_ERRORS, bound
-    return design_problem(features, spread, tilted, learned)
-
-
-@tiered
-def has_sums(posed: Array) -> bool:
-    """Whether the weights of a contrast sum to other than 0, so that the design depends on them."""
-    found = False
-    for y in range(len(posed)):
-        found = found or posed[y, 0] != 0
-    return found
-
-
-@tiered
-def mix_designs(weights: Array, g_design: Array, share: float, least: float) -> Array:
-    """A design with a share of the G-design, without arms of less than the least probability."""
-    mixture = np.empty(len(weights))
-    for a in range(len(weights)):
-        mixture[a] = (1 - share) * weights[a] + share * g_design[a]
-        if mixture[a] < least:
-            mixture[a] = 0.0
-    whole = total(mixture)
-    for a in range(len(weights)):
-        mixture[a] /= whole
-    return mixture
+# --- designs -------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=128)
@@ -376,9 +197,171 @@ def g_design(problem: Problem) -> Array:
     return np.asarray(weights)
 
 
-def _within(scale: Scale, guess: Array) -> Array:
-    """Guesses of rewards, where they can lie."""
-    return np.minimum(np.maximum(guess, scale.low), scale.high)
+def shares_of_names(pairs: Indices, gaps: Array, spread: Array) -> Array:
+    """The allocation for options without features, of which one leads.
+
+    It makes the evidence against all others grow alike, nearly: with gaps Δ_a and deviations s_a,
+    p_a ∝ s_a²/Δ_a² and, for the leader, p ∝ s √(Σ (p_a/s_a)²); a share is spread evenly.
+
+    Args:
+        pairs: the leader with the others, by arm; of each run, (runs, others, 2).
+        gaps: of the others to the leader; +∞ for those that count for nothing; (runs, others).
+        spread: s²; (runs, arms).
+    """
+    runs = np.arange(len(gaps))[:, None]
+    leader, others = pairs[:, 0, 0], pairs[:, :, 1]
+    wanted = spread[runs, others] / (gaps * gaps)
+    weights = np.zeros_like(spread)
+    np.add.at(weights, (runs, others), wanted)
+    own = spread[runs[:, 0], leader]
+    weights[runs[:, 0], leader] = np.sqrt(own * (wanted / (gaps * gaps)).sum(axis=1))
+    weights /= weights.sum(axis=1, keepdims=True)
+    return np.asarray((1 - EVEN_SHARE) * weights + EVEN_SHARE / weights.shape[1])
+
+
+class Solved(NamedTuple):
+    """Designs, from which similar problems are solved quickly.
+
+    Attributes:
+        weights: (runs, arms).
+        multipliers: of the contrasts; 0 where they are not known; (runs, contrasts).
+    """
+
+    weights: Array
+    multipliers: Array
+
+
+def least_variance_weights(
+    features: Array, spread: Array, rows: Array, start: Solved | None = None
+) -> Solved:
+    """The designs that minimise the largest ‖y‖² of each run's contrasts.
+
+    Arms whose rewards vary more count for less: their features are divided by their deviation.
+
+    Args:
+        features: φ of all source arms: x, or (1, x) if there is a baseline; (arms, φ).
+        spread: the expected (r − c(a))² of each; (runs, arms).
+        rows: the contrasts; rows of zeros do not count; (runs, contrasts, φ).
+        start: those of similar problems.
+    """
+    scaled = features * np.sqrt(spread.mean(axis=1, keepdims=True) / spread)[..., None]
+    rows = rows / np.abs(rows).max(axis=(1, 2), keepdims=True)
+    weights, multipliers = np.zeros_like(spread), np.zeros(rows.shape[:2])
+    left = np.ones(len(spread), np.bool_)
+    if max(len(features), rows.shape[1]) <= _FEW:
+        begin = []
+        if start is not None:
+            unknown = ~start.multipliers.any(axis=1, keepdims=True)
+            begin = [start.weights, np.where(unknown, 1.0, start.multipliers)]
+        found = interior_points(scaled, rows, _TOL, *begin)
+        left = ~(found.gap <= _TOL)
+        weights[~left], multipliers[~left] = found.masses[~left], found.multipliers[~left]
+    for run in np.flatnonzero(left):
+        counted = rows[run][rows[run].any(axis=1)]
+        weights[run] = minimise(scaled[run], ListedContrasts(counted), _TOL).weights
+    return Solved(weights / weights.sum(axis=1, keepdims=True), multipliers)
+
+
+class Allocation:
+    """Probabilities of arms for the contrasts that want evidence.
+
+    The design minimises max over y of ‖y‖² / gap_y² under Σ_cov,p⁻¹, from estimates so far. A
+    contrast with variance factor ‖y‖² gathers evidence at a rate of gap² / (2 s² ‖y‖²) per pull, so
+    under this design the slowest of them gathers it as quickly as can be. How much each lacks is
+    left out: where luck held evidence back, gaps are not smaller.
+
+    Args:
+        config: what it is made for.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._names = has_unrestricted_means(config.problem) and config.bound == math.inf
+        present = ~np.isnan(config.targets[:, 0])
+        self._arm_of = np.cumsum(present) - 1  # the arm that a target is, for names
+
+    def closed_form(self, pairs: Indices) -> bool:
+        """Whether no solver is needed: for options without features, of which one leads."""
+        return self._names and bool((pairs[..., 0] == pairs[:, :1, 0]).all())
+
+    def solve(self, pairs: Indices, estimates: Estimates, start: Solved, warm: bool) -> Solved:
+        """The probabilities for these pairs of targets.
+
+        Args:
+            pairs: the target to be ahead, and the other; twice the same one counts for nothing;
+                (runs, pairs, 2).
+            estimates: what is known.
+            start: the last designs.
+            warm: whether to begin with these: fewer steps, and other last digits.
+        """
+        config, targets = self._config, self._config.targets
+        rows = targets[pairs[..., 0]] - targets[pairs[..., 1]]
+        counted = pairs[..., 0] != pairs[..., 1]
+        information, begin = estimates.information, start if warm else None
+        gaps = _believed_gaps(rows, estimates.slope, information, estimates, config.margin)
+        if self.closed_form(pairs):
+            gaps = np.where(counted, gaps, np.inf)
+            weights = shares_of_names(self._arm_of[pairs], gaps, estimates.spread)
+            return Solved(weights, np.zeros(counted.shape))
+        posed = _posed(rows, gaps, counted)
+        if config.features.shape[1] > posed.shape[2]:
+            posed = np.concatenate([np.zeros((*posed.shape[:2], 1)), posed], axis=2)
+        found = least_variance_weights(config.features, estimates.spread, posed, begin)
+        weights = _mixed(found.weights, g_design(config.problem))
+        if (belief := estimates.belief) is not None:
+            reader = read(config.arms, start.weights, estimates.spread)
+            if (some := may_tilt(rows, config.margin, reader, belief)).any():
+                few = estimates.of(some), start.weights[some]
+                weights[some] = self._for_a_small_baseline(rows[some], counted[some], *few)
+        return Solved(weights, found.multipliers)
+
+    def _for_a_small_baseline(
+        self, rows: Array, counted: Array, estimates: Estimates, design: Array
+    ) -> Array:
+        """With a bound R on the baseline, the sums s of the contrasts' weights are the best ones
+        under a design, the design for these sums is a better one, and so on."""
+        config, belief = self._config, estimates.belief
+        assert belief is not None
+        information = estimates.lifted_information
+        slope = np.concatenate([belief.level[:, None], belief.slope], axis=1)
+        gaps, _ = belief.gaps(rows, config.margin, LEAST_GAP_ERRORS)
+        for _ in range(_TILT_STEPS):
+            reader = read(config.arms, design, estimates.spread)
+            sums = tilts(rows, gaps, reader, belief)
+            tilted = np.concatenate([sums[..., None], rows], axis=2)
+            margin = config.margin - np.abs(sums) * config.bound
+            signals = _believed_gaps(tilted, slope, information, estimates, margin)
+            posed = _posed(tilted, signals, counted)
+            found = least_variance_weights(config.features, estimates.spread, posed)
+            design = _mixed(found.weights, g_design(config.problem))
+            if not sums.any():
+                break
+        return design
+
+
+def _believed_gaps(
+    rows: Array, slope: Array, information: Array, estimates: Estimates, margin: Array | float
+) -> Array:
+    """The estimates of contrasts, no smaller than a multiple of their standard errors."""
+    covariance = np.asarray(np.linalg.inv(information), dtype=float)
+    covariance *= estimates.spread.mean(axis=1)[:, None, None]
+    gaps = np.matmul(rows, slope[..., None])[..., 0] + margin
+    return np.asarray(np.maximum(gaps, LEAST_GAP_ERRORS * standard_errors(rows, covariance)))
+
+
+def _posed(rows: Array, gaps: Array, counted: Array) -> Array:
+    """Contrasts over their gaps; zeros where they do not count."""
+    return np.asarray(rows * np.where(counted, 1 / np.where(counted, gaps, 1.0), 0.0)[..., None])
+
+
+def _mixed(weights: Array, explored: Array) -> Array:
+    """Designs with a share of the G-design, without arms of less than the least probability."""
+    mixture = (1 - G_DESIGN_SHARE) * weights + G_DESIGN_SHARE * explored
+    mixture = np.where(mixture < LEAST_WEIGHT, 0.0, mixture)
+    return np.asarray(mixture / mixture.sum(axis=1, keepdims=True))
+
+
+# --- forecasts -----------------------------------------------------------------------------------
 
 
 class ForecastInterval:
@@ -413,20 +396,33 @@ class ForecastInterval:
         return self._scale.near(self._middle, self._reach)
 
 
+# --- single pulls --------------------------------------------------------------------------------
+
+
 class IndependentSampler:
     """One pull per round: every arm is drawn by itself.
 
     Attributes:
-        metric: what contrasts are measured by, for stakes.
+        estimates: what is known so far.
+        weights: the probabilities that the last batch was drawn with; zeros before the first.
 
     Args:
         config: what it is made from.
         forecasts: whether a forecast is subtracted from every reward.
         floors: the least probability of arms, by label.
+        runs: the number of runs.
+        warm: whether designs begin with the last ones. (They then depend on how often they were
+            computed, which a live experiment that is opened again does not remember.)
     """
 
     def __init__(
-        self, config: Config, *, forecasts: bool, floors: Mapping[str, float] | None = None
+        self,
+        config: Config,
+        *,
+        forecasts: bool = False,
+        floors: Mapping[str, float] | None = None,
+        runs: int = 1,
+        warm: bool = False,
     ) -> None:
         self._config, self._forecasts = config, forecasts
         labels = config.problem.source_labels
@@ -438,18 +434,103 @@ class IndependentSampler:
         self._interval = ForecastInterval(self._scale, rank) if forecasts else None
         scale = replace(self._scale, center=0.0) if forecasts else self._scale
         self.estimates = Estimates(
-            config.arms, scale, intercept=self._intercept, bound=config.bound
+            config.arms, scale, intercept=self._intercept, bound=config.bound, runs=runs
         )
-        self.metric = contrast_metric(config.problem, config.bound < math.inf)
-        self.stage: Stage | None = None  # how the last batch was drawn
+        self._allocation = Allocation(config)
+        self.weights: Array = np.zeros((runs, len(config.arms)))
+        self._made_at = np.zeros(runs)  # the pulls at which they were designed
+        self._warm, self._multipliers = warm, np.zeros((runs, len(config.targets)))
         self._predicted: dict[int, Frame] = {}  # of batches learned from that lack outcomes
 
-    @property
-    def fixed(self) -> tuple[Any, ...]:
-        """For compiled runs: arms, their features, targets, the G-design, where rewards lie."""
+    def select(self, kept: Counts) -> None:
+        """Go on with these runs alone."""
+        self.estimates.select(kept)
+        self.weights, self._made_at = self.weights[kept], self._made_at[kept]
+        self._multipliers = self._multipliers[kept]
+
+    def next_weights(self, pairs: Indices) -> Array:
+        """The probabilities for pairs of targets that want evidence: the last ones, or new ones.
+
+        Args:
+            pairs: of each run; see `Allocation.weights`.
+        """
+        known, drawn = self.estimates.pulls > 0, self.weights.any(axis=1)
+        due = self.estimates.pulls >= REDESIGN * self._made_at
+        due |= ~drawn | self._allocation.closed_form(pairs)
+        weights = self.weights.copy()
+        weights[due & ~(known & drawn)] = self._with_floors(g_design(self._config.problem))
+        if (anew := due & known & drawn).any():
+            estimates = self.estimates if anew.all() else self.estimates.of(anew)
+            start = Solved(self.weights[anew], self._multipliers[anew])
+            found = self._allocation.solve(pairs[anew], estimates, start, self._warm)
+            weights[anew] = self._with_floors(found.weights)
+            if self._warm:
+                self._multipliers[anew] = found.multipliers
+        return weights
+
+    def _with_floors(self, design: Array) -> Array:
+        if not self._floors.any():
+            return design
+        return np.asarray(self._floors + (1 - self._floors.sum()) * design)
+
+    def sizes(self, pulls: Counts) -> Counts:
+        """The pulls of the next batch of each run."""
+        return self.estimates.batch_size(pulls, BATCH_GROWTH, self._least)
+
+    def frame(
+        self,
+        weights: Array,
+        sizes: Counts,
+        *,
+        pulls: Counts,
+        leaders: Indices,
+        forecasts: tuple[float, float] | None = None,
+    ) -> Frame:
+        """All that bets on batches rest on, which draw these many pulls with these probabilities.
+
+        Args:
+            weights: (runs, arms).
+            sizes: (runs,).
+            pulls: the pulls drawn before; (runs,).
+            leaders: the targets that look best and second best; (runs, 2).
+            forecasts: where forecasts lie, if they are subtracted.
+        """
         config, estimates = self._config, self.estimates
-        design = np.array(g_design(config.problem))  # it cannot be changed, arrays here can
-        return estimates.coordinates, config.features, config.targets, design, estimates.known
+        scale = self._scale.minus_forecasts(forecasts)
+        spread = estimates.spread
+        return Frame.under(
+            scale,
+            weights,
+            guess=np.clip(estimates.rewards(sizes), scale.low, scale.high),
+            spread=spread,
+            sizes=sizes,
+            pulls=pulls,
+            reader=read(config.arms, weights, spread, intercept=self._intercept),
+            grid=config.grid,
+            leaders=leaders,
+            belief=estimates.belief,
+        )
+
+    @property
+    def learned(self) -> Array:
+        """The pulls that estimates rest on; (runs,)."""
+        return self.estimates.pulls
+
+    def keep(self, frame: Frame, learned: Array) -> None:
+        """Note how the last batches were drawn, and what was learned from when they were planned.
+
+        So when a design is made anew follows from the plans and summaries on record.
+        """
+        same = (self.weights == frame.weights).all(axis=1)
+        self._made_at = np.where(same, self._made_at, learned)
+        self.weights = frame.weights
+
+    def advance(self, frame: Frame, totals: Totals) -> None:
+        """Learn from a batch of every run."""
+        self.keep(frame, self.learned)
+        self.estimates.learn(frame, totals)
+
+    # --- one run, whose outcomes may be late ---
 
     def smallest(self, evidence: Evidence) -> int:  # noqa: ARG002 - it is always the same
         """One pull."""
@@ -457,15 +538,13 @@ class IndependentSampler:
 
     def plan(self, evidence: Evidence, run: RunState) -> Plan:
         """The next batch, from the last design or a new one."""
-        stage, pulls = self.stage, self.estimates.pulls
-        if stage is not None and still_serves(stage, contrast_key(evidence), pulls):
-            weights = stage.sampling.probabilities
+        [weights] = self.next_weights(evidence.open_pairs()[None])
+        before = None if run.before is None else run.before.weights
+        if before is not None and np.array_equal(weights, before):
+            weights = before
         else:
-            weights = self._floors + (1 - self._floors.sum()) * self._design(evidence)
-        if run.before is None or weights is not run.before.weights:
             weights = as_weights(weights, len(weights))
-        scalars = self.estimates.state.scalars
-        size = batch_size(scalars, float(run.pulls), BATCH_GROWTH, self._least)
+        size = int(self.sizes(np.array([run.pulls]))[0])
         if run.most is not None:
             # With nothing left to draw the plan stands for the wait for what is outstanding.
             size = max(1, min(size, run.most))
@@ -481,69 +560,31 @@ class IndependentSampler:
             forecasts=None if self._interval is None else self._interval.ends,
         )
 
-    def _design(self, evidence: Evidence) -> Array:
-        """The probabilities for the open contrasts; the G-design while nothing is known."""
-        config, estimates = self._config, self.estimates
-        if not estimates.pulls:
-            return g_design(config.problem)
-        # Copies: for arrays that cannot be changed it would be compiled once more.
-        explored = g_design(config.problem).copy()
-        assert self.stage is not None  # that of the batches that were learned from
-        design: Array = self.stage.sampling.probabilities.copy()
-        contrasts = evidence.open_contrasts(), config.margin
-        known, state = estimates.known, tuple(estimates.state)
-        for _ in range(1 if config.bound == math.inf else TILT_STEPS):
-            features, rows = pose_design(
-                config.arms, config.features, design, state, known, contrasts
-            )
-            few = max(len(features), len(rows)) <= SMALL_POOL
-            certified, weights = solve_design(features, rows) if few else (False, np.empty(0))
-            if not certified:
-                weights = minimise(features, ListedContrasts(rows), _TOL).weights.copy()
-            design = mix_designs(weights, explored, G_DESIGN_SHARE, LEAST_WEIGHT)
-            if not has_sums(rows):
-                break
-        return design
-
     def check(self, plan: Plan) -> None:
         """Raise unless a recorded plan is of a rule with these options."""
         check_plan_options(
             plan, provisional=self._provisional, forecasts=self._forecasts, blocks=False
         )
 
-    def prepare(self, plan: Plan, evidence: Evidence, run: RunState) -> tuple[Frame, Stage]:
-        """Fix all that bets on a plan rest on, from the past and the plan alone."""
-        stage = self._stage_of(plan, contrast_key(evidence))
-        scale = self._scale.minus_forecasts(plan.forecasts)
-        frame = Frame(
-            stage.sampling,
-            guess=_within(scale, self.estimates.rewards(plan.pulls)),
-            spread=self.estimates.spread,
-            scale=scale,
-            size=plan.pulls,
-            pulls=run.pulls,
-            grid=self._config.grid,
-            leaders=evidence.leaders,
-            belief=self.estimates.belief,
-            metric=self.metric,
+    def prepare(self, plan: Plan, evidence: Evidence, run: RunState) -> Frame:
+        """Fix all that bets on a plan rest on, wherever its probabilities were computed."""
+        assert plan.weights is not None
+        self._check_informs(plan)
+        return self.frame(
+            np.array(plan.weights)[None],
+            np.array([plan.pulls]),
+            pulls=np.array([run.pulls]),
+            leaders=np.array([evidence.leaders]),
+            forecasts=plan.forecasts,
         )
-        return frame, stage
 
-    def _stage_of(self, plan: Plan, key: Key) -> Stage:
-        """How the batch of a plan is drawn, wherever its probabilities were computed.
-
-        Contrasts are read off a batch as they were off the last one if it has the same
-        probabilities, and by the spread known now if it does not: so this follows from the plans
-        and summaries on record.
-        """
-        last, weights, pulls = self.stage, plan.weights, self.estimates.pulls
+    def _check_informs(self, plan: Plan) -> None:
+        """Raise unless a plan's arms inform about all contrasts."""
+        weights, points = plan.weights, self._config.arms
         assert weights is not None
-        if last is not None:
-            before = last.sampling.probabilities
-            if weights is before or np.array_equal(weights, before):
-                return last if still_serves(last, key, pulls) else Stage(last.sampling, key, pulls)
-        coordinates = self._config.arms
-        arms = coordinates - (weights @ coordinates if self._intercept else 0.0)
+        if np.array_equal(weights, self.weights[0]):
+            return
+        arms = points - (weights @ points if self._intercept else 0.0)
         scales = np.linalg.eigvalsh(arms.T @ (weights[:, None] * arms))
         if scales[0] <= _SINGULAR * scales[-1]:
             raise ProtocolError(
@@ -553,17 +594,13 @@ class IndependentSampler:
                 value=plan.phase,
                 remedy="Adopt a plan that this policy made for this problem.",
             )
-        spread = self.estimates.spread
-        return Stage(Sampling(coordinates, weights, spread, intercept=self._intercept), key, pulls)
-
-    def keep(self, stage: Stage) -> None:
-        """Note how the last batch was drawn."""
-        self.stage = stage
 
     def contradicted_by(self, frame: Frame, summary: Summary) -> bool:
         """Whether no rewards within the scale have these totals, but for rare noise."""
         labels = self._config.problem.source_labels
-        return self._config.assumptions.contradicted_by(summary, labels, frame.scale)
+        scale = replace(self._scale, low=float(frame.low[0]), high=float(frame.high[0]))
+        scale = replace(scale, center=frame.center)
+        return self._config.assumptions.contradicted_by(summary, labels, scale)
 
     def outcome(self, frame: Frame, summary: Summary) -> BatchOutcome:
         """What came of a plan."""
@@ -586,9 +623,9 @@ class IndependentSampler:
             batch = BatchOutcome(frame, summary)
         pending = None
         if batch.pending:
-            pending = summary.pending[frame.sampling.arms]
+            pending = summary.pending[None]
             self._predicted[place] = frame
-        self.estimates.learn(batch, pending)
+        self.estimates.learn(frame, batch.totals, pending)
         if self._interval is not None:
             mean = (float(summary.rewards.sum()) + summary.forecast_sum) / summary.pulls
             variance = float(self.estimates.spread.mean())
@@ -602,11 +639,11 @@ class IndependentSampler:
         frame, summary = batch.frame, batch.summary
         if not self._provisional:
             return frame
-        guess = self.estimates.rewards(frame.size)
-        if batch.pending and not self.estimates.pulls:  # for the first its own mean does as well
-            guess[:] = float(summary.rewards.sum()) / summary.pulls - frame.scale.center
-        guess = _within(frame.scale, guess)
-        return frame if np.array_equal(guess, frame.expected) else frame.with_guess(guess)
+        guess = self.estimates.rewards(frame.sizes)
+        if batch.pending and not self.estimates.pulls[0]:  # the first's own mean does as well
+            guess[:] = float(summary.rewards.sum()) / summary.pulls - frame.center
+        guess = np.clip(guess, frame.low[:, None], frame.high[:, None])
+        return frame if np.array_equal(guess, frame.guess) else frame.with_guess(guess)
 
     def relearn(
         self,
@@ -618,6 +655,6 @@ class IndependentSampler:
         """Take in outcomes that were outstanding; those that are lost stay as predicted."""
         frame = self._predicted.get(place)
         if frame is not None and summary.pulls:
-            self.estimates.correct(BatchOutcome(frame, summary))
+            self.estimates.correct(frame, BatchOutcome(frame, summary).totals)
         if not after.pending:
             self._predicted.pop(place, None)

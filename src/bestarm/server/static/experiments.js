@@ -101,7 +101,7 @@
     made.policy_options = further(form.elements.policy_options.value.trim());
     const control = form.elements.control.value.trim();
     if (control) made.control = control;
-    for (const name of ["tolerance", "precision", "expected_gap"]) {
+    for (const name of ["tolerance", "precision"]) {
       const found = number(form.elements[name]);
       if (found !== null) made.policy_options[name] = found;
     }
