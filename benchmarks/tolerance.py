@@ -2,9 +2,9 @@
 
     python -m benchmarks.tolerance --data scores.npz [--runs 200] [--tolerances 0 0.01 0.05]
 
-`scores.npz` holds tables of items × options with scores from 0 to 1, such as LiveBench's. Items come
-in a random order; every option left is judged on each. Printed is the share of all pairs of option
-and item that were judged, ± one standard error.
+`scores.npz` holds tables of items × options with scores from 0 to 1, such as LiveBench's. Items
+come in a random order; every option left is judged on each. Printed is the share of all pairs of
+option and item that were judged, ± one standard error.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import numpy as np
 
 from bestarm import AnytimeBAI, Problem
 from bestarm.numerics.geometry import Array
-from bestarm.records import BlockPlan, Rounds
+from bestarm.records import BlockPlan, Counts, Rounds
 
 DELTA = 0.05
 
 
-def judge(table: Array, order: Array, tolerance: float) -> tuple[float, bool, str]:
+def judge(table: Array, order: Counts, tolerance: float) -> tuple[float, bool, str]:
     """The share of pairs judged, whether the answer is wrong, and how it ended."""
     items, options = table.shape
     policy = AnytimeBAI(

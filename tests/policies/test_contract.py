@@ -138,6 +138,7 @@ def test_a_plain_name_without_an_outcome_does_not_lead(name: str) -> None:
         else:
             counts = plan.counts
             if counts is None:
+                assert plan.weights is not None
                 counts = plan.pulls * np.eye(4, dtype=int)[np.flatnonzero(plan.weights)[-1]]
             arms = np.repeat(np.arange(4), counts)
             rewards = np.linspace(-1.4, -1.0, len(arms))

@@ -218,12 +218,19 @@ class Policy(Protocol):
         """
         return 0, 0
 
-    def group(self, seeds: Sequence[int]) -> Group:
+    def group(self, seeds: Sequence[int]) -> Group:  # noqa: ARG002
         """Runs of this policy side by side, each with the seed of what it draws itself.
 
         Simulations use it if `traits.side_by_side`.
+
+        Raises:
+            ProtocolError: it makes one run at a time.
         """
-        raise NotImplementedError
+        raise ProtocolError(
+            f"{type(self).__name__} makes one run at a time.",
+            field="group",
+            remedy="Ask only policies whose `traits.side_by_side` is true.",
+        )
 
 
 class Group(Protocol):

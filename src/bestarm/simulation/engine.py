@@ -218,9 +218,6 @@ class Simulation:
         """One of `SeedSequence(seed, spawn_key=(run,)).spawn(3)`, made only if it is needed."""
         return np.random.SeedSequence(self.seed, spawn_key=(run, place))
 
-    def _policy_seed(self, run: int) -> int:
-        return int(self._seed(run, 1).generate_state(1, np.uint64)[0]) >> 11  # exact in JSON
-
     def _world(self, run: int) -> World:
         """The world of run number `run`."""
         of_run: Callable[[int], World] | None = getattr(self.environment, "of_run", None)

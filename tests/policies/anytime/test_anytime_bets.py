@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -446,7 +447,7 @@ def test_bets_of_runs_side_by_side_are_settled_as_each_by_itself(capped: bool) -
         totals.append(BatchOutcome(frame, summary).totals)
     grid = frames[0].grid
     frames = [replace(frame, grid=grid) for frame in frames]
-    given = {"margin": 0.1, "capped": capped}
+    given: dict[str, Any] = {"margin": 0.1, "capped": capped}
     together = Frame.stacked(frames).settle(contrasts, Totals.stacked(totals), **given)
     assert together.growth.shape == (6, 3, len(grid))
     for run, (frame, each) in enumerate(zip(frames, totals, strict=True)):
@@ -494,7 +495,7 @@ def stake_after(sums: Sums) -> Array:
 
 def opponent_after(sums: Sums) -> Array:
     """Broken: picks the side to bet on after the batch."""
-    return honest(sums).max(axis=1, keepdims=True)
+    return np.asarray(honest(sums).max(axis=1, keepdims=True))
 
 
 def estimated_design(sums: Sums) -> Array:
@@ -605,7 +606,9 @@ def test_extremes_only_sharpen_evidence(seed: int) -> None:
 def test_the_charge_bounds_what_noise_beyond_the_reach_adds(noise: float, pulls: int) -> None:
     """E(η − k)₊ = ∫ P(η > t) dt from k on, and P(η > t) ≤ exp(−t²/2α²) for α-sub-Gaussian noise."""
     reach, charge = Scale(-1.0, 1.0, noise).reach(np.array(pulls))
-    beyond, _ = quad(lambda t: math.exp(-((t / noise) ** 2) / 2), reach, math.inf, epsabs=0.0)
+    beyond, _ = quad(
+        lambda t: math.exp(-((t / noise) ** 2) / 2), float(reach), math.inf, epsabs=0.0
+    )
     assert float(charge) == pytest.approx(beyond, rel=1e-6)
 
 
@@ -672,7 +675,8 @@ def test_weights_read_contrasts_off_rewards_without_a_baseline() -> None:
     contrasts = rng.normal(size=(4, 3))
 
     def weights_under(spread: Array, intercept: bool) -> Array:
-        return contrasts @ read(arms, p[None], spread[None], intercept=intercept).contrasts[0]
+        reader = read(arms, p[None], spread[None], intercept=intercept)
+        return np.asarray(contrasts @ reader.contrasts[0])
 
     w = weights_under(rng.uniform(0.5, 2.0, 7), False)
     np.testing.assert_allclose((w * p) @ arms, contrasts, atol=1e-9)

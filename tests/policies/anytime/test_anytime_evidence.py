@@ -34,6 +34,11 @@ NEVER = 1e6  # a level that nothing reaches
 NOTHING = 1e-300  # a share of δ with such a level
 
 
+def shown(evidence: GoodEnoughEvidence) -> bool:
+    """Whether it is decided; asked again, the answer may be another."""
+    return evidence.decided
+
+
 def good_enough(
     targets: Array,
     *,
@@ -299,7 +304,7 @@ def test_a_former_leader_that_is_shown_to_be_good_enough_is_named_while_it_is_le
     evidence = good_enough(TARGETS, share=1e-3)
     past = steady(np.array([0.5, 0.5 + TOLERANCE / 4]), seed=6, batches=60, pulls=10)
     settle_all(evidence, past[:2], WORSE)
-    assert not evidence.decided
+    assert not shown(evidence)
     for batch in past[2:]:
         settle_all(evidence, [batch], BETTER)
         if evidence._certificates[0].shown[1]:
@@ -322,7 +327,7 @@ def test_only_those_that_are_left_count() -> None:
     evidence.rank(np.array([-0.1, -0.5, -0.5]), [object()])  # type: ignore[list-item]
     [certificate] = evidence._certificates
     certificate.shown[[1, 2]] = True
-    assert not evidence.decided
+    assert not shown(evidence)
     evidence._best._left[0, 3] = False
     assert evidence.decided
     assert evidence.chosen.tolist() == [0]

@@ -153,8 +153,10 @@ def test_intervals_spend_delta_on_all_ordered_pairs() -> None:
     rows = (policy._targets.now[found.leader] - policy._targets.now)[others]
 
     def ends(rows: Array) -> Array:
-        known = {"level": math.log(12 / 0.06), "grid": policy._grid, "capital": np.zeros(3)}
-        return lower_ends(lambda *_: rows, policy._past, **known)
+        level, grid = math.log(12 / 0.06), policy._grid
+        return lower_ends(
+            lambda *_: rows, policy._past, level=level, grid=grid, capital=np.zeros(3)
+        )
 
     np.testing.assert_allclose(found.low[others], ends(rows))
     highs = -ends(-rows)

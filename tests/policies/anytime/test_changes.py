@@ -204,7 +204,8 @@ def test_an_option_that_was_ruled_out_is_retired_for_nothing(four: Changing) -> 
     assert policy.recommend().active == (0, 1, 2)
     # It is drawn no more, and all goes on at the level that there was.
     four.play([0.6, 0.55, 0.5, 0.1], plans=4)
-    assert policy.plan() is None or policy.plan().probabilities[3] == 0
+    plan = policy.plan()
+    assert plan is None or plan.probabilities[3] == 0
     for phase in range(1, 6):
         settle_late(policy, phase)
     np.testing.assert_allclose(evidence.log_evidence()[:3], four.values(first=8)[:3], atol=1e-9)

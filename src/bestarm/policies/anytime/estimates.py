@@ -148,7 +148,7 @@ class Estimates:
         found = np.stack([average, last, last + trend], axis=1)
         return np.where(known[:, None], found, self._scale.middle)
 
-    def batch_size(self, pulls: Counts, growth: float, least: int) -> Counts:
+    def batch_size(self, pulls: Array | Counts, growth: float, least: int) -> Counts:
         """The pulls of the next batch: a share of those before, less if the level moves as it did.
 
         They are at least `least`, and twice as many in the first batch.
