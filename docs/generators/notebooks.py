@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ def execute(notebook: dict[str, Any]) -> dict[str, Any]:
         RuntimeError: a cell writes to stderr, as warnings do.
     """
     os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
+    logging.getLogger("bestarm").addHandler(logging.NullHandler())  # seeds are chosen here
     cells = []
     with TemporaryDirectory() as folder:
         os.chdir(folder)
