@@ -1,4 +1,4 @@
-"""What asking for less saves: scores of models, judged until one is best, or within a tolerance.
+"""How much a tolerance saves: scores of models, judged until one is best, or within it.
 
     python -m benchmarks.tolerance --data scores.npz [--runs 200] [--tolerances 0 0.01 0.05]
 

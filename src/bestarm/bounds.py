@@ -131,7 +131,7 @@ def guardrail_share(alpha: float, *, options: int, changes: bool, added: int = 0
 
 
 class ToleranceShares(NamedTuple):
-    """What of δ is spent on what, where a target within a tolerance of the best may be named.
+    """How δ is parted where a target within a tolerance of the best may be named.
 
     Attributes:
         dropping: dropping targets that are not the best.

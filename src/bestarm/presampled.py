@@ -88,14 +88,10 @@ class PresampledRewards(NamedTuple):
 
         Without an adversary, they are only what `reward_at` needs then.
         """
-        return self.all_parts if self.bound > 0 else self.all_parts[:3]
-
-    @property
-    def all_parts(self) -> tuple[Any, ...]:
-        """The same, with an adversary or without one: for loops that take long to compile."""
         table = self.table.view()
         table.flags.writeable = False  # always: loops are compiled again for one that is not
-        return table, *self[1:4], tuple(self.past)
+        plain = table, self.rows, self.common
+        return (*plain, self.bound, tuple(self.past)) if self.bound > 0 else plain
 
 
 def reward_at(presampled: Parts, i: int, arm: int) -> float:

@@ -351,16 +351,11 @@ class Summary:
         )
 
     @property
-    def totals(self) -> tuple[tuple[Counts, Array, Array], tuple[Array, ...], bool]:
-        """For kernels: (counts, Σx, Σx²), (least, largest, Σx³), and whether the latter are known.
-
-        Where they are not, sums stand in their place. All are copies: a kernel would be compiled
-        again for arrays that cannot be written.
-        """
-        first = self.counts.copy(), self.sums.copy(), self.squares.copy()
+    def extremes(self) -> tuple[Array, Array, Array] | None:
+        """The least, the largest and the cubes, if they are known."""
         if self.least is None or self.largest is None or self.cubes is None:
-            return first, (first[1],) * 3, False
-        return first, (self.least.copy(), self.largest.copy(), self.cubes.copy()), True
+            return None
+        return self.least, self.largest, self.cubes
 
     @property
     def rounds(self) -> int:

@@ -26,7 +26,7 @@ def _libraries(_modules: int) -> ThreadpoolController:
 
 @contextmanager
 def _changing() -> Iterator[ThreadpoolController]:
-    """The libraries, whose limits this thread alone may change meanwhile.
+    """The libraries, whose limits no other thread changes within this block.
 
     threadpoolctl from 3.8 on leaves them to the thread that set one first, and ignores all others
     as long as that thread lives: whoever lifts the limit is often another one.

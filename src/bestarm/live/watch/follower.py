@@ -176,7 +176,7 @@ class Follower:
         self._replayer = PolicyReplayer(spec.make)
         self._plans: dict[int, Plan] = {}
         self._kept: list[PolicySnapshot] = []
-        # What the policy knows now, once it was computed: of many options that takes seconds.
+        # The policy's present look and rates, kept because many options take seconds to compute.
         self._now: tuple[tuple[PolicySnapshot, ...], Rates | None] | None = None
         self._parts: list[Slice] = []
         self._waiting: dict[int, Slice] = {}  # rounds with outcomes that were outstanding, by phase

@@ -385,11 +385,8 @@ class Assumptions:
                 cannot be.
         """
         sums = summary.counts, summary.sums, summary.squares
-        extremes = None
-        if summary.least is not None and summary.largest is not None and summary.cubes is not None:
-            extremes = summary.least, summary.largest, summary.cubes
         limits = self.limits(scale.low, scale.high, summary.center - scale.center, scale.noise)
-        return self.judge(*contradictions(sums, extremes, limits), labels)
+        return self.judge(*contradictions(sums, summary.extremes, limits), labels)
 
     def limits(self, low: Any, high: Any, shift: float, noise: float) -> Limits:
         """The limits of totals whose center is off that of the range by `shift`."""

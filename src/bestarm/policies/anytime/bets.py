@@ -323,11 +323,8 @@ class BatchOutcome:
         """The totals of one run."""
         summary, guess = self.summary, self.frame.guess
         sums = summary.counts[None], summary.sums[None], summary.squares[None]
-        extremes = None
-        if summary.least is not None and summary.largest is not None and summary.cubes is not None:
-            extremes = summary.least[None], summary.largest[None], summary.cubes[None]
         shifted = guess - (summary.center - self.frame.center)
-        return Totals.about(shifted, sums, extremes, self._lost[None])
+        return Totals.about(shifted, sums, summary.extremes, self._lost[None])
 
     @property
     def pulls(self) -> int:
@@ -460,7 +457,7 @@ def _losses(
     relative: float,
     capped: bool,
 ) -> Array:
-    """What pulls without an outcome add, at least: the least factor of a reward in [lo, hi]."""
+    """The least that pulls without an outcome add: the least factor of a reward in [lo, hi]."""
     growth = np.zeros_like(stakes)
     for arm in np.flatnonzero(lost.any(axis=0)):
         ends = (frame.low - frame.guess[:, arm], frame.high - frame.guess[:, arm])

@@ -170,7 +170,7 @@ class AnytimeBAI(Policy):
         floors: Mapping[str, float] | None = None,
     ) -> None:
         self.problem = as_problem(problem)
-        self._seed = whole(seed, "seed", least=0)
+        whole(seed, "seed", least=0)  # `group` takes those of its runs
         self._top = whole(top, "top", least=1, below=problem.targets)
         self._tolerance = not_negative(tolerance, "tolerance")
         self._max_pulls = None if max_pulls is None else whole(max_pulls, "max_pulls", least=1)

@@ -192,7 +192,7 @@ class _StrictRequest(Request):
         """What a function makes of the body, which is read as JSON that means one thing only.
 
         Nothing is made of a body with too many items. Large bodies are read one after the other, as
-        each takes thirty times its size meanwhile.
+        each takes thirty times its size until it is read.
         """
         body = b"".join([part async for part in self.stream()])
         state = self.app.state

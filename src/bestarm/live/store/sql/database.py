@@ -180,7 +180,7 @@ class WatchedFile:
         return _identity(f"{self._real}-wal"), _identity(f"{self._real}-shm")
 
     def content(self) -> Content | None:
-        """What changes when it is written to; None if it is not there, or some of it in its log."""
+        """A mark that every write changes; None if there is no file, or part of it is in its log."""
         try:
             found = os.stat(self.path)
         except OSError:
@@ -429,7 +429,7 @@ class Store:
             )
 
     def _check_unchanged(self, checkout: _Checkout) -> None:
-        """A file that was read without locks must not have been written to meanwhile."""
+        """A file that was read without locks must not have been written to by then."""
         if self.file is not None and checkout.content not in {None, self.file.content()}:
             what = "The file was written to while it was read"
             raise self._failure(StoreUnavailableError, what, "Make the same call again.")
