@@ -180,7 +180,7 @@ class WatchedFile:
         return _identity(f"{self._real}-wal"), _identity(f"{self._real}-shm")
 
     def content(self) -> Content | None:
-        """A mark that every write changes; None if there is no file, or part of it is in its log."""
+        """A mark that every write changes; None without a file, or if part of it is in its log."""
         try:
             found = os.stat(self.path)
         except OSError:
