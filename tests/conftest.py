@@ -12,9 +12,8 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from multiprocessing import forkserver
 from pathlib import Path
 
-import alembic.command
 import pytest
-import shortcuts
+import shortcuts  # noqa: F401 - for what it does when it is imported
 from hypothesis import HealthCheck, settings
 from needed import need_found
 from postgres import Server, find_programs, server
@@ -33,8 +32,6 @@ _MEMORY, _ROOM = Path("/dev/shm"), 2 * 2**30
 if "TMPDIR" not in os.environ and _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _ROOM:
     os.environ["TMPDIR"] = str(_MEMORY)
     tempfile.tempdir = None  # to be found again
-
-alembic.command.__dict__["upgrade"] = shortcuts.upgrade_from_recording
 
 # On a busy machine a property takes long, and holds all the same.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -15,8 +15,6 @@ gc.disable()
 
 for name in (
     "shortcuts",
-    "alembic.command",
-    "alembic.config",
     "bestarm.cli.app",
     "bestarm.cli.serve",
     "bestarm.evaluation",

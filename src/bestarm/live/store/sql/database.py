@@ -29,19 +29,16 @@ from bestarm.errors import (
     StoreVersionError,
 )
 from bestarm.files import locked
-from bestarm.live.store.sql.schema import VERSION_TABLE
+from bestarm.live.store.sql import schema
+from bestarm.live.store.sql.schema import VERSION
 from bestarm.live.store.sql.session import BUSY_TIMEOUT, PostgresSession, Session, SqliteSession
 
 E = TypeVar("E", bound=StoreError)
 
-VERSION = "5"  # of the tables
-
 SERVER_TIME: sa.ColumnElement[float] = sa.literal_column(
     "CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
 )
-_VERSION_NUMBER: sa.Select[tuple[str]] = sa.select(sa.column("version_num")).select_from(
-    sa.table(VERSION_TABLE)
-)
+_VERSION_NUMBER: sa.Select[tuple[str]] = sa.select(schema.version.c.version_num)
 _TABLES_LOCK = 0x62657374  # what PostgreSQL's processes lock while the tables are made
 _POSTGRESQL = "postgresql+psycopg"
 _DRIVERS = {"sqlite": "sqlite", "sqlite+pysqlite": "sqlite"}
@@ -521,35 +518,32 @@ class Store:
         if path is not None and (not path.exists() or _is_foreign_database(path)):
             return None  # reading must neither make nor change it
         with self.snapshot() as session:
-            if not session.has_table(VERSION_TABLE):
+            if not session.has_table(schema.version.name):
                 return None
-            found = next((version for (version,) in session.fetch(_VERSION_NUMBER)), None)
-        if found not in {None, VERSION}:
+            found = next((version for (version,) in session.fetch(_VERSION_NUMBER)), "unknown")
+        if found != VERSION:
             raise self._failure(
                 StoreVersionError,
                 f"The tables are of version {found}; this bestarm uses version {VERSION}",
                 "Use the bestarm that made them, or another database. Nothing was changed.",
             )
-        self._known = self.generation if found else None
-        return found
+        self._known = self.generation
+        return VERSION
 
     def prepare(self) -> None:
         """Make the tables unless they are there. Safe to call at once from many processes."""
         if self.version() == VERSION:
             return
-        from alembic import command  # noqa: PLC0415
-        from alembic.config import Config  # noqa: PLC0415
-
-        with self._changing_schema() as connection:
-            config = Config()
-            config.set_main_option("script_location", "bestarm.live.store.sql:migrations")
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+        with self._changing_schema() as session:
+            if session.has_table(schema.version.name):
+                return  # another process has made them meanwhile
+            schema.metadata.create_all(session.core, checkfirst=False)
+            session.insert(schema.version, {"version_num": VERSION})
 
     def create_tables(self, metadata: sa.MetaData) -> None:
         """Make other tables beside those of experiments, unless they are there."""
-        with self._changing_schema() as connection:
-            metadata.create_all(connection)
+        with self._changing_schema() as session:
+            metadata.create_all(session.core)
 
     def has_table(self, table: sa.Table) -> bool:
         """Whether a table is there."""
@@ -559,11 +553,11 @@ class Store:
             return session.has_table(table.name)
 
     @contextmanager
-    def _changing_schema(self) -> Iterator[sa.Connection]:
+    def _changing_schema(self) -> Iterator[Session]:
         with self.transaction() as session:
             if not self.sqlite:
                 session.raw.execute("SELECT pg_advisory_xact_lock(%s)", (_TABLES_LOCK,))
-            yield session.core
+            yield session
 
 
 def _state(error: Exception) -> object:
@@ -644,4 +638,4 @@ def _is_foreign_database(path: Path) -> bool:
             tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
     except (OSError, sqlite3.Error):
         return False  # opening it raises the error
-    return (VERSION_TABLE,) not in tables
+    return (schema.version.name,) not in tables

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from bestarm.live.store.contract import Head, damaged
 
-VERSION_TABLE = "bestarm_version"
+VERSION = "5"  # of the tables
 
 metadata = sa.MetaData()
 
@@ -89,6 +89,11 @@ def _table(name: str, *, key: str = "number", rowid: bool = False, **kinds: Any)
         sqlite_with_rowid=rowid,
     )
 
+
+# One row. The names are those that earlier versions used, so that their databases are recognised.
+version = sa.Table(
+    "bestarm_version", metadata, sa.Column("version_num", sa.String(32), primary_key=True)
+)
 
 COUNTERS = tuple(field.name for field in dataclasses.fields(Head))
 

@@ -6,11 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import shortcuts
-from alembic import command
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
-from sqlalchemy import Engine, MetaData, create_engine, inspect, text
+from sqlalchemy import Engine, MetaData, Table, create_engine, inspect, text
 from workers_started import HANG_TIMEOUT, processes
 from workers_store import create_with_others, prepare_and_die, run_processes
 
@@ -18,14 +14,9 @@ from bestarm import Problem
 from bestarm.errors import StoreVersionError
 from bestarm.live import Experiment
 from bestarm.live.store.sql import schema
-from bestarm.live.store.sql.database import VERSION
+from bestarm.live.store.sql.schema import VERSION
 
 Tables = dict[str, list[dict[str, Any]]]
-
-
-@pytest.fixture(autouse=True)
-def not_by_heart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "upgrade", shortcuts.upgrade)
 
 
 def engine_of(url: str) -> Engine:
@@ -67,7 +58,7 @@ def test_whoever_is_killed_while_the_tables_are_made_leaves_none(store_url: str)
         kills += 1
     assert kills > 5
     assert differences(store_url) == []
-    assert tables(store_url)[schema.VERSION_TABLE] == [{"version_num": VERSION}]
+    assert tables(store_url)[schema.version.name] == [{"version_num": VERSION}]
 
 
 @pytest.mark.parametrize("version", ["0005", "9999"], ids=["older", "newer"])
@@ -77,7 +68,7 @@ def test_a_store_of_another_version_is_left_alone(store_url: str, version: str) 
         experiment.tell(experiment.ask(3).ids[0], 0.5)
     engine = engine_of(store_url)
     with engine.begin() as connection:
-        connection.execute(text(f"UPDATE {schema.VERSION_TABLE} SET version_num = '{version}'"))
+        connection.execute(text(f"UPDATE {schema.version.name} SET version_num = '{version}'"))
     engine.dispose()
     before = tables(store_url)
     for call in (
@@ -93,17 +84,36 @@ def test_a_store_of_another_version_is_left_alone(store_url: str, version: str) 
     assert tables(store_url) == before
 
 
-def differences(url: str) -> list[Any]:
-    engine = engine_of(url)
-    with engine.connect() as connection:
-        options = {"version_table": schema.VERSION_TABLE, "compare_type": True}
-        context = MigrationContext.configure(connection, opts=options)
-        found = compare_metadata(context, schema.metadata)
-        if engine.dialect.name == "sqlite" and not found:
-            for table in schema.metadata.tables.values():
-                there = inspect(connection).get_table_options(table.name)
-                declared = table.dialect_options["sqlite"]["with_rowid"]
-                if there.get("sqlite_with_rowid", True) != declared:
-                    found.append((table.name, there))
+def test_a_version_table_without_a_version_is_refused(store_url: str) -> None:
+    Experiment.create(store_url, "offer", Problem(np.eye(3)), seed=0).close()
+    engine = engine_of(store_url)
+    with engine.begin() as connection:
+        connection.execute(schema.version.delete())
     engine.dispose()
-    return list(found)
+    with pytest.raises(StoreVersionError, match="version unknown"):
+        Experiment.open(store_url, "offer")
+
+
+def differences(url: str) -> list[object]:
+    """What the tables lack, or have too much, of what is declared."""
+    engine, there = engine_of(url), MetaData()
+    with engine.connect() as connection:
+        there.reflect(connection)
+        found: list[object] = list(there.tables.keys() ^ schema.metadata.tables.keys())
+        for name in there.tables.keys() & schema.metadata.tables.keys():
+            declared = schema.metadata.tables[name]
+            if shape(there.tables[name]) != shape(declared):
+                found.append(name)
+            if engine.dialect.name == "sqlite":
+                options = inspect(connection).get_table_options(name)
+                with_rowid = declared.dialect_options["sqlite"]["with_rowid"]
+                if options.get("sqlite_with_rowid", True) != with_rowid:
+                    found.append((name, options))
+    engine.dispose()
+    return found
+
+
+def shape(table: Table) -> object:
+    columns = [(each.name, each.nullable, each.primary_key) for each in table.columns]
+    indexes = {(each.name, each.unique, tuple(each.columns.keys())) for each in table.indexes}
+    return columns, indexes
