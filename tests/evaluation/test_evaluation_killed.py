@@ -53,7 +53,7 @@ MOMENTS = [(13, None), (34, None), (None, 1), (55, None), (None, 6), (144, None)
 
 def test_what_was_told_is_never_lost_nor_judged_again(sqlite_url: str, tmp_path: Path) -> None:
     store = Store(sqlite_url)
-    store.prepare()  # who makes the tables is killed in `tests/live/store/test_migrations.py`
+    store.prepare()  # who makes the tables is killed in `tests/live/store/test_schema.py`
     store.close()
     log = CallLog(tmp_path / "calls")
     told: dict[int, Call] = {}

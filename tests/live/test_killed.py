@@ -113,7 +113,7 @@ def kill_until_done(work: Callable[[int], tuple[Any, ...]]) -> int:
 def climb(url: str, folder: Path, turn: int, step: int) -> None:
     """Kill the first at its first statement, the next a little later, until one comes through.
 
-    The tables are there: `tests/live/store/test_migrations.py` kills those who make them.
+    The tables are there: `tests/live/store/test_schema.py` kills those who make them.
     """
     store = Store(url)
     store.prepare()

@@ -22,7 +22,6 @@ from urllib.parse import quote
 import httpx
 import uvicorn
 from forked_commands import ForkedCommand
-from sse_starlette.sse import AppStatus
 
 from bestarm.live.store.sql import Store
 from bestarm.server.guard import Limits
@@ -178,9 +177,8 @@ def in_thread(url: str, **settings: Any) -> Iterator[Served]:
         get(f"{served.base}/api/v1/experiments")  # answered once it has started
         yield served
     finally:
-        server.handle_exit(signal.SIGTERM, None)  # as on a signal: streams end too
+        server.handle_exit(signal.SIGTERM, None)
         thread.join(HANG_TIMEOUT)
-        AppStatus.should_exit = False  # of streams, for all servers of the process
         assert not thread.is_alive(), "the server did not stop"
 
 

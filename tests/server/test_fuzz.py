@@ -37,12 +37,12 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def described(served: Served) -> Any:
-    """The API, as it describes itself to programs. What never ends is left out."""
+    """The API, as it describes itself to programs."""
     import schemathesis  # noqa: PLC0415
 
     schema = schemathesis.openapi.from_dict(create_app(served.url).openapi())
     schema.config.update(base_url=served.base)
-    return schema.include(path_regex="^/api/").exclude(path_regex="/stream$")
+    return schema.include(path_regex="^/api/")
 
 
 def wrong_body(case: schemathesis.Case[Any]) -> bool:

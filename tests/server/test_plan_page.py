@@ -92,18 +92,14 @@ def client(served: Served) -> Iterator[httpx.Client]:
 
 
 def events(response: httpx.Response) -> Iterator[tuple[str, Any]]:
-    name = ""
     for line in response.iter_lines():
-        if line.startswith("event: "):
-            name = line.removeprefix("event: ")
-        elif line.startswith("data: "):
-            yield name, json.loads(line.removeprefix("data: "))
+        yield from json.loads(line).items()
 
 
 def planned(client: httpx.Client, body: dict[str, Any]) -> list[tuple[str, Any]]:
     with client.stream("POST", "/plan", json=body) as response:
         assert response.status_code == 200, response.read()
-        assert response.headers["content-type"].startswith("text/event-stream")
+        assert response.headers["content-type"] == "application/x-ndjson"
         return list(events(response))
 
 

@@ -16,6 +16,7 @@ from databases import wait_until
 from needed import need
 from served import HANG_TIMEOUT, JSON, MANY, Served, create, in_thread, outcomes, receipt
 
+from bestarm.server.api import plan
 from bestarm.server.tokens import Role
 
 HOST = "experiments.example.org"
@@ -128,24 +129,29 @@ def test_one_asks_and_tells_with_a_token_alone(proxied: Proxied) -> None:
         assert client.get("/experiments").status_code == 401
 
 
-def test_events_come_as_they_happen_and_one_address_has_few_connections(proxied: Proxied) -> None:
+def test_the_progress_of_a_plan_comes_as_it_happens(
+    proxied: Proxied, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endless = (
+        'import time\nprint(\'{"progress": {"done": 0, "total": 1}}\', flush=True)\n'
+        "time.sleep(1000)"
+    )
+    monkeypatch.setattr(plan, "_WORKER", ("-c", endless))
+    body = {"options": ["old", "new"], "gap": 0.1}
+    with proxied.client(Role.TELL) as client, client.stream("POST", "/plan", json=body) as stream:
+        assert next(stream.iter_lines()) == '{"progress": {"done": 0, "total": 1}}'
+
+
+def test_one_address_has_few_connections(proxied: Proxied) -> None:
+    waiting = proxied.served.post("Content-Type: application/json", "Content-Length: 9")
+    waiting = waiting.replace(b"Host: localhost", f"Host: {HOST}".encode())
     with proxied.client() as client, ExitStack() as stack:
-        lines = []
         for _ in range(5):
-            follower = stack.enter_context(proxied.client(Role.VIEW))
-            path = "/experiments/offer/stream"
-            stream = stack.enter_context(follower.stream("GET", path))
-            assert stream.status_code == 200
-            lines.append(stream.iter_lines())
-            assert any(line.startswith("event: status") for line in lines[-1])
-        assert client.get("/experiments").status_code == 429
-        with proxied.served.client() as inside:
-            inside.headers["Host"] = HOST
-            inside.post("/experiments/offer/pause").raise_for_status()
-        for each in lines:
-            assert any('"state": "paused"' in line for line in each)
+            connection = stack.enter_context(proxied.connect())
+            stack.enter_context(without_checks().wrap_socket(connection)).sendall(waiting)
+        wait_until(lambda: client.get("/experiments").status_code == 429)
     with proxied.client() as client:
-        wait_until(lambda: client.post("/experiments/offer/resume").status_code == 200)
+        wait_until(lambda: client.get("/experiments").status_code == 200)
 
 
 def test_a_head_that_comes_too_slowly_is_given_up(proxied: Proxied) -> None:

@@ -85,12 +85,7 @@ def call(served: Served) -> Iterator[Call]:
             client.cookies.clear()
             body = BODIES.get(path) if method == "POST" else None
             address = path.replace("{name}", "offer")
-            if not path.endswith("/stream"):
-                return client.request(method, address, json=body, **options)
-            with client.stream(method, address, **options) as stream:
-                if stream.status_code != 200:
-                    stream.read()
-                return stream
+            return client.request(method, address, json=body, **options)
 
         yield send
 

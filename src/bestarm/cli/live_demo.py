@@ -128,7 +128,7 @@ def run_live(
             thread = Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
             thread.start()
             ending.callback(thread.join, _HANG_TIMEOUT)
-            ending.callback(server.handle_exit, signal.SIGTERM, None)  # streams end too
+            ending.callback(server.handle_exit, signal.SIGTERM, None)
             demo = LiveDemo(store, speed=speed, seed=seed)
             host = f"http://127.0.0.1:{listener.getsockname()[1]}"
             address = f"{host}/experiments/{quote(demo.experiment.name)}"

@@ -71,7 +71,7 @@ def need_server() -> None:
     """Refuse, with what to install, where a server cannot run."""
     from importlib.util import find_spec
 
-    for name in ("sqlalchemy", "fastapi", "uvicorn", "sse_starlette"):
+    for name in ("sqlalchemy", "fastapi", "uvicorn"):
         if find_spec(name) is None:
             raise MissingDependencyError(
                 f"This needs {name}, which is not installed.",

@@ -22,7 +22,6 @@ from bestarm.server.experiments import CONNECTIONS, READING, Maintenance, OpenEx
 from bestarm.server.guard import Guard, Limits
 from bestarm.server.notifications import Notifier, Receiver
 from bestarm.server.pages.routes import add_pages
-from bestarm.server.streams import StatusStreams
 
 _DESCRIPTION = """
 Find the best of several options with a stated error probability, even while the baseline drifts.
@@ -76,7 +75,6 @@ def create_app(
     )
     app.state.store, app.state.local, app.state.limits = store, local, limits
     app.state.experiments = OpenExperiments(store, allow_modules)
-    app.state.streams = StatusStreams(app.state.experiments, limits)
     app.state.maintenance = Maintenance(app.state.experiments)
     app.state.notifier = None if notify is None else Notifier(app.state.experiments, notify)
     app.state.requests = metrics.RequestCounts()

@@ -65,12 +65,6 @@ def error_responses(*codes: int) -> dict[int | str, dict[str, Any]]:
     return {code: {"model": ErrorBody, "description": _MEANINGS[code]} for code in codes}
 
 
-def event_stream(example: str, description: str) -> dict[int | str, dict[str, Any]]:
-    """The answer of a route that streams events, for the API's description."""
-    content = {"text/event-stream": {"example": example}}
-    return {200: {"content": content, "description": description}}
-
-
 class ErrorDetail(BaseModel):
     """What went wrong."""
 

@@ -33,9 +33,6 @@ class Limits:
         burst: requests at once from one caller.
         batch: assignments or outcomes per request.
         seconds: how long the body of a request may take to arrive.
-        streams: pages and programs that may follow experiments at a time.
-        anonymous_streams: how many of them may be without a token.
-        anonymous_streams_per_address: how many of those may be from one address.
         connections: connections at a time; requests on further ones are refused.
         planning: the seconds that simulating a plan may take.
     """
@@ -45,9 +42,6 @@ class Limits:
     burst: int = 2000
     batch: int = 100_000
     seconds: float = 30.0
-    streams: int = 200
-    anonymous_streams: int = 100
-    anonymous_streams_per_address: int = 50
     connections: int = 500
     planning: float = 60.0
 

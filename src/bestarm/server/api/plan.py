@@ -10,7 +10,7 @@ from contextlib import aclosing, suppress
 from typing import Annotated, Any, Literal
 
 from fastapi import Request
-from fastapi.responses import Response
+from fastapi.responses import Response, StreamingResponse
 from pydantic import Field, WithJsonSchema
 
 from bestarm.defaults import DELTA
@@ -18,8 +18,7 @@ from bestarm.errors import InvalidInputError
 from bestarm.policies.registry import policies
 from bestarm.server.api import schemas
 from bestarm.server.api.requests import WITH_BODY, api_router
-from bestarm.server.errors import ApiError, event_stream
-from bestarm.server.streams import EventStream
+from bestarm.server.errors import ApiError
 from bestarm.server.tokens import Role
 
 _COMPILING = 600.0  # seconds for which it may compile, on a fresh machine
@@ -31,6 +30,7 @@ _LAST = {"plan", "lifts", "error"}  # what a simulation says at its end
 _ENDED = "The simulation ended abruptly."
 _TRY_AGAIN = "Try again; what the server writes to its error output may say why."
 
+_LINES = "application/x-ndjson"
 Lines = AsyncGenerator[dict[str, Any], None]
 Row = Annotated[list[schemas.Number], Field(fail_fast=True, min_length=1, max_length=50)]
 Arms = Annotated[list[Row], Field(fail_fast=True, min_length=1, max_length=200)]
@@ -182,19 +182,22 @@ router = api_router(Role.TELL, *WITH_BODY)
     "/plan",
     summary="Plan an experiment",
     response_class=Response,
-    responses=event_stream(
-        'event: progress\ndata: {"done": 0, "total": 400}\n\n', "Server-sent events."
-    ),
+    responses={
+        200: {
+            "content": {_LINES: {"example": '{"progress": {"done": 0, "total": 400}}\n'}},
+            "description": "One JSON document per line.",
+        }
+    },
 )
 async def plan(body: PlanBody, request: Request) -> Response:
     """Simulate an experiment before it is run: how many outcomes and rounds, how often it errs.
 
-    The answer is a stream of server-sent events: `progress` with `done` and `total`, at once and
-    then now and then; `estimate` with the `seconds` it would take and the `limit` after which it
-    gives what it has; and at the end `words`, sentences and tables for people, and `plan`, with
-    `visitors` `lifts`; or `error`. Closing the connection ends the simulation. It costs processor
-    time, so it needs a token of role tell, one plan is simulated at a time, and each has a time
-    limit.
+    The answer is one JSON document per line, sent as it comes, each with one name: `progress` with
+    `done` and `total`, at once and then now and then; `estimate` with the `seconds` it would take
+    and the `limit` after which it gives what it has; and at the end `words`, sentences and tables
+    for people, and `plan`, with `visitors` `lifts`; or `error`. Closing the connection ends the
+    simulation. It costs processor time, so it needs a token of role tell, one plan is simulated at
+    a time, and each has a time limit.
     """
     planner: Planner = request.app.state.planner
     lines = planner.lines(body.model_dump())
@@ -206,7 +209,7 @@ async def plan(body: PlanBody, request: Request) -> Response:
         await asyncio.wait([waiting])
         await lines.aclose()
         raise
-    return EventStream(_events(first, lines))
+    return StreamingResponse(_written(first, lines), media_type=_LINES)
 
 
 async def _first(
@@ -226,12 +229,12 @@ async def _first(
     return first
 
 
-async def _events(first: dict[str, Any], rest: Lines) -> AsyncIterator[dict[str, Any]]:
-    """One event per document, each of which has one name; the last is a result or an error."""
+async def _written(first: dict[str, Any], rest: Lines) -> AsyncIterator[str]:
+    """One line per document; the last is a result or an error."""
     abrupt = {"error": {"message": _ENDED, "field": "request", "remedy": _TRY_AGAIN}}
     async with aclosing(rest):
-        document, kind = first, ""
-        while kind not in _LAST:
-            ((kind, data),) = document.items()
-            yield {"event": kind, "data": json.dumps(data)}
+        document = first
+        yield f"{json.dumps(document)}\n"
+        while _LAST.isdisjoint(document):
             document = await anext(rest, abrupt)
+            yield f"{json.dumps(document)}\n"

@@ -24,7 +24,6 @@ from bestarm.server.guard import TOKEN_KNOWN, TOKEN_VALID
 from bestarm.server.tokens import Role, find_role, is_view_session, require, require_bearer
 
 COOKIE = "bestarm_view"
-ANONYMOUS = "bestarm.anonymous"  # in the scope of a request that is allowed without a token
 
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 _bearer = HTTPBearer(auto_error=False, description="A token of `bestarm token create`, as Bearer.")
@@ -63,7 +62,6 @@ async def _role_of(request: Request) -> Role | None:
     if cookie is not None and await run_in_threadpool(is_view_session, state.store, cookie):
         return Role.VIEW
     alone = state.local and not any(name in request.headers for name in _FORWARDED)
-    request.scope[ANONYMOUS] = alone
     return Role.VIEW if alone else None
 
 

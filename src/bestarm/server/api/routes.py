@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from fastapi import Header, Query, Request, Response
-from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
+from fastapi import Query, Request, Response
+from fastapi.responses import FileResponse, JSONResponse
 from pydantic import TypeAdapter
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
@@ -24,21 +24,18 @@ from bestarm.live.watch.overview import Watch
 from bestarm.problem import problem_of
 from bestarm.server.api import schemas
 from bestarm.server.api.requests import (
-    ANONYMOUS,
     WITH_BODY,
     Experiments,
     IfNoneMatch,
     Name,
     PlainRoute,
     api_router,
-    check_role,
     check_size,
     is_known,
     read_bearer,
 )
-from bestarm.server.errors import ApiError, event_stream
+from bestarm.server.errors import ApiError
 from bestarm.server.experiments import OpenExperiments
-from bestarm.server.streams import StatusStreams
 from bestarm.server.tokens import Role, check_token, token_number
 
 _FEW = 1000  # outcomes: more take long enough to read that others should not wait for it
@@ -382,33 +379,4 @@ def _export(watch: Watch, *, layout: str) -> Response:
         media_type="text/csv",
         filename=f"{layout}.csv",
         background=BackgroundTask(folder.cleanup),
-    )
-
-
-@viewing.get(
-    "/experiments/{name}/stream",
-    summary="Follow an experiment",
-    response_class=StreamingResponse,
-    responses=event_stream(
-        'event: status\nid: 240-238-0-0-0-9\ndata: {"state": "running"}\n\n',
-        "Server-sent events, whose data is the status.",
-    ),
-)
-async def follow(
-    name: Name,
-    request: Request,
-    experiments: Experiments,
-    last_event_id: Annotated[
-        str | None, Header(max_length=500, description="The id of the last event received.")
-    ] = None,
-) -> Response:
-    """Server-sent events: `status` whenever the experiment changes, until the client leaves."""
-    await experiments.read(name, lambda each: each.name)
-    address = request.client.host if request.client else ""
-    streams: StatusStreams = request.app.state.streams
-    return streams.follow(
-        name,
-        known=last_event_id or "",
-        check_allowed=partial(check_role, request, Role.VIEW),
-        anonymous=address if request.scope.get(ANONYMOUS) else None,
     )

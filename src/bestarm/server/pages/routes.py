@@ -227,20 +227,21 @@ async def show_panels(
     name: Name, request: Request, experiments: Experiments, if_none_match: IfNoneMatch = None
 ) -> Response:
     """What is new of an experiment: panels as HTML, charts as numbers."""
+    compiled = compiling.in_progress() or ""
 
-    def make(watch: Watch) -> tuple[str, str | None]:
-        tag = f'W/"{watch.experiment.revision}"'
-        if is_known(tag, if_none_match):
-            return tag, None
+    def tag_of(revision: str) -> str:
+        return f'W/"{revision}{"-compiling" if compiled else ""}"'
+
+    def make(watch: Watch) -> tuple[str, str]:
         shown = watch.overview()
-        known = {"revision": shown.head.revision, "state": shown.head.state}
+        known = {"state": shown.head.state, "compiling": compiled}
         news = json.dumps({**known, "panels": panels(shown, _snippets(request, shown))})
-        text = f'{news[:-1]}, "charts": {charts_json(shown)}}}'
-        return f'W/"{shown.head.revision}"', text
+        return tag_of(shown.head.revision), f'{news[:-1]}, "charts": {charts_json(shown)}}}'
 
-    tag, text = await experiments.compute(name, make)
-    if text is None:
+    tag = tag_of(await experiments.read(name, lambda each: each.revision))
+    if is_known(tag, if_none_match):
         return Response(status_code=304, headers={"ETag": tag})
+    tag, text = await experiments.compute(name, make)
     return Response(text, media_type="application/json", headers={"ETag": tag})
 
 

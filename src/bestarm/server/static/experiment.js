@@ -4,11 +4,11 @@
   const experiment = document.getElementById("experiment");
   const address = experiment.dataset.address;
   const live = document.getElementById("live");
-  let revision = null, tag = "", state = experiment.dataset.state, charts = {};
+  let tag = "", state = experiment.dataset.state, charts = {};
 
   // --- following -----------------------------------------------------------------------------
-  const APART = 1000, POLL = 3000, SETTLED = 4000, RARELY = 60000; // milliseconds
-  let last = 0, waiting = null, settling = null, busy = false, again = false;
+  const POLL = 2000, SETTLED = 4000, RARELY = 60000; // milliseconds
+  let due = Infinity, busy = false, again = false;
 
   function say(words, kind) {
     live.textContent = words;
@@ -19,18 +19,12 @@
   // An experiment that is over is not live, though the page still follows its late outcomes.
   function badge() { live.hidden = !live.textContent || ["stopped", "finished"].includes(state); }
 
-  function soon() {
+  // Asks what is new. Health depends on the time as well: look at everything once more when all is
+  // quiet, and now and then.
+  async function refresh() {
     if (busy) { again = true; return; }
-    if (waiting !== null || document.hidden) return;
-    waiting = setTimeout(() => refresh(false), Math.max(0, last + APART - Date.now()));
-  }
-
-  async function refresh(anyhow) {
-    clearTimeout(waiting);
-    clearTimeout(settling);
-    waiting = null;
     busy = true;
-    last = Date.now();
+    const anyhow = Date.now() >= due;
     try {
       const answer = await fetch(`/experiments/${address}/panels`, {
         credentials: "same-origin",
@@ -39,44 +33,30 @@
       if (answer.status === 401) { location.reload(); return; }
       if (answer.status === 200) {
         tag = answer.headers.get("ETag") || "";
+        due = Date.now() + (anyhow ? RARELY : SETTLED);
         show(await answer.json());
       }
+      if (answer.ok || answer.status === 304) say("Live", "on");
+      else say("Offline", "off");
     } catch { say("Offline", "off"); }
     busy = false;
-    // Health depends on the time as well: look once more when all is quiet, and now and then.
-    settling = setTimeout(() => { if (!busy && !document.hidden) refresh(true); }, anyhow ? RARELY : SETTLED);
-    if (again) { again = false; soon(); }
+    if (again) { again = false; refresh(); }
   }
 
   function follow() {
-    let polling = null;
-    const poll = () => { if (polling === null) polling = setInterval(soon, POLL); };
-    if (!window.EventSource) { say("Polling", ""); poll(); return; }
-    const source = new EventSource(`/api/v1/experiments/${address}/stream`);
-    source.addEventListener("open", () => {
-      say("Live", "on");
-      clearInterval(polling);
-      polling = null;
-    });
-    source.addEventListener("status", (event) => { if (event.lastEventId !== revision) soon(); });
-    source.addEventListener("compiling", (event) => {
-      const notice = document.getElementById("compiling");
-      notice.textContent = event.data;
-      notice.hidden = !event.data;
-    });
-    source.addEventListener("error", () => {
-      say(source.readyState === EventSource.CLOSED ? "Polling" : "Reconnecting", "off");
-      poll();
-    });
-    document.addEventListener("visibilitychange", soon);
-    addEventListener("pagehide", () => source.close());
+    const look = () => { if (!document.hidden) refresh(); };
+    setInterval(look, POLL);
+    document.addEventListener("visibilitychange", look);
+    refresh();
   }
 
   // --- panels --------------------------------------------------------------------------------
   const shown = {};
 
   function show(news) {
-    revision = news.revision;
+    const notice = document.getElementById("compiling");
+    notice.textContent = news.compiling;
+    notice.hidden = !news.compiling;
     for (const [name, html] of Object.entries(news.panels)) {
       if (shown[name] === html) continue;
       shown[name] = html;
@@ -283,10 +263,9 @@
       const answer = await bestarmPost(`/api/v1/experiments/${address}/${what}`, bestarmToken.read(), body);
       if (!answer.ok) tell(await bestarmWrong(answer));
     } catch { tell("The server cannot be reached."); }
-    soon();
+    refresh();
   }
 
-  refresh(false);
   follow();
   if (bestarmToken.read()) unlock(bestarmToken.read(), true);
 })();

@@ -64,22 +64,16 @@
     part("error").hidden = !words;
   };
 
-  // Events of a stream: pairs of a name and its data.
-  async function* events(response) {
+  // The documents of an answer, one per line: pairs of a name and its data.
+  async function* documents(response) {
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let text = "";
     for (;;) {
       const { value, done } = await reader.read();
       if (done) return;
-      text += value;
-      let end;
-      while ((end = text.indexOf("\n\n")) >= 0) {
-        const lines = text.slice(0, end).split("\n");
-        text = text.slice(end + 2);
-        const field = (name) => lines.filter((line) => line.startsWith(`${name}: `))
-          .map((line) => line.slice(name.length + 2)).join("\n");
-        if (field("data")) yield [field("event"), JSON.parse(field("data"))];
-      }
+      const lines = (text + value).split("\n");
+      text = lines.pop();
+      for (const line of lines) yield* Object.entries(JSON.parse(line));
     }
   }
 
@@ -91,7 +85,7 @@
     if (!response.ok) throw new Error(await bestarmWrong(response));
     bestarmToken.keep(token.value.trim());
     let words = [];
-    for await (const [name, data] of events(response)) {
+    for await (const [name, data] of documents(response)) {
       if (name === "estimate") {
         const about = data.words + (data.seconds > data.limit
           ? `. The server stops after ${count(data.limit)} seconds and shows what it has.` : "");
