@@ -23,16 +23,16 @@ from numpy.typing import NDArray
 from bestarm import LUCB, AnytimeBAI, simulate
 from bestarm.environments import Environment, Semiparametric, soare
 from bestarm.environments.two_point import TwoPoint
+from bestarm.field.bayes_gap import BayesGap
+from bestarm.field.centered import BOSE, ActionCentered, KimPaik
+from bestarm.field.eb_tci import EBTCI
+from bestarm.field.industry import EpochStratified, PeriodThompson
+from bestarm.field.kl_lucb import KLLUCB
+from bestarm.field.lil_ucb import LilUCB
+from bestarm.field.p1 import P1
+from bestarm.field.track_and_stop import TrackAndStop
 from bestarm.numerics.geometry import Array
 from bestarm.policies import Policy
-from bestarm.policies.budget.bayes_gap import BayesGap
-from bestarm.policies.budget.p1 import P1
-from bestarm.policies.centered import BOSE, ActionCentered, KimPaik
-from bestarm.policies.industry import EpochStratified, PeriodThompson
-from bestarm.policies.means.eb_tci import EBTCI
-from bestarm.policies.means.kl_lucb import KLLUCB
-from bestarm.policies.means.lil_ucb import LilUCB
-from bestarm.policies.means.track_and_stop import TrackAndStop
 from bestarm.simulation import Results, regret
 
 DELTA = 0.1

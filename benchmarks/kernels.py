@@ -70,9 +70,9 @@ POLICIES: dict[str, tuple[str, dict[str, Any]]] = {
     "ae": ("ae", {"radius": "certified"}),
     "halving": ("bestarm.policies.phased.halving:SequentialHalving", {"budget": 600, "batches": 3}),
     "bernstein": ("bestarm.policies.means.bernstein:BernsteinElimination", _BOUNDS),
-    "deo": ("bestarm.policies.budget.one_shot:DEO", {"budget": 400}),
-    "g-opt": ("bestarm.policies.budget.one_shot:GOpt", {"gap": 0.5, "max_pulls": 400}),
-    "uniform": ("bestarm.policies.budget.one_shot:Uniform", {"budget": 520}),
+    "deo": ("bestarm.policies.one_shot:DEO", {"budget": 400}),
+    "g-opt": ("bestarm.policies.one_shot:GOpt", {"gap": 0.5, "max_pulls": 400}),
+    "uniform": ("bestarm.policies.one_shot:Uniform", {"budget": 520}),
 }
 _MODULES = [name.partition(":")[0] for name, _ in POLICIES.values() if ":" in name]
 FEATURES = ("one-hot", "factorial", "circle")

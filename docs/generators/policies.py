@@ -32,21 +32,15 @@ budget is spent. *Proven* holds under that model.
 |---|---|---|---|---|---|---|---|---|
 {published}
 
-{classes}
-"""
-_CLASS = """```{{eval-rst}}
-.. autoclass:: {path}
-```
+Their classes, with their options: [`bestarm.field`](bestarm.field.md).
 """
 
 
 def policy_page() -> str:
-    """One row per policy of bestarm, as Markdown; then the classes of the published methods."""
-    paths = [each.import_path.replace(":", ".") for each in PUBLISHED]
+    """One row per policy of bestarm, as Markdown."""
     return _PAGE.format(
         rows=_lines(MAIN, _row),
         published=_lines(PUBLISHED, _published_row),
-        classes="\n".join(_CLASS.format(path=path) for path in dict.fromkeys(paths)),
     )
 
 

@@ -572,7 +572,7 @@ def alba_radius(
 class Rate(NamedTuple):
     """β(t) = level + power · log t + outer · log(shift + log t), as rules on arm means need it.
 
-    `policies.means.base.rate` computes it, from the plain tuple.
+    `field.means_rule.rate` computes it, from the plain tuple.
     """
 
     level: float

@@ -23,9 +23,9 @@ from bestarm import (
     Uniform,
 )
 from bestarm.errors import InvalidInputError
+from bestarm.field.bayes_gap import BayesGap
+from bestarm.field.g_bai import GBAI
 from bestarm.policies import Method
-from bestarm.policies.budget.bayes_gap import BayesGap
-from bestarm.policies.budget.gbai import GBAI
 
 PROBLEM = Problem(np.eye(4))
 REPLICATION: dict[str, object] = {"preset": "replication"}

@@ -1,12 +1,12 @@
 from bestarm.policies.anytime.rule import AnytimeBAI as AnytimeBAI
-from bestarm.policies.budget.one_shot import DEO as DEO
-from bestarm.policies.budget.one_shot import GOpt as GOpt
-from bestarm.policies.budget.one_shot import Uniform as Uniform
 from bestarm.policies.catalog import PolicyInfo as PolicyInfo
 from bestarm.policies.means.action_elimination import ActionElimination as ActionElimination
 from bestarm.policies.means.bernstein import BernsteinElimination as BernsteinElimination
 from bestarm.policies.means.lucb import LUCB as LUCB
 from bestarm.policies.means.paired import PairedTests as PairedTests
+from bestarm.policies.one_shot import DEO as DEO
+from bestarm.policies.one_shot import GOpt as GOpt
+from bestarm.policies.one_shot import Uniform as Uniform
 from bestarm.policies.phased.halving import SequentialHalving as SequentialHalving
 from bestarm.policies.phased.rage import RAGE as RAGE
 from bestarm.policies.phased.sbe import SBE as SBE

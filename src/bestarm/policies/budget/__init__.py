@@ -1,1 +1,0 @@
-"""The field's methods with a fixed number of pulls."""

@@ -1,1 +1,0 @@
-"""Linear methods at a fixed confidence: rewards are x·θ plus noise, without a baseline."""
