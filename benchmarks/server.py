@@ -74,7 +74,7 @@ def serving(url: str, *options: str) -> Iterator[tuple[str, float]]:
     """A server's address, and the seconds from its start to its first answer."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
-    command = [*SERVE, "--store", url, "--rate", "1000000", "--port", port, *options]
+    command = [*SERVE, "--store", url, "--port", port, *options]
     began, base = time.perf_counter(), f"http://127.0.0.1:{port}"
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:

@@ -33,7 +33,7 @@ __all__ = [
     "HANG_TIMEOUT",
     "HEAD",
     "JSON",
-    "MANY",
+    "PATIENT",
     "Served",
     "answer",
     "create",
@@ -55,7 +55,7 @@ def receipt(**counted: int) -> dict[str, int]:
 
 
 # Tests are one caller that asks a lot, and a plan may have to compile first.
-MANY = Limits(rate=1e6, burst=1_000_000, planning=480)
+PATIENT = Limits(planning=480)
 HANG_TIMEOUT = 120  # seconds after which what was awaited is thought never to come
 JSON = {"Content-Type": "application/json"}
 HEAD = b"GET /api/v1/experiments HTTP/1.1\r\nHost: localhost\r\n"  # to be sent by hand
@@ -169,7 +169,7 @@ def in_thread(url: str, **settings: Any) -> Iterator[Served]:
     """A server in a thread; settings are those of `create_app`."""
     listener = listen("127.0.0.1", 0)
     port = listener.getsockname()[1]
-    server = uvicorn.Server(uvicorn_config(url, **{"limits": MANY, **settings}))
+    server = uvicorn.Server(uvicorn_config(url, **{"limits": PATIENT, **settings}))
     thread = Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
 from plan_processes import begin
-from served import HANG_TIMEOUT, MANY, Served, create, in_thread
+from served import HANG_TIMEOUT, PATIENT, Served, create, in_thread
 
 from bestarm.server import create_app
 from bestarm.server.tokens import Role
@@ -27,7 +27,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     # Where nothing is allowed without a token, and no plan is simulated for long.
     with (
         pytest.MonkeyPatch.context() as patch,
-        in_thread(url, local=False, limits=replace(MANY, planning=0.5)) as running,
+        in_thread(url, local=False, limits=replace(PATIENT, planning=0.5)) as running,
     ):
         patch.setattr(asyncio, "create_subprocess_exec", begin)
         with running.client() as client:

@@ -1,4 +1,4 @@
-"""Too much, too slow, too often, ambiguous, or for somebody else: refused in the one shape."""
+"""Too much, or for somebody else: refused in the one shape."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 from databases import wait_until
-from served import HANG_TIMEOUT, HEAD, JSON, Served, answer, create, get, in_thread, receipt, wrong
+from served import HEAD, JSON, Served, answer, create, get, in_thread, receipt, wrong
 
 from bestarm.server.api import requests
-from bestarm.server.guard import Limits, RateLimiter
+from bestarm.server.guard import Limits
 from bestarm.server.tokens import Role
 
 TYPE = "Content-Type: application/json"
@@ -30,7 +30,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def served(url: str) -> Iterator[Served]:
-    limits = Limits(body=20_000, rate=1e6, burst=1_000_000, batch=50, seconds=HANG_TIMEOUT)
+    limits = Limits(body=20_000, batch=50)
     with in_thread(url, limits=limits) as running, running.client() as client:
         create(client)
         yield running
@@ -72,11 +72,10 @@ def test_a_head_that_is_not_http_is_refused(served: Served, lines: list[str]) ->
     [
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
         b"GET /\xc3\xa4 HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        b"GET / HTTP/1.1\r\n\r\n",
         b"CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\n\r\n",
         b"hello\r\n\r\n",
     ],
-    ids=["TLS", "non-ASCII", "no host", "proxy", "words"],
+    ids=["TLS", "non-ASCII", "proxy", "words"],
 )
 def test_what_is_not_a_request_is_refused(served: Served, sent: bytes) -> None:
     assert served.raw(sent).startswith(b"HTTP/1.1 400 ")
@@ -123,34 +122,6 @@ def test_a_body_that_cannot_be_read_is_refused(served: Served) -> None:
     raw = served.raw(served.post(TYPE, "Transfer-Encoding: chunked") + b"words\r\n")
     assert raw.startswith(b"HTTP/1.1 400 ")
     assert raw.count(b"HTTP/1.1 ") == 1
-
-
-@pytest.mark.parametrize("protocol", ["h2c", "websocket"])
-def test_another_protocol_is_refused_and_the_connection_closed(
-    served: Served, protocol: str
-) -> None:
-    """What follows the head of such a request would be read as another request."""
-    proposal = ["Connection: Upgrade", f"Upgrade: {protocol}"]
-    sent = served.post(TYPE, *proposal, f"Content-Length: {len(BODY)}")
-    raw = served.raw(sent + BODY + HEAD + b"Connection: close\r\n\r\n")
-    assert raw.count(b"HTTP/1.1 4") == raw.count(b"HTTP/1.1 400 ") == 1
-    assert b"HTTP/1.1 200 " not in raw
-    status, error = answer(raw)
-    assert (status, error["field"]) == (400, "Upgrade")
-
-
-@pytest.mark.parametrize(
-    "sent",
-    [
-        HEAD + b"Host: localhost\r\n\r\n",
-        HEAD + b"Host: evil.example\r\n\r\n",
-        HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
-    ],
-    ids=["host twice", "two hosts", "encoded twice"],
-)
-def test_what_proxies_read_in_different_ways_is_refused(served: Served, sent: bytes) -> None:
-    status, error = answer(served.raw(sent))  # to its end: the connection is closed
-    assert (status, error["kind"]) == (400, "bad_request")
 
 
 @pytest.mark.parametrize(
@@ -239,14 +210,6 @@ def test_the_form_to_sign_in_is_refused_before_all_of_it_has_come(served: Served
         assert connection.recv(100).startswith(b"HTTP/1.1 413")
 
 
-def test_a_body_that_comes_too_slowly_is_given_up(served: Served) -> None:
-    with in_thread(served.url, limits=Limits(seconds=0.3)) as hasty:
-        head = served.post(TYPE, "Content-Length: 10000")
-        for sent, drip in ((head + b'{"outcomes": [', b""), (head, b" ")):
-            status, error = answer(hasty.raw(sent, drip=drip))
-            assert (status, error["kind"]) == (408, "too_slow")
-
-
 def test_slow_callers_do_not_keep_others_waiting(served: Served) -> None:
     with ExitStack() as slow, served.client() as client:
         for _ in range(30):
@@ -262,45 +225,6 @@ def test_more_connections_than_the_limit_are_refused_until_others_close(url: str
                 held.enter_context(served.connect())
             wait_until(lambda: get(address).status_code == 503)
         wait_until(lambda: get(address).status_code == 200)
-
-
-def test_a_caller_who_asks_too_often_is_told_when_to_come_again(url: str) -> None:
-    with in_thread(url, limits=Limits(rate=0.001, burst=5)) as served:
-        with served.client(Role.TELL) as client:
-            found = [client.get("/experiments") for _ in range(12)]
-        refused = [each for each in found if each.status_code == 429]
-        # The first came before the token was known to be one.
-        assert [each.status_code for each in found[:6]] == [200] * 6
-        assert len(refused) == 6
-        assert refused[0].json()["error"]["kind"] == "too_many_requests"
-        assert 900 < int(refused[0].headers["retry-after"]) <= 1000
-        with served.client(Role.VIEW) as other:
-            assert other.get("/experiments").status_code == 200
-        # Made-up tokens are no way around it: they count together.
-        made_up = [
-            get(f"{served.base}/api/v1/experiments", headers={"Authorization": f"Bearer {i}"})
-            for i in range(8)
-        ]
-        assert {each.status_code for each in made_up} == {401, 429}
-        assert made_up[-1].status_code == 429
-        with served.client(Role.VIEW) as other:
-            assert other.get("/experiments").status_code == 200
-
-
-def test_buckets_fill_again_and_forget_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 100.0
-    monkeypatch.setattr("bestarm.server.guard.time.monotonic", lambda: now)
-    monkeypatch.setattr("bestarm.server.guard._MOST_CALLERS", 3)
-    buckets = RateLimiter(Limits(rate=2, burst=2))
-    assert [buckets.acquire("a") for _ in range(3)] == [0, 0, 0.5]
-    now += 0.5
-    assert buckets.acquire("a") == 0
-    assert buckets.acquire("a") == 0.5
-    now += 1000
-    assert [buckets.acquire("a") for _ in range(3)] == [0, 0, 0.5]
-    for other in "bcd":
-        buckets.acquire(other)
-    assert buckets.acquire("a") == 0
 
 
 @pytest.mark.parametrize(
@@ -335,7 +259,7 @@ def test_a_local_server_answers_for_no_other_name(served: Served, host: str, fit
     )
     assert (raw.split(b" ")[1] == b"200") == fits
     if not fits:
-        assert answer(raw)[0] in {400, 421}
+        assert answer(raw)[0] == 421
 
 
 def test_names_that_are_allowed(url: str) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from databases import wait_until
 from plan_processes import begin, settled, workers
-from served import MANY, Served, get, in_thread, wrong
+from served import PATIENT, Served, get, in_thread, wrong
 
 from bestarm import Problem
 from bestarm.planning import (
@@ -80,7 +80,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     url = f"sqlite:///{tmp_path_factory.mktemp('plan')}/store.db"
-    with in_thread(url, limits=replace(MANY, planning=LIMIT)) as running:
+    with in_thread(url, limits=replace(PATIENT, planning=LIMIT)) as running:
         yield running
 
 

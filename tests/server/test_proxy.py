@@ -14,7 +14,7 @@ import httpx
 import pytest
 from databases import wait_until
 from needed import need
-from served import HANG_TIMEOUT, JSON, MANY, Served, create, in_thread, outcomes, receipt
+from served import HANG_TIMEOUT, JSON, PATIENT, Served, create, in_thread, outcomes, receipt
 
 from bestarm.server.api import plan
 from bestarm.server.tokens import Role
@@ -102,7 +102,7 @@ def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     url = f"sqlite:///{folder / 'store.db'}"
-    with in_thread(url, local=False, hosts=(HOST,), limits=MANY) as served:
+    with in_thread(url, local=False, hosts=(HOST,), limits=PATIENT) as served:
         lines = documented(
             listen=("listen 443 ssl", f"listen 127.0.0.1:{port} ssl"),
             server=("127.0.0.1:8000", f"127.0.0.1:{served.port}"),
@@ -169,7 +169,7 @@ def test_a_head_without_end_is_refused(proxied: Proxied) -> None:
 def test_idle_connections_keep_nobody_out(proxied: Proxied) -> None:
     """More of them than the server itself would take."""
     with ExitStack() as stack, proxied.client() as client:
-        for _ in range(MANY.connections + 50):
+        for _ in range(PATIENT.connections + 50):
             stack.enter_context(proxied.connect())
         assert client.get("/experiments").status_code == 200
 

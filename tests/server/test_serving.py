@@ -69,7 +69,6 @@ def test_a_token_that_was_revoked_is_none(sqlite_url: str) -> None:
         (["--host", "no such host"], 2, "There is no address for 'no such host'."),
         (["--port", "70000"], 2, "`port` must be a whole number from 0 to 65535; got 70000."),
         (["--workers", "0"], 2, "`workers` must be a whole number from 1 to 64; got 0."),
-        (["--rate", "-1"], 2, "`rate` must be positive; got -1."),
         (["--store", "mysql://x/y"], 2, "`url` must name a SQLite file or a PostgreSQL database"),
         (["--store", "sqlite:////nowhere/x.db"], 2, "unable to open database file"),
     ],
@@ -156,7 +155,7 @@ def reach(acknowledged: Counter[int], enough: int) -> bool:
 def test_what_was_acknowledged_is_there_once_after_a_kill(store_url: str) -> None:
     acknowledged: Counter[int] = Counter()
     for _ in range(2):
-        with forked(store_url, "--rate", "100000") as served, ThreadPoolExecutor(6) as threads:
+        with forked(store_url) as served, ThreadPoolExecutor(6) as threads:
             with served.client() as client:
                 client.post(
                     "/experiments", json={"name": "offer", **ARMS, "policy_options": {}, "noise": 1}
@@ -197,8 +196,8 @@ def test_several_processes_on_one_database_never_give_an_assignment_twice(
     """Two servers, one of them of two processes."""
     given: Counter[int] = Counter()
     with ExitStack() as stack:
-        one = stack.enter_context(forked(postgres_url, "--rate", "100000"))
-        two = stack.enter_context(forked(postgres_url, "--rate", "100000", "--workers", "2"))
+        one = stack.enter_context(forked(postgres_url))
+        two = stack.enter_context(forked(postgres_url, "--workers", "2"))
         with one.client() as client:
             create(client)
         two.tokens[Role.TELL] = one.token(Role.TELL)

@@ -33,7 +33,6 @@ def serve(
     port: int = 8000,
     allow_host: list[str] | None = None,
     workers: int = 1,
-    rate: float | None = None,
     notify: str | None = None,
     notify_command: str | None = None,
     notify_secret_file: Path | None = None,
@@ -49,7 +48,6 @@ def serve(
         allow_host (NAME): A host name that requests may be for, as behind a proxy; then viewing
             needs a token too. Repeat it for more.
         workers: Processes; PostgreSQL only.
-        rate: Requests per second from one caller, in each process; 1000 if left out.
         notify (URL): Post a signed notification to this https address when an option is out, a
             guardrail, an alarm or a stall begins, and when an experiment is decided.
         notify_command (COMMAND): Run this program instead, with the notification as JSON on its
@@ -64,13 +62,10 @@ def serve(
     need_server()
     from bestarm import checks
     from bestarm.live.store.sql import Store
-    from bestarm.server import Limits
     from bestarm.server.serving import listen, run_server
     from bestarm.server.tokens import list_tokens
 
     checks.whole(workers, "workers", least=1, below=65)
-    if rate is not None:
-        checks.positive(rate, "rate")
     database = Store(store)
     if workers > 1 and database.sqlite:
         raise InvalidInputError(
@@ -94,7 +89,6 @@ def serve(
     database.close()
     receiver = _receiver(notify, notify_command, notify_secret_file, private=notify_private)
     hosts = tuple(allow_host or ())
-    limits = Limits() if rate is None else Limits(rate=rate, burst=max(1, round(2 * rate)))
     local = alone and not hosts
     listener = listen(host, port)
     address, port = listener.getsockname()[:2]
@@ -108,7 +102,7 @@ def serve(
         typer.echo(f"To create a token: {create}")
     sys.stdout.flush()
     with suppress(KeyboardInterrupt):  # an orderly stop
-        app = {"local": local, "hosts": hosts, "limits": limits, "notify": receiver}
+        app = {"local": local, "hosts": hosts, "notify": receiver}
         app["allow_modules"] = tuple(allow_module or ())
         run_server(store, listener, workers=workers, quiet=quiet, **app)
     typer.echo("Stopped.", err=True)

@@ -1,12 +1,10 @@
-"""Checks before every route: hosts, rates, sizes; the access log; headers that protect pages."""
+"""Checks before every route: hosts and sizes; the access log; headers that protect pages."""
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import ipaddress
 import logging
-import math
 import re
 import time
 from collections import OrderedDict
@@ -20,8 +18,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bestarm.server.errors import ApiError, hide_tokens
 
-_MOST_CALLERS = 10_000
-
 
 @dataclass(frozen=True)
 class Limits:
@@ -29,40 +25,15 @@ class Limits:
 
     Attributes:
         body: the largest body of a request, in bytes.
-        rate: requests per second from one caller, over time.
-        burst: requests at once from one caller.
         batch: assignments or outcomes per request.
-        seconds: how long the body of a request may take to arrive.
         connections: connections at a time; requests on further ones are refused.
         planning: the seconds that simulating a plan may take.
     """
 
     body: int = 8_000_000
-    rate: float = 1000.0
-    burst: int = 2000
     batch: int = 100_000
-    seconds: float = 30.0
     connections: int = 500
     planning: float = 60.0
-
-
-class RateLimiter:
-    """Counts requests by caller: each has a bucket that fills at a rate, up to a burst."""
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
-
-    def acquire(self, caller: str) -> float:
-        """Count a request: 0 if it may pass, else the seconds to wait."""
-        now = time.monotonic()
-        left, at = self._left.pop(caller, (float(self._limits.burst), now))
-        left = min(self._limits.burst, left + (now - at) * self._limits.rate)
-        passes = left >= 1
-        self._left[caller] = (left - 1 if passes else left, now)
-        while len(self._left) > _MOST_CALLERS:
-            self._left.popitem(last=False)
-        return 0.0 if passes else (1 - left) / self._limits.rate
 
 
 TOKEN_VALID = "bestarm.valid"  # in the scope of a request whose token is valid
@@ -91,7 +62,7 @@ _failures = logging.getLogger("bestarm.server")
 
 
 class Guard:
-    """Refuses requests that are too many, too large or for another host, before reading them.
+    """Refuses requests that are too large or for another host, before reading them.
 
     `local` and `hosts` are those of `create_app`: another site could have its own name lead here.
     `answered` is called with the scope and the status of each request as its answer starts.
@@ -109,7 +80,6 @@ class Guard:
         self._app = app
         self._answered = answered
         self._limits = limits
-        self._rate_limiter = RateLimiter(limits)
         self._known: OrderedDict[str, None] = OrderedDict()
         self._any_host = not local and not hosts
         self._hosts = {"localhost", "[::1]", *(host.lower() for host in hosts)}
@@ -126,7 +96,7 @@ class Guard:
         called = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
         answered = _LoggedResponse(scope, send, partial(self._answered, called))
         try:
-            self._check(scope, headers, token)
+            self._check(scope, headers)
             await self._app(called, self._limited(receive), answered)
         except ApiError as api_error:
             await api_error.response()(called, receive, answered)
@@ -142,33 +112,19 @@ class Guard:
             await answer(called, receive, answered)
         if token and called.get(TOKEN_VALID):
             self._known[token] = None
+            self._known.move_to_end(token)
             while len(self._known) > _MOST_KNOWN:
                 self._known.popitem(last=False)
 
-    def _check(self, scope: Scope, headers: dict[bytes, bytes], token: str) -> None:
-        """Refuse a request that must not pass; `token` is the digest of the one that it brings."""
-        _check_head(scope, headers)
+    def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+        """Refuse a request that must not pass."""
+        _check_head(scope)
         found = _HOST.fullmatch(headers.get(b"host", b"").decode("latin-1").lower())
         host = "" if found is None else found[1]
         if not (self._any_host or host in self._hosts or _is_loopback(host)):
             message = "This server does not answer for that host."
             remedy = "Name it with `bestarm serve --allow-host`."
             raise ApiError(421, "misdirected", message, field="Host", remedy=remedy)
-        # Only a token that was valid before names a caller: others could be invented without end.
-        if token in self._known:
-            self._known.move_to_end(token)
-            caller = token
-        else:
-            caller = (scope.get("client") or ("",))[0]
-        if wait := self._rate_limiter.acquire(caller):
-            raise ApiError(
-                429,
-                "too_many_requests",
-                "Too many requests from this caller.",
-                field="request",
-                remedy="Send more in one request.",
-                headers={"Retry-After": str(math.ceil(wait))},
-            )
         if scope["method"] in _CHANGING:
             # Browsers name the site that made a request; programs do not.
             if headers.get(b"sec-fetch-site", b"none") not in {b"none", b"same-origin"}:
@@ -191,29 +147,16 @@ class Guard:
             raise ApiError(415, _NOT_JSON, message, field="Content-Type", value=kind, remedy=remedy)
 
     def _limited(self, receive: Receive) -> Receive:
-        """The receiver, with limits on size and time."""
-        size, more, most = 0, True, self._limits.body
-        deadline: float | None = None
+        """The receiver, with a limit on the size of the body."""
+        size, most = 0, self._limits.body
 
         async def limited() -> Message:
-            nonlocal size, more, deadline
-            if not more:
-                return await receive()
-            deadline = deadline or asyncio.get_running_loop().time() + self._limits.seconds
-            try:
-                async with asyncio.timeout_at(deadline):
-                    message = await receive()
-            except TimeoutError:
-                words, closing = "The body took too long to arrive.", {"Connection": "close"}
-                remedy = "Send it again, in smaller requests."
-                raise ApiError(
-                    408, "too_slow", words, field="body", remedy=remedy, headers=closing
-                ) from None
+            nonlocal size
+            message = await receive()
             size += len(message.get("body", b""))
             if size > most:
                 words, remedy = f"The body is larger than {most} bytes.", "Send several requests."
                 raise ApiError(413, "too_large", words, field="body", remedy=remedy)
-            more = message.get("more_body", False)
             return message
 
         return limited
@@ -227,7 +170,7 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _check_head(scope: Scope, headers: dict[bytes, bytes]) -> None:
+def _check_head(scope: Scope) -> None:
     sent = scope["headers"]
     size = len(scope.get("raw_path", b"")) + len(scope["query_string"]) + 4 * len(sent) + 4
     if size + sum(map(len, chain.from_iterable(sent))) > _MOST_HEAD:
@@ -237,20 +180,6 @@ def _check_head(scope: Scope, headers: dict[bytes, bytes]) -> None:
         raise ApiError(
             431, "head_too_large", message, field="request", remedy=remedy, headers=closing
         )
-    # A proxy that reads it in another way sees other requests than we do.
-    hosts = [name for name, _ in sent].count(b"host")
-    if hosts > 1 or (not hosts and scope["http_version"] == "1.1"):
-        raise _ambiguous("A request names one host.")
-    if b"upgrade" in headers:
-        raise _ambiguous("This server speaks HTTP/1.1 alone.", "Upgrade")
-    if headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
-        raise _ambiguous("The only Transfer-Encoding is chunked.")
-
-
-def _ambiguous(message: str, field: str = "request") -> ApiError:
-    closing = {"Connection": "close"}
-    remedy = "Send plain HTTP/1.1, as curl does."
-    return ApiError(400, "bad_request", message, field=field, remedy=remedy, headers=closing)
 
 
 class _LoggedResponse:

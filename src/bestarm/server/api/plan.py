@@ -175,7 +175,7 @@ class Planner:
                 await process.wait()
 
 
-router = api_router(Role.TELL, *WITH_BODY)
+router = api_router(Role.TELL, *WITH_BODY, 429)
 
 
 @router.post(

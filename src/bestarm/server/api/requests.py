@@ -77,8 +77,8 @@ class RequireRole:
         return before if before is not None else await check_role(request, self.role)
 
 
-_ANYWHERE = (400, 401, 403, 421, 422, 429, 500, 503)  # errors of every route
-WITH_BODY = (408, 413, 415)  # errors of routes that take a body
+_ANYWHERE = (400, 401, 403, 421, 422, 500, 503)  # errors of every route
+WITH_BODY = (413, 415)  # errors of routes that take a body
 VIEW = Depends(RequireRole(Role.VIEW))
 Name = Annotated[
     str,
