@@ -51,7 +51,6 @@ from bestarm.simulation import Results, run_once
 from bestarm.simulation.results import wilson
 
 RULE = partial(AnytimeBAI, mean_bound=2.0)
-SHARP = partial(SPBAI, design="centered", stability="actual")
 LENGTH = 25_000  # pulls: about the length of an experiment on the small-gap instance
 DELTAS = (0.1, 0.01, 1e-3, 1e-4, 1e-5, 1e-6)
 CAP = 5_000_000  # pulls: the paper's, in one phase
@@ -95,11 +94,6 @@ def compare_baselines(runs: int) -> None:
             name, simulate(RULE, _instance(baseline, 5.0), runs=runs, delta=0.1), reference
         )
         reference = reference or mean
-    print(
-        "\nA level of 5, and none, for the sharp reading of SP-BAI, which has a pilot to guess by"
-    )
-    for name in ("none", "level 5"):
-        print_row(name, simulate(SHARP, _instance(worlds[name], 5.0), runs=runs, delta=0.1))
 
 
 def compare_levels(runs: int, seed: int) -> None:
@@ -230,7 +224,7 @@ def _draw_deltas(limit: float, found: Sequence[Results], path: Path) -> None:
 
 
 def compare_uniform(runs: int, seed: int) -> None:
-    """Beside SP-BAI and its centered variant, on the same instances of uniform arms."""
+    """Beside SP-BAI, on the same instances of uniform arms."""
     for name, world, count in (
         ("the published instances", published_spheres, 100),
         ("fresh instances", uniform_sphere, runs),
@@ -239,7 +233,6 @@ def compare_uniform(runs: int, seed: int) -> None:
         methods: dict[str, tuple[Method, Environment]] = {
             "anytime": (partial(AnytimeBAI, max_pulls=CAP), honest),
             "SP-BAI": (partial(SPBAI, preset="replication", max_phase_pulls=CAP), told),
-            "SP-BAI, centered": (partial(SHARP, max_pulls=CAP), told),
         }
         print(f"\nUniform arms, {name}: median pulls, quartiles")
         found: dict[str, Results] = {}

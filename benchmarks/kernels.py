@@ -56,14 +56,12 @@ _CANDIDATES = {
 _ALIASES = {"AMD64": "x86_64", "arm64": "aarch64"}
 _HANG_TIMEOUT = 300.0  # seconds that a process may take to answer
 
-_SHARP = {"design": "centered", "stability": "actual"}
 _BOUNDS = {"bounds": [-1, 2]}
 # Caps keep the experiments short; a phase of SP-BAI or RAGE may otherwise ask for a million.
 POLICIES: dict[str, tuple[str, dict[str, Any]]] = {
     "anytime": ("anytime", _BOUNDS),
     "anytime, top 2": ("anytime", _BOUNDS | {"top": 2, "tolerance": 0.01}),
     "sp-bai": ("sp-bai", {"max_phase_pulls": 300}),
-    "sp-bai, sharp": ("sp-bai", _SHARP | {"max_phase_pulls": 300}),
     "sbe": ("sbe", {"max_phase_pulls": 300}),
     "rage": ("rage", {"max_phase_pulls": 400, "max_phases": 6}),
     "lucb": ("lucb", {"radius": "certified"}),

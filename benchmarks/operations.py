@@ -163,13 +163,13 @@ def problem() -> Problem:
 
 def options(scenario: Scenario) -> dict[str, object]:
     if scenario.policy != "anytime":
-        return {"design": "centered", "stability": "actual"}
+        return {}
     return {"bounds": [0.0, 1.0], "missing": scenario.missing, "max_pulls": scenario.most}
 
 
 def policy(scenario: Scenario) -> Policy:
     if scenario.policy != "anytime":
-        return SPBAI(problem(), design="centered", stability="actual")
+        return SPBAI(problem())
     worst = scenario.missing == "worst-case"
     return AnytimeBAI(
         problem(),
@@ -308,9 +308,6 @@ SCENARIOS: dict[str, Scenario] = {
         NEAR, bad_news_lost(0.6), lease=LEASE, sound=False
     ),
     "first n answers": Scenario(NEAR, bad_news_late, first_answers=True, sound=False),
-    "first n answers, sp-bai": Scenario(
-        NEAR, bad_news_late, policy="sp-bai", first_answers=True, sound=False
-    ),
 }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Literal
 
 import numpy as np
 import pytest
@@ -58,14 +57,13 @@ def by_single_pulls(
     weights: Array,
     pulls: tuple[list[int], list[float]],
     ridge: float,
-    penalty: Literal["identity", "covariance"],
 ) -> list[Fraction]:
-    """(β P + Σ_s x̃_s x̃_sᵀ)⁻¹ Σ_s x̃_s r_s, d × d, one pull at a time, as the paper writes it.
+    """(β I + Σ_s x̃_s x̃_sᵀ)⁻¹ Σ_s x̃_s r_s, d × d, one pull at a time, as the paper writes it.
 
-    With the identity the features are first divided by their largest norm, and the parameter is
-    brought back to feature units at the end.
+    The features are first divided by their largest norm, and the parameter is brought back to
+    feature units at the end.
     """
-    largest = max(math.hypot(*map(float, x)) for x in source) if penalty == "identity" else 1.0
+    largest = max(math.hypot(*map(float, x)) for x in source)
     rows = [[value / Fraction(largest) for value in fractions(x)] for x in source]
     size, mass = len(rows[0]), fractions(weights)
     mass = [w / sum(mass) for w in mass]  # exactly a distribution: the mean lies on the span
@@ -80,14 +78,9 @@ def by_single_pulls(
             moment[i] += x[i] * r
             for j in range(size):
                 gram[i][j] += x[i] * x[j]
-    if penalty == "identity":
-        extra = [[Fraction(int(i == j)) for j in range(size)] for i in range(size)]
-    else:
-        extra = second_moment(centered, mass)
-    beta = Fraction(ridge)
-    matrix = [[a + beta * b for a, b in zip(u, v, strict=True)]
-              for u, v in zip(gram, extra, strict=True)]  # fmt: skip
-    (theta,), _ = solve(matrix, [moment])
+    for i in range(size):
+        gram[i][i] += Fraction(ridge)
+    (theta,), _ = solve(gram, [moment])
     assert theta is not None
     return [value / Fraction(largest) for value in theta]
 
@@ -101,18 +94,14 @@ def close(ours: Array, expected: Array, rtol: float = 1e-6) -> None:
 
 
 @often
-@given(instances(arms=7), ridges, st.sampled_from(["identity", "covariance"]))
-def test_a_summary_says_what_single_pulls_say(
-    instance: Instance, ridge: float, penalty: Literal["identity", "covariance"]
-) -> None:
+@given(instances(arms=7), ridges)
+def test_a_summary_says_what_single_pulls_say(instance: Instance, ridge: float) -> None:
     weights = full_weights(instance)
     pulls = pulls_of(instance, weights)
     summary = Summary.from_pulls(*pulls, size=len(weights))
-    theta = orthogonalized(
-        problem_of(instance.source), summary, weights, ridge=ridge, penalty=penalty
-    )
+    theta = orthogonalized(problem_of(instance.source), summary, weights, ridge=ridge)
     contrasts = contrasts_of(instance.source)
-    expected = by_single_pulls(instance.source, weights, pulls, ridge, penalty)
+    expected = by_single_pulls(instance.source, weights, pulls, ridge)
     assert theta.shape == (instance.source.shape[1],)
     # From θ̂ itself: what a caller does with it.
     close(contrasts @ theta, exact_means(contrasts, expected))
@@ -130,7 +119,7 @@ def test_without_a_ridge_it_is_least_squares(instance: Instance) -> None:
     centered = instance.base_source[pulled] - weights @ instance.base_source
     if np.linalg.matrix_rank(centered, tol=1e-3) < instance.rank:
         return  # rounding of the mean decides there what is determined
-    expected = by_single_pulls(instance.source, weights, pulls, 0.0, "covariance")
+    expected = by_single_pulls(instance.source, weights, pulls, 0.0)
     contrasts = contrasts_of(instance.source)
     close(contrasts @ theta, exact_means(contrasts, expected), rtol=1e-4)
 
@@ -156,24 +145,8 @@ def test_ordinary_regression_says_what_single_pulls_say(instance: Instance) -> N
 
 
 @often
-@given(instances(arms=7), ridges)
-def test_the_covariance_penalty_knows_no_units(instance: Instance, ridge: float) -> None:
-    weights = full_weights(instance)
-    summary = Summary.from_pulls(*pulls_of(instance, weights), size=len(weights))
-    base = problem_of(instance.base_source)
-
-    def estimates(problem: Problem) -> Array:
-        theta = orthogonalized(problem, summary, weights, ridge=ridge, penalty="covariance")
-        return contrasts_of(problem.source) @ theta
-
-    close(estimates(problem_of(instance.source)), estimates(base))
-
-
-@often
 @given(instances(arms=7, offsets=False, units=False), ridges, st.sampled_from([1e-6, 1e6]))
-def test_the_identity_penalty_knows_no_common_unit(
-    instance: Instance, ridge: float, unit: float
-) -> None:
+def test_the_ridge_knows_no_common_unit(instance: Instance, ridge: float, unit: float) -> None:
     """Features are divided by their largest norm first, so one unit for all makes no difference."""
     weights = full_weights(instance)
     summary = Summary.from_pulls(*pulls_of(instance, weights), size=len(weights))
@@ -185,31 +158,28 @@ def test_the_identity_penalty_knows_no_common_unit(
     close(unit * contrasts @ other, contrasts @ theta)
 
 
-@pytest.mark.parametrize("penalty", ["identity", "covariance"])
-def test_one_hot_arms(penalty: Literal["identity", "covariance"]) -> None:
+def test_one_hot_arms() -> None:
     rng = np.random.default_rng(4)
     weights = rng.dirichlet(np.ones(6))
     arms = rng.choice(6, size=80, p=weights)
     rewards = rng.normal(size=80) + arms
     pulls = ([int(a) for a in arms], [float(r) for r in rewards])
     theta = orthogonalized(
-        Problem(np.eye(6)), Summary.from_pulls(*pulls, size=6), weights, ridge=3.0, penalty=penalty
+        Problem(np.eye(6)), Summary.from_pulls(*pulls, size=6), weights, ridge=3.0
     )
-    expected = by_single_pulls(np.eye(6), weights, pulls, 3.0, penalty)
+    expected = by_single_pulls(np.eye(6), weights, pulls, 3.0)
     contrasts = contrasts_of(np.eye(6))
     close(contrasts @ theta, exact_means(contrasts, expected), rtol=1e-10)
 
 
 def test_two_arms_by_hand() -> None:
-    """x̃ = ±½ of the difference: θ̂ = Σ x̃ r / Σ x̃², and β Σ_cov adds β/4 below."""
+    """x̃ = ±½ of the difference: θ̂ = Σ x̃ r / Σ x̃², and the ridge is added below."""
     problem = Problem([[0.0], [1.0]])
     summary = Summary(np.array([3, 5]), np.array([6.0, 20.0]), np.array([12.0, 80.0]))
     half = np.array([0.5, 0.5])
     assert orthogonalized(problem, summary, half) == pytest.approx([(10 - 3) / 2])
-    for penalty in ("identity", "covariance"):
-        extra = 4.0 if penalty == "identity" else 1.0
-        theta = orthogonalized(problem, summary, half, ridge=4.0, penalty=penalty)
-        assert theta == pytest.approx([(10 - 3) / (2 + extra)])
+    theta = orthogonalized(problem, summary, half, ridge=4.0)
+    assert theta == pytest.approx([(10 - 3) / (2 + 4)])
 
 
 def test_a_constant_baseline_drops_out_where_the_draw_is_balanced() -> None:

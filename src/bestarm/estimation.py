@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 
-from bestarm.checks import choice, not_negative
+from bestarm.checks import not_negative
 from bestarm.numerics.geometry import Array, linear_span
 from bestarm.problem import Problem, as_weights
 from bestarm.records import Summary
 
-__all__ = ["Penalty", "arm_means", "ordinary", "orthogonalized", "predict_level"]
-
-#: The shape of the ridge.
-Penalty = Literal["identity", "covariance"]
+__all__ = ["arm_means", "ordinary", "orthogonalized", "predict_level"]
 
 
 def orthogonalized(
@@ -23,9 +18,8 @@ def orthogonalized(
     weights: Array,
     *,
     ridge: float = 0.0,
-    penalty: Penalty = "identity",
 ) -> Array:
-    """θ̂ = (B + ridge·P)⁻¹ b with features centered at the policy's mean x̄_p.
+    """θ̂ = (B + ridge·I)⁻¹ b with features centered at the policy's mean x̄_p.
 
         B = Σ_a n_a x̃_a x̃_aᵀ,   b = Σ_a s_a x̃_a,   x̃_a = x_a − x̄_p
 
@@ -38,10 +32,8 @@ def orthogonalized(
         problem: the problem.
         summary: totals over pulls drawn with `weights`.
         weights: the distribution the arms were drawn from.
-        ridge: the amount of regularisation; 0 gives the least-norm solution.
-        penalty: `"identity"` is the paper's, for features divided by the largest source norm (its
-            Assumption 1 has norms of at most 1); `"covariance"` takes P = Σ_cov,p, which shrinks
-            all directions alike, whatever the units of the features.
+        ridge: the amount of regularisation, for features divided by the largest source norm (the
+            paper's Assumption 1 has norms of at most 1); 0 gives the least-norm solution.
 
     Returns:
         θ̂ in feature units. Only its products with differences of arms are meaningful.
@@ -49,26 +41,24 @@ def orthogonalized(
     Reference: the paper's section on orthogonalized regression; Krishnamurthy, Wu and Syrgkanis
     (2018).
     """
-    choice(penalty, ("identity", "covariance"), "penalty")
     not_negative(ridge, "ridge")
     weights = as_weights(weights, problem.arms)
     span = problem.span
-    if ridge and penalty == "identity":
+    if ridge:
         # In features of norm at most 1 the ridge alone makes the system well conditioned.
         size = float(np.sqrt(np.max(np.einsum("ij,ij->i", problem.source, problem.source))))
-        gram, moment, _ = _equations((problem.source - span.origin) / size, summary, weights)
+        gram, moment = _equations((problem.source - span.origin) / size, summary, weights)
         return np.asarray(np.linalg.solve(gram + ridge * np.eye(len(gram)), moment) / size)
-    gram, moment, per_pull = _equations(span.coordinates(problem.source), summary, weights)
-    solution, *_ = np.linalg.lstsq(gram + ridge * per_pull, moment, rcond=None)
+    gram, moment = _equations(span.coordinates(problem.source), summary, weights)
+    solution, *_ = np.linalg.lstsq(gram, moment, rcond=None)
     return np.asarray(span.dual @ solution)
 
 
-def _equations(points: Array, summary: Summary, weights: Array) -> tuple[Array, Array, Array]:
-    """B, b and Σ_cov,p. The points should be near their origin: offsets cost digits."""
+def _equations(points: Array, summary: Summary, weights: Array) -> tuple[Array, Array]:
+    """B and b. The points should be near their origin: offsets cost digits."""
     centered = points - weights @ points
     gram = centered.T @ (summary.counts[:, None] * centered)
-    per_pull = centered.T @ (weights[:, None] * centered)
-    return gram, centered.T @ summary.sums, per_pull
+    return gram, centered.T @ summary.sums
 
 
 def ordinary(problem: Problem, summary: Summary) -> Array:

@@ -207,7 +207,7 @@ def test_a_bad_parameter_is_refused(write: Write) -> None:
 
 def test_the_demo_compares_and_draws(tmp_path: Path) -> None:
     out, _ = run("demo", "--runs", "3", "--out", str(tmp_path / "new"))
-    assert all(name in out for name in ("rage", "sp-bai", "sp-bai-sharp", "anytime"))
+    assert all(name in out for name in ("rage", "sp-bai", "anytime"))
     assert "Not proven" in " ".join(out.split())
     for name in ("phases.png", "evidence.png"):
         picture = (tmp_path / "new" / name).read_bytes()
@@ -225,7 +225,7 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_demo_gives_json_even_for_one_run() -> None:
     report = data("demo", "--runs", "1")
     assert report["complete"] is True
-    assert [method["runs"] for method in report["methods"]] == [1, 1, 1, 1]
+    assert [method["runs"] for method in report["methods"]] == [1, 1, 1]
     assert (report["reference"], report["methods"][1]["name"]) == ("sp-bai", "sp-bai")
     assert report["methods"][0]["pulls_interval"] is None
 
@@ -238,7 +238,7 @@ def test_ctrl_c_prints_the_runs_that_finished(monkeypatch: pytest.MonkeyPatch) -
         if done == 3:
             raise KeyboardInterrupt
 
-    bars = nullcontext(dict.fromkeys(("rage", "sp-bai", "sp-bai-sharp", "anytime"), third))
+    bars = nullcontext(dict.fromkeys(("rage", "sp-bai", "anytime"), third))
     monkeypatch.setattr("bestarm.cli.compare.bars", lambda *_: bars)
     report = data("demo", "--runs", "9", code=130)
     assert report["complete"] is False

@@ -40,7 +40,7 @@ def test_classes_go_by_their_own_names_too() -> None:
 @pytest.mark.parametrize(
     ("options", "bound"),
     [
-        ("design=centered,stability=actual", {"design": "centered", "stability": "actual"}),
+        ("preset=replication,max_phases=3", {"preset": "replication", "max_phases": 3}),
         ("r1=0.5, r2=1e-3", {"r1": 0.5, "r2": 1e-3}),
         ("max_pulls=1_000", {"max_pulls": 1000}),
         ("max_pulls=None,anchor='best'", {"max_pulls": None, "anchor": "best"}),
@@ -97,7 +97,7 @@ def test_one_s_own_comes_from_the_current_folder(folder: Path) -> None:
         ("sp-bia", "Did you mean sp-bai?"),
         ("nothing-like-it", "module:attribute"),
         ("", "there are "),
-        ("sp-bai:desing=centered", "Did you mean design?"),
+        ("sp-bai:presett=paper", "Did you mean preset?"),
         ("sp-bai:seed=3", "--seed"),
         ("sp-bai:problem=3", "has no option 'problem'"),
         ("sp-bai:r1=", "key=value"),

@@ -25,7 +25,7 @@ refused = partial(commands.refused, "plan")
 
 ARMS = "name,a,b,c\nold,1,0,0\nnew,0,1,0\nbold,0,0,1\n"
 PROBLEM = Problem(np.eye(3), delta=0.05, source_labels=["old", "new", "bold"])
-QUICK = ["--gap", "0.5", "--policy", "sp-bai-sharp", "--runs", "20"]
+QUICK = ["--gap", "0.5", "--policy", "sp-bai", "--runs", "20"]
 
 
 @pytest.fixture
@@ -36,9 +36,7 @@ def arms(tmp_path: Path) -> str:
 
 
 def test_json_is_the_library_s_plan(arms: str) -> None:
-    plan = plan_experiment(
-        PlanRequest(PROBLEM, gap=0.5, policies=["sp-bai-sharp"], runs=20, per_day=100)
-    )
+    plan = plan_experiment(PlanRequest(PROBLEM, gap=0.5, policies=["sp-bai"], runs=20, per_day=100))
     found = commands.data("plan", arms, *QUICK, "--per-day", "100")
     assert found == json.loads(json.dumps(plan.to_dict()))
 
@@ -49,7 +47,7 @@ def test_words_have_the_figures_and_what_they_rest_on(arms: str) -> None:
         PlanRequest(
             PROBLEM,
             gap=0.5,
-            policies=["sp-bai-sharp"],
+            policies=["sp-bai"],
             runs=20,
             drift=["none", "walk"],
             per_day=100,
@@ -58,7 +56,7 @@ def test_words_have_the_figures_and_what_they_rest_on(arms: str) -> None:
     for assumed, each in zip(plan.scenarios, plan.forecasts, strict=True):
         assert f"{assumed.describe('outcomes')}." in out
         assert f"{assumed.lower_bound:,.0f} outcomes on average" in out
-        row = re.search(rf"^sp-bai-sharp +{each.pulls.median:,.0f} +(\S+)", out, re.M)
+        row = re.search(rf"^sp-bai +{each.pulls.median:,.0f} +(\S+)", out, re.M)
         assert row is not None
         assert row[1] == f"{each.pulls.low:,.0f}–{each.pulls.high:,.0f}"
     assert "'old' leads all others by 0.5" in out
@@ -78,7 +76,7 @@ def test_a_window_is_counted_in_the_days(arms: str) -> None:
             problem,
             gap=0.5,
             bounds=(0, 1),
-            policies=["sp-bai-sharp", "anytime"],
+            policies=["sp-bai", "anytime"],
             runs=20,
             per_day=100,
             window="12h",
@@ -92,7 +90,7 @@ def test_a_window_is_counted_in_the_days(arms: str) -> None:
         assert row is not None
         assert float(row[1]) == pytest.approx(each.rounds.median / 100, abs=0.6)
     waited = closed.rounds.mean - closed.pulls.mean
-    assert f"sp-bai-sharp assigns nothing on {waited / 100:.1f} of its days, on average" in out
+    assert f"sp-bai assigns nothing on {waited / 100:.1f} of its days, on average" in out
     assert "anytime assigns nothing" not in out
     assert opened.rounds == opened.pulls
     assert max(len(line) for line in out.splitlines() if re.match("sp-bai.*%", line)) <= 80
@@ -130,7 +128,7 @@ def test_every_figure_that_was_cut_has_its_sign(arms: str) -> None:
 
 @pytest.mark.parametrize("runs", [1, 6])
 def test_precision_is_stated_from_six_runs_on(arms: str, runs: int) -> None:
-    out, _ = run(arms, "--gap", "0.5", "--policy", "sp-bai-sharp", "--runs", str(runs))
+    out, _ = run(arms, "--gap", "0.5", "--policy", "sp-bai", "--runs", str(runs))
     assert ("From 6 simulated experiments each, a median here is known to" in out) == (runs == 6)
     assert ("known to" in out) == (runs == 6)
     assert "1 simulated experiments" not in out
@@ -152,7 +150,7 @@ def test_a_file_of_scenarios(arms: str, tmp_path: Path) -> None:
         '[scenario.drift]\nkind = "switches"\nsize = 0.5\nperiod = 50\n',
         encoding="utf-8",
     )
-    options = ("--scenario", str(file), "--policy", "sp-bai-sharp", "--runs", "3")
+    options = ("--scenario", str(file), "--policy", "sp-bai", "--runs", "3")
     calm, second = commands.data("plan", arms, *options)["scenarios"]
     assert (calm["scenario"], calm["drift"], calm["gap"]) == ("calm", "none", pytest.approx(0.6))
     assert (second["scenario"], second["drift"], second["size"]) == ("2", "switches", 0.5)
@@ -259,7 +257,7 @@ def test_a_file_that_holds_no_scenarios(arms: str, tmp_path: Path) -> None:
 
 def costing(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """Let a run be estimated to take so long."""
-    job = JobEffort("sp-bai-sharp", "sine", 0.5, 40_000.0, seconds)
+    job = JobEffort("sp-bai", "sine", 0.5, 40_000.0, seconds)
     monkeypatch.setattr(
         planning_module, "estimate_effort", lambda _, request: Effort(request.runs, (job,))
     )
@@ -273,7 +271,7 @@ def test_it_says_how_long_it_will_take_before_it_begins(
     first, second, *_ = err.splitlines()
     assert first.startswith("bestarm: 0 of 20 runs after ")
     assert second == "bestarm: estimated time: about 3 min; 20 runs of about 40,000 outcomes."
-    assert "sp-bai-sharp" in out
+    assert "sp-bai" in out
 
 
 def test_what_is_out_of_reach_is_refused_before_it_begins(
@@ -318,7 +316,7 @@ def test_ctrl_c_gives_a_partial_plan(arms: str, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("bestarm.cli.plan.show_progress", lambda *_: nullcontext(seventh))
     document = commands.data("plan", arms, *QUICK, "--policy", "sbe", code=130)
     assert document["interrupted"] is True
-    assert [(f["policy"], f["runs"]) for f in document["forecasts"]] == [("sp-bai-sharp", 7)]
+    assert [(f["policy"], f["runs"]) for f in document["forecasts"]] == [("sp-bai", 7)]
     out, _ = run(arms, *QUICK, "--policy", "sbe", code=130)
-    assert "sp-bai-sharp [of 7]" in out
+    assert "sp-bai [of 7]" in out
     assert "Interrupted" in out

@@ -252,7 +252,7 @@ def test_a_policy_of_ones_own_is_held_to_the_version_it_names(
         experiment.recommendation()
 
 
-@pytest.mark.parametrize("policy", ["anytime", "sp-bai-sharp", OWN])
+@pytest.mark.parametrize("policy", ["anytime", "sp-bai", OWN])
 def test_a_spec_reads_back_to_the_same_text(policy: str) -> None:
     """The log has a digest of it."""
     options = OPTIONS if policy == "anytime" else {}

@@ -22,7 +22,6 @@ from bestarm.planning.worlds import ScenarioWorld
 from bestarm.simulation.results import wilson
 
 PROBLEM = Problem(np.eye(3), delta=0.05)
-SHARP = partial(SPBAI, design="centered", stability="actual")
 
 
 def planned(problem: Problem, **options: Any) -> ExperimentPlan:
@@ -32,7 +31,7 @@ def planned(problem: Problem, **options: Any) -> ExperimentPlan:
 @pytest.fixture(scope="module")
 def plan() -> ExperimentPlan:
     return planned(
-        PROBLEM, gap=0.4, drift=["none", "sine"], policies=["anytime", "sp-bai-sharp"], runs=30
+        PROBLEM, gap=0.4, drift=["none", "sine"], policies=["anytime", "sp-bai"], runs=30
     )
 
 
@@ -43,8 +42,8 @@ def test_figures_are_those_of_the_simulation(plan: ExperimentPlan) -> None:
         baseline=environments.baselines.sinusoid(1, offset=-0.2, frequency=2 * math.pi / 1000),
         declared_baseline=1.0,
     )
-    results = simulate(SHARP, world, runs=30, delta=0.05)
-    (found,) = [f for f in plan.of("sine") if f.policy == "sp-bai-sharp"]
+    results = simulate(SPBAI, world, runs=30, delta=0.05)
+    (found,) = [f for f in plan.of("sine") if f.policy == "sp-bai"]
     # θ here is that of the plan but for a constant, which moved into the baseline.
     assert found.pulls.median == pytest.approx(np.median(results.pulls), rel=0.02)
     assert found.pulls.mean == pytest.approx(results.mean_pulls, rel=0.02)
@@ -68,7 +67,7 @@ def test_the_bound_is_the_closed_form_of_unrelated_arms(plan: ExperimentPlan) ->
 
 def test_who_makes_the_runs_does_not_matter() -> None:
     request = PlanRequest(
-        PROBLEM, gap=0.4, drift=["none", "sine"], policies=["anytime", "sp-bai-sharp"], runs=7
+        PROBLEM, gap=0.4, drift=["none", "sine"], policies=["anytime", "sp-bai"], runs=7
     )
     with ThreadPoolExecutor(3) as pool:
         shared = plan_experiment(request, executor=pool)
@@ -83,10 +82,10 @@ def test_an_interruption_gives_what_was_finished_and_says_so() -> None:
         if done == 25:
             raise KeyboardInterrupt
 
-    policies = ["sp-bai-sharp", "sp-bai", "sbe"]
+    policies = ["sp-bai", "sbe", "rage"]
     cut = plan_experiment(PlanRequest(PROBLEM, gap=0.5, policies=policies, runs=20), progress=stop)
     assert cut.interrupted
-    assert [(f.policy, f.runs) for f in cut.forecasts] == [("sp-bai-sharp", 20), ("sp-bai", 5)]
+    assert [(f.policy, f.runs) for f in cut.forecasts] == [("sp-bai", 20), ("sbe", 5)]
     assert "partial" in cut.warnings[0]
     assert calls == [(i, 60) for i in range(26)]
     whole = planned(PROBLEM, gap=0.5, policies=policies, runs=20)
@@ -382,7 +381,7 @@ def test_a_plan_without_blocks_has_one_size(pairs_plan: ExperimentPlan) -> None:
     request = PlanRequest(PEOPLE, gap=0.4)
     assert request.sizes == (1,)
     assert [each.name for each in request.resolved_scenarios()] == ["sine"]
-    assert list(request.methods()) == ["anytime", "sp-bai-sharp", "sp-bai"]
+    assert list(request.methods()) == ["anytime", "sp-bai"]
     assert list(PlanRequest(PEOPLE, gap=0.4, block=2).methods()) == ["anytime"]
     assert pairs_plan.block == 2
 
@@ -426,7 +425,7 @@ ASKED: dict[str, Any] = {
     "gap": 0.4,
     "drift": "none",
     "bounds": (0, 1),
-    "policies": ["anytime", "sp-bai-sharp"],
+    "policies": ["anytime", "sp-bai"],
     "per_day": 200,
     "runs": 12,
     "seed": 5,

@@ -107,7 +107,6 @@ PROBLEMS = {
         baseline=0.3,
     ),
 }
-_SHARP = {"design": "centered", "stability": "actual"}
 _ROUGH = {"r1": 0.2, "r2": 0.5, "tol": 1e-2}
 _RANGE = {"bounds": (-2, 3)}
 _CERTIFIED = {"sigma": 0.2, "radius": "certified"}
@@ -137,10 +136,7 @@ CASES = {
     "sp-bai, seed": Case(SPBAI, "transductive", {"seed": 3}),
     "sp-bai, constants": Case(SPBAI, "plane", _ROUGH),
     "sp-bai, anchor": Case(SPBAI, "plane", {"anchor": 1}),
-    "sp-bai, actual": Case(SPBAI, "transductive", {"stability": "actual"}),
-    "sp-bai, centered": Case(SPBAI, "transductive", {"design": "centered"}),
-    "sp-bai, sharp": Case(SPBAI, "transductive", _SHARP),
-    "sp-bai, sharp, max_pulls": Case(SPBAI, "plane", _SHARP | {"max_pulls": 2000}),
+    "sp-bai, max_pulls": Case(SPBAI, "plane", {"max_pulls": 20_000}),
     "sp-bai, replication": Case(SPBAI, "plane", {"preset": "replication"}),
     "sp-bai, max_phase_pulls": Case(SPBAI, "plane", {"max_phase_pulls": 1500}),
     "sp-bai, max_phases": Case(SPBAI, "plane", {"max_phases": 1}),

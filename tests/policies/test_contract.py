@@ -41,11 +41,8 @@ SHORT: dict[str, dict[str, Any]] = {
 METHODS: dict[str, Method] = {
     **{name: partial(info.method, **info.example) for name, info in policies().items()},
     **{name: partial(policies()[name].method, **options) for name, options in SHORT.items()},
-    "xor, actual": partial(SPBAI, stability="actual"),
-    "centered, paper": partial(SPBAI, design="centered"),
-    "centered, actual": partial(SPBAI, design="centered", stability="actual"),
     "fixed anchor": partial(SPBAI, anchor=1),
-    "capped pulls": partial(SPBAI, design="centered", stability="actual", max_pulls=700),
+    "capped pulls": partial(SPBAI, max_pulls=700),
     "blocks of two": partial(AnytimeBAI, block=2),
     "blocks, bounded and capped": partial(
         AnytimeBAI, block=2, bounds=(-50, 50), missing="worst-case", max_pulls=301
@@ -54,9 +51,7 @@ METHODS: dict[str, Method] = {
     "capped phases": partial(SPBAI, max_phases=1),
     "replication": partial(SPBAI, preset="replication"),
     "replication, capped phase": partial(SPBAI, preset="replication", max_phase_pulls=2000),
-    "capped phase": partial(
-        SPBAI, design="centered", stability="actual", max_pulls=10**6, max_phase_pulls=1000
-    ),
+    "capped phase": partial(SPBAI, max_pulls=10**6, max_phase_pulls=1000),
     "capped phase of SBE": partial(SBE, max_phases=10, max_phase_pulls=5000),
     "capped phases of RAGE": partial(RAGE, max_phases=10, max_phase_pulls=500),
     "capped RAGE": partial(RAGE, max_pulls=3),

@@ -30,22 +30,17 @@ from bestarm.policies import Method
 PROBLEM = Problem(np.eye(4))
 REPLICATION: dict[str, object] = {"preset": "replication"}
 REFUSED: list[tuple[Any, dict[str, object], str]] = [
-    (SPBAI, {"design": "best"}, "design"),
-    (SPBAI, {"stability": 32}, "stability"),
     (SPBAI, {"r1": 0.0}, "r1"),
     (SPBAI, {"r2": -1.0}, "r2"),
     (SPBAI, {"r1": math.nan}, "r1"),
     (SPBAI, {"anchor": "worst"}, "anchor"),
     (SPBAI, {"anchor": 4}, "anchor"),
-    (SPBAI, {"anchor": 1, "design": "centered"}, "anchor"),
     (SPBAI, {"seed": -1}, "seed"),
     (SPBAI, {"seed": 0.5}, "seed"),
     (SPBAI, {"max_pulls": 0}, "max_pulls"),
     (SPBAI, {"max_phases": 1.5}, "max_phases"),
     (SPBAI, {"max_phase_pulls": 0}, "max_phase_pulls"),
     (SPBAI, {"preset": "reference"}, "preset"),
-    (SPBAI, REPLICATION | {"design": "centered"}, "design"),
-    (SPBAI, REPLICATION | {"stability": "actual"}, "stability"),
     (SPBAI, REPLICATION | {"anchor": 0}, "anchor"),
     (SPBAI, REPLICATION | {"max_phases": 0}, "max_phases"),
     (SPBAI, {"tol": 0.0}, "tol"),

@@ -232,7 +232,7 @@ def test_what_is_not_plain_json_is_a_bad_request(
         (
             "/experiments",
             CREATE | {"policy": "os:system"},
-            "`policy` must be one of anytime, sp-bai-sharp, ",
+            "`policy` must be one of anytime, sp-bai, sbe, ",
             API,
         ),
         (

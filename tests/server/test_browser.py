@@ -524,7 +524,7 @@ def test_a_browser_plans_and_stops_without_running_what_users_typed(
         page.fill("#window", "2d")
         page.click("summary")
         assert page.locator("[name=policies]:checked").count() == 1
-        page.check("[value=sp-bai-sharp]")
+        page.check("[value=sp-bai]")
         page.fill("#runs", "10")
         page.click("#plan-go")
         page.wait_for_selector("#plan-error:has-text('A window needs `per_day`')")
@@ -535,7 +535,7 @@ def test_a_browser_plans_and_stops_without_running_what_users_typed(
         with_window = page.inner_text("#plan-words")
         page.fill("#window", "")
         page.fill("#block", "2")
-        assert page.is_disabled("[value=sp-bai-sharp]")
+        assert page.is_disabled("[value=sp-bai]")
         assert page.is_checked("[value=people]")
         assert page.is_visible("text=Rounds per day")
         page.uncheck("[value=sine]")
@@ -561,7 +561,7 @@ def test_a_browser_plans_and_stops_without_running_what_users_typed(
     assert settled()
     problem = Problem([NASTY, "new"], delta=0.05, noise=0.5)
     asked = PlanRequest(problem, gap=0.4, bounds=(0, 1), per_day=100, runs=10)
-    policies = ["anytime", "sp-bai-sharp"]
+    policies = ["anytime", "sp-bai"]
     plan = plan_experiment(replace(asked, policies=policies, window="2d"))
     assert f"{plan.scenarios[0].describe('outcomes')}." in with_window
     assert NASTY in plan.scenarios[0].describe("outcomes")
@@ -571,7 +571,7 @@ def test_a_browser_plans_and_stops_without_running_what_users_typed(
         row = f"{each.policy}\t{pulls.median:,.0f}\t{pulls.low:,.0f}–{pulls.high:,.0f}\t"
         assert row in with_window
     waiting = plan.waiting(plan.forecasts[1])
-    assert f"sp-bai-sharp assigns nothing on {waiting:.0f} of its days" in with_window
+    assert f"sp-bai assigns nothing on {waiting:.0f} of its days" in with_window
     assert "anytime assigns" not in with_window
     found = detectable_lifts(
         replace(asked, gap=None, base=0.2, drift="people", policies=["anytime"]), visitors=300

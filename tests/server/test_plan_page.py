@@ -109,7 +109,7 @@ def test_the_plan_is_the_library_s(client: httpx.Client) -> None:
         "gap": 0.4,
         "bounds": [0, 1],
         "drift": ["none", "sine"],
-        "policies": ["anytime", "sp-bai-sharp"],
+        "policies": ["anytime", "sp-bai"],
         "per_day": 100,
         "runs": 10,
         "seed": 3,

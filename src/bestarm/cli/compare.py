@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bestarm.problem import Problem
     from bestarm.simulation import Comparison, Oracle
 
-_DEFAULT_METHODS = ("sp-bai", "sp-bai-sharp", "rage")  # what a user's own method is compared with
+_DEFAULT_METHODS = ("sp-bai", "rage")  # what a user's own method is compared with
 _MOST_PLANS = 100_000  # in the check of the contract: index rules make one plan per round
 _QUANTILES = (0.1, 0.5, 0.9)
 _OF_METHOD = ("method", "instance", "seed", "delta")
@@ -56,7 +56,7 @@ def compare(
     Args:
         method (METHOD): A built-in method by name (sp-bai, sbe, rage, …) or your own as
             module:attribute, with options after a colon (rage:sigma=2). Repeat it for more. If none
-            is built in, sp-bai, sp-bai-sharp and rage are added.
+            is built in, sp-bai and rage are added.
         instance (NAME): small-gap, uniform or jester.
         baseline (NAME): How the baseline of small-gap and uniform moves: sinusoid (as in the
             paper), none, random-walk, switches or adversary.

@@ -19,7 +19,7 @@ def doctor(*, store: str = STORE) -> Result:
     return checks_result(check_database(store))
 
 
-_SIMULATED = ("anytime", "sp-bai", "sp-bai-sharp", "rage", "lucb")
+_SIMULATED = ("anytime", "sp-bai", "rage", "lucb")
 
 
 @command

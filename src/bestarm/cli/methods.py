@@ -1,7 +1,7 @@
 """Methods and instances as the command line spells them: built-in ones by name, a user's by module.
 
 sp-bai                                      a built-in method
-sp-bai:design=centered,stability=actual     the same with options of its constructor
+sp-bai:preset=replication                   the same with options of its constructor
 mymodule:MyPolicy                           a user's own, found from the current folder
 mymodule:MyPolicy:alpha=3                   with options
 """

@@ -60,8 +60,8 @@ def plan(
             of the bounds, if left out.
         drift (NAME): How the baseline moves: none, sine, walk, switches, or people, a level of its
             own for every round. If left out, sine; with --block, people. Repeat it for more.
-        policy (NAME): A policy by name; if left out, anytime, sp-bai-sharp and sp-bai, with --block
-            those that can, and with --visitors anytime. Repeat it for more.
+        policy (NAME): A policy by name; if left out, anytime and sp-bai, with --block those
+            that can, and with --visitors anytime. Repeat it for more.
         block: Options per round, as when each person rates 2; compared with one per round.
         per_day (N): Outcomes per day, to print days as well; with --block rounds per day: people.
         window (TIME): How long after its assignment an outcome counts (30m, 7d), as in `experiment

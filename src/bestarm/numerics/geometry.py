@@ -33,7 +33,6 @@ __all__ = [
     "linear_norms",
     "linear_span",
     "ranked",
-    "stability",
 ]
 
 #: An array of floats.
@@ -218,10 +217,7 @@ def _support_factor(source: Array, weights: Array) -> tuple[Span, Array]:
 
 def centered_norms(source: Array, weights: Array, contrasts: Array) -> Array:
     """‖y‖² under Σ_cov,p⁻¹ for each contrast (row); +∞ off the column space of Σ_cov,p."""
-    return _norms(*_support_factor(source, weights), contrasts)
-
-
-def _norms(span: Span, factor: Array, contrasts: Array) -> Array:
+    span, factor = _support_factor(source, weights)
     whitened = span.contrast_coordinates(contrasts) @ factor
     norms = np.einsum("ij,ij->i", whitened, whitened)
     return np.where(span.contains(contrasts), norms, np.inf)
@@ -237,13 +233,6 @@ def _diameter(span: Span, factor: Array, target: Array) -> float:
     if not span.contains(contrasts).all():
         return float("inf")
     return diameter(span.contrast_coordinates(contrasts) @ factor)
-
-
-def diameter_and_stability(source: Array, weights: Array, target: Array) -> tuple[float, float]:
-    """`centered_diameter` and `stability`, from one factor of Σ_cov,p⁻¹."""
-    span, factor = _support_factor(source, weights)
-    norms = _norms(span, factor, source - weights @ source)
-    return _diameter(span, factor, target), float(np.max(norms))
 
 
 def _linear_factor(source: Array, weights: Array) -> tuple[Span, Array]:
@@ -265,11 +254,6 @@ def linear_norms(source: Array, weights: Array, contrasts: Array) -> Array:
 def linear_diameter(source: Array, weights: Array, target: Array) -> float:
     """The largest ‖u − u′‖² under (Σ w_i x_i x_iᵀ)⁻¹ over pairs of targets (rows); may be +∞."""
     return _diameter(*_linear_factor(source, weights), target)
-
-
-def stability(source: Array, weights: Array) -> float:
-    """M = max_i ‖x_i − x̄_p‖² under Σ_cov,p⁻¹ over all source arms, pulled or not."""
-    return float(np.max(centered_norms(source, weights, source - weights @ source)))
 
 
 def ranked(keys: Array, *, size: float = 0.0) -> NDArray[np.intp]:

@@ -73,7 +73,7 @@ def plan_experiment(
         >>> import numpy as np
         >>> from bestarm import Problem
         >>> from bestarm.planning import PlanRequest, plan_experiment
-        >>> request = PlanRequest(Problem(np.eye(3)), gap=0.5, policies=["sp-bai-sharp"], runs=20)
+        >>> request = PlanRequest(Problem(np.eye(3)), gap=0.5, policies=["sp-bai"], runs=20)
         >>> plan_experiment(request).forecasts[0].wrong
         0
     """

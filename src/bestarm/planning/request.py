@@ -35,7 +35,7 @@ from bestarm.problem import Problem, as_problem, problem_of
 from bestarm.simulation.results import run_count
 
 #: The policies that are planned for if none is named; in blocks, those of them that can.
-DEFAULT_POLICIES = ("anytime", "sp-bai-sharp", "sp-bai")
+DEFAULT_POLICIES = ("anytime", "sp-bai")
 DRIFTS = ("none", "sine", "walk", "switches", "people")
 SHAPES = ("close", "typical")
 _PLACES = 1000

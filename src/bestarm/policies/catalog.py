@@ -114,13 +114,6 @@ MAIN = (
         effort=3.0,
     ),
     PolicyInfo(
-        "sp-bai-sharp",
-        "bestarm.policies.phased.spbai:SPBAI",
-        "SP-BAI with sharper designs, tuned",
-        options={"design": "centered", "stability": "actual"},
-        reference=_PAPER,
-    ),
-    PolicyInfo(
         "sp-bai",
         "bestarm.policies.phased.spbai:SPBAI",
         "SP-BAI as published, tuned",

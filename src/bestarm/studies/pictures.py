@@ -56,7 +56,6 @@ _MARKERS = {
     "lucb": (COLOURS["orange"], "v"),
     "ae": (COLOURS["purple"], "^"),
     "sp-bai-text": (QUIET, "D"),
-    "sp-bai-centered": (INK, "D"),
     "deo": (COLOURS["blue"], "o"),
     "uniform": (COLOURS["green"], "s"),
     "centered": (INK, "D"),

@@ -22,7 +22,6 @@ from bestarm.policies import (
     Method,
     Uniform,
 )
-from bestarm.policies.registry import policies
 from bestarm.simulation import Oracle
 from bestarm.studies.published import Metric, Published, PublishedTable, read_csv
 from bestarm.studies.study import Row
@@ -32,7 +31,6 @@ _PHASE_CAP = 5_000_000  # pulls in one phase
 _AE_CAP = 3_000_000  # pulls in one run
 _BEST_JOKE = 19
 _SIGMAS = (1, 1.5, 2, 2.5, 3, 3.5, 4)
-_SHARP = policies()["sp-bai-sharp"].method
 _DIFFERENCES: dict[str, tuple[tuple[str, str, Metric], ...]] = {
     "small-gap": (("sp-bai", "sbe", "pulls"), ("sp-bai", "g-opt", "pulls")),
     "uniform": (
@@ -127,14 +125,6 @@ def _our_rows(
             world,
             ours=True,
             protocol="The paper's text: XOR over all arms, each phase's own δ in the ridge.",
-        ),
-        Row(
-            "sp-bai-centered",
-            "SP-BAI, centered",
-            partial(_SHARP, max_pulls=cap),
-            world,
-            ours=True,
-            protocol=f"Exact centered designs and an anytime boundary{most}",
         ),
         Row(
             "anytime",
