@@ -1,5 +1,5 @@
 """Certified designs: beside a conic solver, beside a plain loop, and how their cost grows.
-Then designs over blocks; last, what it costs to check a problem with as many features as arms.
+Last, what it costs to check a problem with as many features as arms.
 
     python -m benchmarks.designs            # about two minutes
     python -m benchmarks.designs --quick    # seconds
@@ -8,8 +8,7 @@ Both sides of every row solve the same random `centered_xy` problem in one run o
 conic solver is cvxpy with Clarabel, in its quick form (rotated second-order cones) and in the form
 one writes first (`matrix_frac`, one for each contrast); building the program in Python is timed
 apart from solving it. The plain loop is the multiplicative rule p_i ← p_i √w_i with exponential
-weights on the contrasts, in NumPy, run for the wall time the library took. Designs over blocks of
-k arms have all pairs of the arms as contrasts; the conic solver is given every block.
+weights on the contrasts, in NumPy, run for the wall time the library took.
 """
 
 from __future__ import annotations
@@ -21,8 +20,6 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from itertools import combinations
-from math import comb
 from typing import Any
 from unittest import mock
 
@@ -30,7 +27,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from bestarm import Problem
-from bestarm.design import blocked_g, blocked_xy, centered_xy
+from bestarm.design import centered_xy
 from bestarm.numerics import geometry
 from bestarm.numerics.geometry import Array, centered_diameter, farthest
 
@@ -40,8 +37,6 @@ CONIC = (30, 30, 5)
 LARGE = (
     (100, 100, 10), (1000, 1000, 20), (10_000, 1000, 50), (1000, 10_000, 20), (100_000, 1000, 20)
 )  # fmt: skip
-BLOCKS = ((100, 10, 2), (100, 10, 4), (100, 20, 4), (1000, 10, 2), (1000, 20, 2), (1000, 30, 2))
-CONIC_BLOCKS = (10, 3, 3)
 # One size grows at a time; the others stay as in the middle.
 GROWTH = {
     "K": [(k, 400, 10) for k in (500, 1000, 2000, 4000, 8000)],
@@ -54,13 +49,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="small sizes only, under 20 seconds")
     parser.add_argument("--size", type=int, nargs=3, help=argparse.SUPPRESS)
-    parser.add_argument("--blocks", type=int, nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     with threadpool_limits(1):  # every side has one core
         if arguments.size:
             print(json.dumps(_measure(*arguments.size)))
-        elif arguments.blocks:
-            print(json.dumps(_measure_blocks(*arguments.blocks)))
         else:
             _tables(quick=arguments.quick)
 
@@ -68,9 +60,7 @@ def main() -> None:
 def _tables(*, quick: bool) -> None:
     # First: a child's peak memory counts what its parent held when it forked, cvxpy included.
     _large_table(LARGE[:1] if quick else LARGE)
-    _blocks_table(BLOCKS[:1] if quick else BLOCKS)
     _conic_table((12, 12, 3) if quick else CONIC, repeats=3)
-    _conic_blocks_table(*((6, 2, 3) if quick else CONIC_BLOCKS))
     _growth_table({name: sizes[:3] for name, sizes in GROWTH.items()} if quick else GROWTH)
     _problem_table(ONE_HOT[:1] if quick else ONE_HOT)
 
@@ -148,13 +138,12 @@ def _conic(build: Callable[..., Any], source: Array, target: Array) -> tuple[flo
     return value, total, float(problem.solver_stats.solve_time)
 
 
-def _cones(cp: Any, features: Array, contrasts: Array, width: int = 1) -> Any:
-    """Minimise Σq with y = Σ_i a_{y,i} φ_i and Σ_i a²_{y,i}/q_i ≤ 1; `width` rows share a mass."""
+def _cones(cp: Any, features: Array, contrasts: Array) -> Any:
+    """Minimise Σq with y = Σ_i a_{y,i} φ_i and Σ_i a²_{y,i}/q_i ≤ 1."""
     arms, count = len(features), len(contrasts)
-    q = cp.Variable(arms // width, name="q")
+    q = cp.Variable(arms, name="q")
     a, u = cp.Variable((arms, count)), cp.Variable((arms, count))
-    each = q if width == 1 else np.kron(np.eye(arms // width), np.ones((width, 1))) @ q
-    mass = cp.vec(each[:, None] @ np.ones((1, count)), order="F")
+    mass = cp.vec(q[:, None] @ np.ones((1, count)), order="F")
     bound = cp.vec(u, order="F")
     cones = cp.SOC(mass + bound, cp.vstack([2 * cp.vec(a, order="F"), mass - bound]), axis=0)
     constraints = [features.T @ a == contrasts.T, cp.sum(u, axis=0) <= 1, cones]
@@ -256,61 +245,6 @@ def _plain_gaps(source: Array, target: Array) -> Iterator[float]:
         codes, share = codes[order], share[order]
         p = p * np.sqrt(w)
         p /= p.sum()
-
-
-# --- blocks --------------------------------------------------------------------------------------
-
-
-def _blocks_table(sizes: tuple[tuple[int, int, int], ...]) -> None:
-    header(
-        "Designs over blocks of k arms, certified over all blocks",
-        "K", "d", "k", "blocks", "xy: time", "gap", "blocks listed", "g: time", "gap",
-        "peak memory",
-    )  # fmt: skip
-    for size in sizes:
-        found = _in_subprocess("--blocks", size)
-        row(
-            *(f"{n:,}" for n in size), f"{comb(size[0], size[2]):,}", seconds(found["seconds"]),
-            f"{found['gap']:.1e}", f"{found['listed']:.0f}", seconds(found["g_seconds"]),
-            f"{found['g_gap']:.1e}", f"{found['memory'] / 2**20:,.0f} MiB",
-        )  # fmt: skip
-
-
-def _measure_blocks(arms: int, dimension: int, size: int) -> dict[str, float]:
-    """Time, gap and peak memory of both designs over blocks."""
-    small, _ = points(40, 2, 3)
-    blocked_xy(small, small, size=size)  # what loads on the first call
-    source, _ = points(arms, 2, dimension)
-    start = time.perf_counter()
-    design = blocked_xy(source, source, size=size, tol=TOL)
-    middle = time.perf_counter()
-    spread = blocked_g(source, size=size, tol=TOL)
-    end = time.perf_counter()
-    return {
-        "seconds": middle - start, "gap": design.gap, "listed": len(design.blocks),
-        "g_seconds": end - middle, "g_gap": spread.gap, "memory": _peak_memory(),
-    }  # fmt: skip
-
-
-def _conic_blocks_table(arms: int, dimension: int, size: int) -> None:
-    import cvxpy  # noqa: PLC0415  seconds to load, and wanted by few parts
-
-    source, _ = points(arms, 2, dimension)
-    design = blocked_xy(source, source, size=size, tol=TOL)
-    ours = _best_of(3, lambda: blocked_xy(source, source, size=size, tol=TOL))
-    members = source[list(combinations(range(arms), size))]
-    rows = (members - members.mean(axis=1, keepdims=True)).reshape(-1, dimension)
-    first, second = np.triu_indices(arms, 1)
-    start = time.perf_counter()
-    problem = _cones(cvxpy, rows, source[first] - source[second], size)
-    problem.solve(solver="CLARABEL", tol_gap_rel=TOL, tol_gap_abs=1e-12, tol_feas=1e-6)
-    total = time.perf_counter() - start
-    header(
-        f"K = {arms}, d = {dimension}, k = {size}: beside cvxpy + Clarabel with all blocks",
-        "", "value", "lower bound", "total", "ratio",
-    )  # fmt: skip
-    row("bestarm", f"{design.value:.4f}", f"{design.lower_bound:.4f}", seconds(ours), "1")
-    row("cvxpy, cones", f"{problem.value:.4f}", "", seconds(total), f"{total / ours:,.0f}×")
 
 
 # --- growth --------------------------------------------------------------------------------------

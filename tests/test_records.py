@@ -333,24 +333,3 @@ def test_an_amendment_settles_what_was_awaited_and_nothing_else() -> None:
     for later in refused:
         with pytest.raises(ProtocolError):
             before.amended(later)
-
-
-@pytest.mark.parametrize("lost", [0.0, 0.4])
-def test_sums_within_rounds_are_those_of_the_definition(lost: float) -> None:
-    rng = np.random.default_rng(3)
-    blocks = [[0, 1, 2], [0, 2, 4], [1, 3, 4]]
-    plan = BlockPlan.drawn(blocks, [0.5, 0.25, 0.25], 30, arms=5, phase=1, open=True)
-    kinds, table = rng.integers(3, size=30), rng.normal(size=(30, 3)) + 1e4
-    table[rng.random(table.shape) < lost] = np.nan
-    features = rng.normal(size=(5, 4))
-    gram, moment = np.zeros((4, 4)), np.zeros(4)
-    for kind, rewards in zip(kinds, table, strict=True):
-        known = ~np.isnan(rewards)
-        if known.any():
-            members = features[np.array(blocks[kind])[known]]
-            centered = members - members.mean(axis=0)
-            gram += centered.T @ centered
-            moment += centered.T @ rewards[known]
-    laplacian, sums = Rounds.of(plan, kinds, table).within()
-    np.testing.assert_allclose(features.T @ laplacian @ features, gram, atol=1e-10)
-    np.testing.assert_allclose(features.T @ sums, moment, atol=1e-6)

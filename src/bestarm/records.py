@@ -661,25 +661,6 @@ class Rounds(Summary):
         """The number of rounds drawn."""
         return len(self.kinds)
 
-    def within(self) -> tuple[Array, Array]:
-        """L and s with Σ (x − x̄)(x − x̄)ᵀ = XᵀLX and Σ (x − x̄) r = Xᵀs, for arms in the rows of X.
-
-        Sums are over all outcomes, each about the mean x̄ of its round: what a round shares cancels,
-        and a round that lost arms is the smaller one that it became.
-        """
-        arms, members, told = len(self.counts), self.blocks[self.kinds], ~np.isnan(self.table)
-        number = np.maximum(told.sum(axis=1, keepdims=True), 1)
-        rewards = np.where(told, self.table, 0.0)
-        rewards = rewards - rewards.sum(axis=1, keepdims=True) / number
-        sums = np.bincount(members[told], rewards[told], minlength=arms).astype(float)
-        laplacian = np.diag(self.counts.astype(float))
-        for column in range(members.shape[1]):
-            pairs = members[:, column, None] * arms + members
-            shares = told[:, column, None] * told / number
-            found = np.bincount(pairs.ravel(), shares.ravel(), minlength=arms * arms)
-            laplacian -= found.reshape(arms, arms)
-        return laplacian, sums
-
     def amended(self, later: Summary) -> Rounds:
         """The same rounds, given once more after some outcomes that were awaited are settled.
 

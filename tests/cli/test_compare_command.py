@@ -140,19 +140,19 @@ def test_tables_for_a_text_are_printed_instead_of_words(option: str, line: str) 
 
 def test_rounds_stand_beside_pulls_where_they_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    halving = ("--method", "sequential-halving:budget=400,block=2", "--runs", "2")
+    pairs = ("--method", "anytime:block=2,max_pulls=400", "--runs", "2")
     for instance in ("small-gap", "uniform", "jester"):
-        (found,) = report(*halving, "--instance", instance)["methods"]
+        (found,) = report(*pairs, "--instance", instance)["methods"]
         assert (found["mean_rounds"], found["rounds_interval"]) == (200, [200, 200])
         assert found["mean_pulls"] == 400
-    both = (*halving, "--method", "uniform:budget=300")
+    both = (*pairs, "--method", "uniform:budget=300")
     out, _ = run(*both)
     assert re.search(r"^method +mean rounds +pulls per round$", out, re.M)
-    assert re.search(r"^sequential-halving:budget=400,block=2 +200 ± 0 +2\.00 *$", out, re.M)
+    assert re.search(r"^anytime:block=2,max_pulls=400 +200 ± 0 +2\.00 *$", out, re.M)
     assert re.search(r"^uniform:budget=300 +300 ± 0 +1\.00 *$", out, re.M)
     assert "mean rounds" not in run("--method", "uniform:budget=300", "--runs", "2")[0]
     # A baseline that reacts to every pull has no rounds of several.
-    assert "at most 1" in refused(*halving, "--baseline", "adversary")
+    assert "at most 1" in refused(*pairs, "--baseline", "adversary")
 
 
 def test_runs_whose_assumptions_are_contradicted_are_counted(folder: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from exact_instances import Instance, instances, small_gap_features
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from bestarm.design import BlockDesign, complexity
+from bestarm.design import complexity
 from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
 from bestarm.problem import Problem
@@ -107,40 +106,12 @@ def test_small_gap_complexity() -> None:
     assert 4 / gap**2 < value < 4.3 / gap**2
 
 
-@pytest.mark.parametrize("kind", ["centered", "shifted", "linear", "blocked"])
+@pytest.mark.parametrize("kind", ["centered", "shifted", "linear"])
 @pytest.mark.parametrize("theta", [[1.0, 1.0, 0.0], [0.0, 0.0, 0.0], [0.1 + 0.2, 0.3, 0.0]])
 def test_a_tie_at_the_top_is_never_resolved(kind: str, theta: list[float]) -> None:
     design = complexity(Problem(np.eye(3)), theta, kind)  # type: ignore[arg-type]
     assert design.value == design.lower_bound == math.inf
     assert design.weights.sum() == pytest.approx(1)
-
-
-@some
-@given(instances(arms=7, targets=6))
-def test_larger_blocks_need_fewer_rounds_but_no_fewer_pulls_than_the_limit(
-    instance: Instance,
-) -> None:
-    """τ*_cov ≤ k τ*_blocked: by Jensen, M(q) ⪯ k Σ_cov,p with p the share of each arm."""
-    problem, theta, _ = with_parameter(instance)
-    centered = complexity(problem, theta, tol=TOL)
-    found = [
-        complexity(problem, theta, "blocked", size=k, tol=TOL) for k in range(2, problem.arms + 1)
-    ]
-    for k, design in enumerate(found, start=2):
-        assert centered.lower_bound <= k * design.value * (1 + 1e-9)
-        assert isinstance(design, BlockDesign)
-        assert design.blocks.shape[1] == k
-    for smaller, larger in pairwise(found):
-        assert larger.lower_bound <= smaller.value * (1 + 1e-9)
-    assert len(found[-1].weights) == 1
-
-
-def test_one_hot_complexity_of_blocks() -> None:
-    """With every arm in every round, the difference of two has a variance of 2; the gap is ½."""
-    pairs = complexity(Problem(np.eye(2)), [0.5, 0.0], "blocked", size=2, tol=1e-6)
-    assert pairs.value == pytest.approx(2 / 0.25, rel=1e-6)
-    full = complexity(Problem(np.eye(3)), [1.0, 0.5, 0.0], "blocked", size=3, tol=1e-6)
-    assert full.value == pytest.approx(2 / 0.25, rel=1e-6)
 
 
 def test_a_tie_below_the_top_does_no_harm() -> None:
@@ -164,8 +135,6 @@ def test_an_offset_does_not_hide_the_best(offset: float) -> None:
         ({"kind": "shifted", "anchor": 3}, "anchor"),
         ({"kind": "shifted", "anchor": -1}, "anchor"),
         ({"kind": "shifted", "anchor": 0.5}, "anchor"),
-        ({"kind": "blocked", "size": 1}, "size"),
-        ({"kind": "blocked", "size": 4}, "size"),
         ({"tol": 0.0}, "tol"),
     ],
 )
@@ -185,7 +154,7 @@ def test_the_parameter_has_one_number_per_feature(theta: object) -> None:
     assert caught.value.field == "theta"
 
 
-@pytest.mark.parametrize("kind", ["centered", "shifted", "linear", "blocked"])
+@pytest.mark.parametrize("kind", ["centered", "shifted", "linear"])
 def test_the_bound_of_a_complexity_is_below_it(kind: str) -> None:
     points = np.random.default_rng(0).normal(size=(14, 4))
     problem, theta = Problem(points), points[3]

@@ -26,8 +26,6 @@ from hypothesis import strategies as st
 
 from bestarm.design import (
     Design,
-    blocked_g,
-    blocked_xy,
     centered_g,
     centered_xy,
     deo,
@@ -335,16 +333,8 @@ def test_pairs_are_never_materialised() -> None:
 SQUARE = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
 
 
-def paired_g(source: object, **options: Any) -> Any:
-    return blocked_g(source, **{"size": 2, **options})
-
-
-def paired_xy(source: object, target: object, **options: Any) -> Any:
-    return blocked_xy(source, target, **{"size": 2, **options})
-
-
-G_DESIGNS: list[Callable[..., Any]] = [linear_g, centered_g, deo, paired_g]
-XY_DESIGNS: list[Callable[..., Any]] = [linear_xy, centered_xy, xor, paired_xy]
+G_DESIGNS: list[Callable[..., Any]] = [linear_g, centered_g, deo]
+XY_DESIGNS: list[Callable[..., Any]] = [linear_xy, centered_xy, xor]
 
 
 def target_of(design: Callable[..., Any]) -> tuple[Any, ...]:
@@ -388,17 +378,7 @@ def test_the_anchor_is_an_arm(design: Callable[..., Any]) -> None:
         assert "whole number from 0 to 3" in str(error)
 
 
-@pytest.mark.parametrize("design", [paired_g, paired_xy])
-@pytest.mark.parametrize("size", [1, 5, 2.0])
-def test_the_size_of_a_block_is_from_two_to_all_arms(
-    design: Callable[..., Any], size: object
-) -> None:
-    error = refusal(design, SQUARE, *target_of(design), size=size)
-    assert error.field == "size"
-    assert "whole number from 2 to 4" in str(error)
-
-
-@pytest.mark.parametrize("design", [centered_g, centered_xy, deo, xor, paired_g, paired_xy])
+@pytest.mark.parametrize("design", [centered_g, centered_xy, deo, xor])
 @pytest.mark.parametrize("offset", [0.0, 0.1, 1e6])
 @pytest.mark.parametrize("arms", [1, 3])
 def test_arms_that_do_not_differ_inform_about_nothing(
@@ -442,5 +422,5 @@ def test_targets_off_the_span_are_named(design: Callable[..., Any]) -> None:
 def test_a_constant_direction_is_hidden_from_centered_designs_only() -> None:
     source = [[1.0, 0.0], [0.0, 1.0]]
     assert linear_xy(source, SQUARE).value == pytest.approx(4, rel=1e-3)
-    for design in (centered_xy, xor, paired_xy):
+    for design in (centered_xy, xor):
         assert isinstance(refusal(design, source, SQUARE), UnidentifiableError)

@@ -322,16 +322,3 @@ def test_what_live_experiments_cannot_do_is_refused(sqlite_url: str) -> None:
         )
     with pytest.raises(InvalidInputError, match="block"):
         begin(sqlite_url, block=5)
-
-
-def test_halving_spends_its_rounds_whatever_is_lost(sqlite_url: str) -> None:
-    options = {"budget": 600, "block": 2}
-    experiment = Experiment.create(
-        sqlite_url, "halves", DRINKS, policy="sequential-halving", policy_options=options, seed=2
-    )
-    work(experiment, lost=0.1)
-    answer = experiment.recommendation()
-    assert (answer.label, answer.rounds) == ("coffee", 300)
-    assert experiment.status().rounds == 300
-    assert experiment.verify().findings == ()
-    assert experiment.replay().recommendation.reason == "budget"

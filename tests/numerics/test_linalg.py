@@ -31,27 +31,19 @@ def test_products() -> None:
     np.testing.assert_allclose(found, rows - 0.7 * np.outer(weights, vector))
 
 
-@pytest.mark.parametrize("count", [3, 4, 10])
-def test_grams_are_added(count: int) -> None:
-    rows, weights = RNG.normal(size=(count, 3)), RNG.uniform(size=count)
-    table = np.ones((3, 3))
-    linalg.add_gram(rows, table)
-    np.testing.assert_allclose(table, 1 + np.triu(rows.T @ rows))
+def test_a_weighted_gram_is_added() -> None:
+    rows, weights = RNG.normal(size=(4, 3)), RNG.uniform(size=4)
     table = np.ones((3, 3))
     linalg.add_weighted_gram(rows, weights, table)
     np.testing.assert_allclose(table, 1 + (rows.T * weights) @ rows)
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_factor_solves(size: int) -> None:
-    matrix, x, rows = positive_definite(size), RNG.normal(size=size), RNG.normal(size=(4, size))
+def test_a_factor_is_cholesky_s(size: int) -> None:
+    matrix = positive_definite(size)
     upper = np.triu(matrix)  # the lower triangle does not count
     assert linalg.cholesky(upper)
     np.testing.assert_allclose(upper, np.linalg.cholesky(matrix).T, atol=1e-12)
-    np.testing.assert_allclose(linalg.forward_solve(upper, rows), np.linalg.solve(upper.T, rows.T))
-    found = x.copy()
-    linalg.cholesky_solve(upper, found)
-    np.testing.assert_allclose(matrix @ found, x, atol=1e-9)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -87,10 +79,9 @@ def test_python_code_and_compiled_code_agree_to_the_last_bit(
         inverse, gain = np.zeros((6, 6)), np.zeros(6)
         log_det = linalg.invert(matrix, inverse)
         scale = linalg.sherman_morrison(inverse, x, gain)
-        linalg.cholesky_solve(matrix, x)
         form = linalg.quadratic_form(inverse, x)
         numbers = np.array([log_det, scale, form])
-        return [inverse, gain, x, numbers, linalg.forward_solve(matrix, inverse)]
+        return [inverse, gain, numbers]
 
     start = positive_definite(6)
     monkeypatch.setattr(compiling._Tiered, "python_seconds", 0.0)

@@ -158,7 +158,6 @@ CASES = {
     "halving, rounds": Case(
         SequentialHalving, "one-hot", {"budget": 700, "stages": 1, "batches": 4}
     ),
-    "halving, block": Case(SequentialHalving, "one-hot", {"budget": 60, "block": 3}),
     "halving, tol": Case(SequentialHalving, "plane", {"budget": 300, "batches": 1, "tol": 1e-2}),
     "deo": Case(DEO, "plane", {"budget": 500}),
     "deo, anchor": Case(DEO, "transductive", {"budget": 500, "anchor": 2, "tol": 1e-2}),

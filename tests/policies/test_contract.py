@@ -62,7 +62,6 @@ METHODS: dict[str, Method] = {
     "certified LUCB": partial(LUCB, sigma=0.1, radius="certified"),
     "certified AE": partial(ActionElimination, sigma=0.1, radius="certified"),
     "few items": partial(PairedTests, bounds=(-30, 30), items=40),
-    "halving, blocks": partial(SequentialHalving, budget=500, block=2),
 }
 PULLS_ITS_TARGETS = {
     "replication",

@@ -59,8 +59,6 @@ REFUSED: list[tuple[Any, dict[str, object], str]] = [
     (SequentialHalving, {"budget": 100, "stages": 4}, "stages"),
     (SequentialHalving, {"budget": 100, "stages": 0}, "stages"),
     (SequentialHalving, {"budget": 100, "batches": 0}, "batches"),
-    (SequentialHalving, {"budget": 100, "block": 5}, "block"),
-    (SequentialHalving, {"budget": 7, "block": 4}, "budget"),
     (BernsteinElimination, {"bounds": (1, 0)}, "bounds"),
     (PairedTests, {"bounds": (1, 0)}, "bounds"),
     (PairedTests, {"bounds": (0, 1), "items": 0}, "items"),

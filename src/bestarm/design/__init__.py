@@ -1,17 +1,13 @@
 """Certified experimental designs: one solver behind all of them."""
 
 from bestarm.design.anchored import AnchoredDesign, deo, xor
-from bestarm.design.blocks import BlockDesign, blocked_g, blocked_xy
 from bestarm.design.complexities import complexity
 from bestarm.design.criteria import centered_g, centered_xy, linear_g, linear_xy
 from bestarm.design.solver import Design, check_tolerance
 
 __all__ = [
     "AnchoredDesign",
-    "BlockDesign",
     "Design",
-    "blocked_g",
-    "blocked_xy",
     "centered_g",
     "centered_xy",
     "check_tolerance",

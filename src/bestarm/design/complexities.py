@@ -9,15 +9,14 @@ from typing import Literal
 import numpy as np
 
 from bestarm.checks import choice, not_negative, vector, whole
-from bestarm.design.blocks import BlockDesign, check_size, minimise_blocks, ring_blocks
 from bestarm.design.bounded import minimise_bounded
 from bestarm.design.criteria import Regression, contrast_features, regression_features
-from bestarm.design.solver import Design, ListedContrasts, check_gap, check_tolerance, minimise
+from bestarm.design.solver import Design, ListedContrasts, check_tolerance, minimise
 from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array, lift, linear_span
 from bestarm.problem import Problem, as_problem
 
-Kind = Literal["centered", "shifted", "linear", "blocked"]
+Kind = Literal["centered", "shifted", "linear"]
 
 
 def complexity(
@@ -26,54 +25,42 @@ def complexity(
     kind: Kind = "centered",
     *,
     anchor: int = 0,
-    size: int = 2,
     baseline: float | None = None,
     tol: float = 1e-3,
 ) -> Design:
     """min over p of max over z ≠ z* of ‖z* − z‖² / ((z* − z)·θ)², certified; +∞ if z* is tied.
-
-    It counts pulls; for `kind="blocked"` it counts rounds, each of `size` pulls.
 
     Args:
         problem: the problem.
         theta: the true parameter.
         kind: `"centered"` is τ*_cov, with the norm under Σ_cov,p⁻¹; `"shifted"` the paper's lower
             bound, τ*_lin(Z : X − x_anchor); `"linear"` is τ*_lin(Z : X), what a linear bandit
-            without a moving baseline would need; `"blocked"` is for rounds that pull a block of
-            different arms under one baseline, with the norm under M(q)⁻¹ of `design.blocked_xy`.
+            without a moving baseline would need.
         anchor: the arm the features are shifted by, for `kind="shifted"`.
-        size: arms in a block, for `kind="blocked"`.
         baseline: for `kind="centered"`, a bound R on |ν|: τ(R), which lies between the linear
             complexity, at R = 0, and the centered one, which it reaches at a finite R. By default
             the baseline may be anything.
         tol: the relative gap to certify.
 
     Returns:
-        A Design: `value` and `lower_bound` enclose the complexity, `weights` nearly attain it. For
-        `kind="blocked"` it is a `BlockDesign`.
+        A Design: `value` and `lower_bound` enclose the complexity, `weights` nearly attain it.
         τ*_lin(shifted) ≤ τ*_cov ≤ 4 τ*_lin(shifted) for every anchor.
 
     Reference: the paper's equation for τ*_lin(Z : X − x₁) and its Propositions 1 and 2.
     """
     as_problem(problem)
-    choice(kind, ("centered", "shifted", "linear", "blocked"), "kind")
+    choice(kind, ("centered", "shifted", "linear"), "kind")
     check_tolerance(tol)
     whole(anchor, "anchor", least=0, below=problem.arms)
-    if kind == "blocked":
-        check_size(size, problem.arms)
     used = None  # the bound on the baseline, where it makes a difference
     if baseline is not None:
         kind, used = _with_bound(problem, kind, not_negative(baseline, "baseline"))
     contrasts, gaps = _best_contrasts(problem, theta)
     if not gaps.all():
-        if kind == "blocked":
-            blocks = ring_blocks(problem.arms, size)
-            uniform = np.full(len(blocks), 1 / len(blocks))
-            return BlockDesign(uniform, math.inf, math.inf, 0.0, 0, blocks)
         return Design(np.full(problem.arms, 1 / problem.arms), math.inf, math.inf, 0.0, 0)
     source = problem.source
     unit = float(gaps.max())  # whatever the size of θ, the solver sees numbers near 1
-    regression: Regression = "centered" if kind in ("centered", "blocked") else "linear"
+    regression: Regression = "centered" if kind == "centered" else "linear"
     if kind == "shifted":
         # In coordinates of the span: shifting a constant feature leaves nothing but rounding.
         coordinates = problem.span.coordinates(source)
@@ -81,10 +68,7 @@ def complexity(
         contrasts = problem.span.contrast_coordinates(contrasts)
     span, features = regression_features(source, regression)
     rows = contrast_features(span, contrasts, regression) / (gaps / unit)[:, None]
-    if kind == "blocked":
-        found: Design = minimise_blocks(features[:, 1:], ListedContrasts(rows[:, 1:]), size, tol)
-        check_gap(found.gap, tol)
-    elif used is not None:
+    if used is not None:
         origin = linear_span(source)  # that of the features, because the level is known
         features, rows = lift(origin.coordinates(source)), origin.contrast_coordinates(contrasts)
         found = minimise_bounded(features, rows, gaps / unit, used / unit, tol)

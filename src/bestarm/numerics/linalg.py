@@ -17,12 +17,9 @@ from bestarm.compiling import tiered
 from bestarm.numerics.geometry import Array
 
 __all__ = [
-    "add_gram",
     "add_weighted_gram",
     "cholesky",
-    "cholesky_solve",
     "dot",
-    "forward_solve",
     "invert",
     "log_determinant",
     "quadratic_form",
@@ -86,28 +83,6 @@ def sherman_morrison(inverse: Array, x: Array, gain: Array) -> float:
 
 
 @tiered
-def add_gram(rows: Array, table: Array) -> None:
-    """Add rowsᵀrows to the upper triangle of a table.
-
-    Four rows at a time, and unsigned: inner loops over whole rows are then without a test.
-    """
-    size, count = uint64(rows.shape[1]), len(rows)
-    whole = count - count % 4
-    for k in range(0, whole, 4):
-        a, b, c, d = rows[k], rows[k + 1], rows[k + 2], rows[k + 3]
-        for i in range(size):
-            x, y, z, w = a[i], b[i], c[i], d[i]
-            for j in range(i, size):
-                table[i, j] += (x * a[j] + y * b[j]) + (z * c[j] + w * d[j])
-    for k in range(whole, count):
-        a = rows[k]
-        for i in range(size):
-            x = a[i]
-            for j in range(i, size):
-                table[i, j] += x * a[j]
-
-
-@tiered
 def add_weighted_gram(rows: Array, weights: Array | NDArray[np.int64], table: Array) -> None:
     """Add Σ_i weights_i x_i x_iᵀ over the rows x_i to a table, both triangles."""
     rank = len(table)
@@ -148,40 +123,6 @@ def cholesky(table: Array) -> bool:
                     table[i, j] -= (x * a[j] + y * b[j]) + (z * c[j] + w * d[j])
         start = end
     return True
-
-
-@tiered
-def cholesky_solve(upper: Array, x: Array) -> None:
-    """(UᵀU)⁻¹x, in place."""
-    size, one = uint64(len(upper)), uint64(1)
-    for i in range(size):
-        x[i] /= upper[i, i]
-        step = x[i]
-        for j in range(i + one, size):
-            x[j] -= step * upper[i, j]
-    for back in range(size):
-        i = size - one - back
-        rest = x[i]
-        for j in range(i + one, size):
-            rest -= upper[i, j] * x[j]
-        x[i] = rest / upper[i, i]
-
-
-@tiered
-def forward_solve(upper: Array, rows: Array) -> Array:
-    """U⁻ᵀrowsᵀ."""
-    count, rank = rows.shape
-    solved = np.empty((rank, count))
-    for i in range(rank):
-        for r in range(count):
-            solved[i, r] = rows[r, i]
-        for j in range(i):
-            step = upper[j, i]
-            for r in range(count):
-                solved[i, r] -= step * solved[j, r]
-        for r in range(count):
-            solved[i, r] /= upper[i, i]
-    return solved
 
 
 @tiered

@@ -175,7 +175,6 @@ MAIN = (
         "sequential-halving",
         "bestarm.policies.phased.halving:SequentialHalving",
         "a fixed number of pulls, under any drift",
-        blocks=True,
     ),
     _with_budget(
         "deo",

@@ -6,21 +6,15 @@ Seeds are fixed; each comparison states how far apart the two are in standard er
 from __future__ import annotations
 
 import math
-import tracemalloc
-from dataclasses import replace
 from functools import partial
-from itertools import combinations
 
 import numpy as np
 import pytest
 
 from bestarm import DEO, Plan, Problem, SequentialHalving, Summary, Uniform, simulate
-from bestarm.design import blocked_xy
 from bestarm.environments import Semiparametric, baselines
-from bestarm.errors import InvalidInputError, ProtocolError
+from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
-from bestarm.policies.phased.halving import BlockFit, block_design, even_blocks
-from bestarm.records import BlockPlan, Rounds
 from bestarm.simulation import Results, estimate_error
 
 
@@ -146,134 +140,17 @@ def test_a_baseline_that_leans_on_the_past_biases_nothing() -> None:
     assert abs(np.mean(estimates)) < 3 * error
 
 
-# --- blocks ----------------------------------------------------------------------------------
-
-
-def test_rounds_of_several_arms_spend_the_budget_and_shrink_to_what_is_left() -> None:
-    policy = SequentialHalving(Problem(np.eye(11)), budget=403, block=4)
-    rng, plans = np.random.default_rng(0), []
-    while (plan := policy.plan()) is not None:
-        assert isinstance(plan, BlockPlan)
-        assert set(plan.blocks.ravel()) == set(policy.recommend().active)
-        kinds = rng.choice(len(plan.blocks), size=plan.rounds, p=plan.block_weights)
-        levels = 1e6 * rng.normal(size=(plan.rounds, 1))
-        policy.update(Rounds.of(plan, kinds, levels + np.linspace(1, 0, 11)[plan.blocks[kinds]]))
-        plans.append(plan)
-    assert [plan.rounds for plan in plans] == [25, 25, 25, 25]
-    assert [plan.size for plan in plans] == [4, 4, 3, 2]
-    answer = policy.recommend()
-    assert (answer.target, answer.reason, answer.pulls) == (0, "budget", 325)
-    # All three in every round: the variance of a difference is 2 per round, 6 per pull.
-    assert answer.trace[2].value == pytest.approx(6.0)
-
-
-@pytest.mark.parametrize(("arms", "size"), [(7, 3), (11, 4), (12, 2), (13, 13)])
-def test_all_pairs_meet_equally_often_in_even_blocks(arms: int, size: int) -> None:
-    blocks, weights = even_blocks(arms, size)
-    together = np.zeros((arms, arms))
-    for block, weight in zip(blocks, weights, strict=True):
-        together[np.ix_(block, block)] += weight
-    pairs = together[np.triu_indices(arms, 1)]
-    np.testing.assert_allclose(pairs, size * (size - 1) / (arms * (arms - 1)), rtol=1e-12)
-    assert len(np.unique(blocks, axis=0)) == len(blocks)
-
-
-@pytest.mark.parametrize(("arms", "size"), [(4, 3), (8, 3), (12, 5), (16, 4), (55, 10)])
-def test_even_blocks_are_near_the_optimum_for_other_numbers(arms: int, size: int) -> None:
-    problem = Problem(np.eye(arms))
-    design = block_design(problem, np.arange(arms).tobytes(), size, 1e-3)
-    assert 0 <= design.gap + 1e-12 < 0.06
-    if arms <= 8:  # the certified design has that lower bound
-        best = blocked_xy(np.eye(arms), np.eye(arms), size=size, tol=1e-2)
-        assert best.lower_bound <= design.lower_bound * (1 + 1e-9) <= best.value * (1 + 1e-9)
-
-
-def test_a_huge_baseline_costs_nothing_within_blocks() -> None:
-    """Some 6 % of runs err with single pulls under a small wave; below 16 % in 50 here.
-
-    Without blocks such a wave leaves nothing but chance, and 15 in 16 runs err.
-    """
-    wave = baselines.custom(lambda t: 1e6 * np.cos(t), bound=1e6)
-    world = _unequal(16, baseline=wave, block=4)
-    results = simulate(partial(SequentialHalving, budget=2000, block=4), world, runs=50)
-    assert results.error_interval(0.99)[1] < 0.16
-
-
-def test_a_round_that_lost_arms_is_the_smaller_one_that_it_became() -> None:
-    """Least squares with a level of its own for every round, on the outcomes that there are."""
-    rng = np.random.default_rng(8)
-    source = rng.normal(size=(6, 3))
-    fit, plan = BlockFit(Problem(source)), _all_blocks(6, 3, rounds=40)
-    kinds = rng.integers(len(plan.blocks), size=40)
-    table = 1e6 * rng.normal(size=(40, 1)) + source[plan.blocks[kinds]] @ [1.0, 0.0, -0.5]
-    table += rng.normal(size=table.shape)
-    lost = rng.random(table.shape) < 0.4
-    assert {0, 1, 2, 3} == set(lost.sum(axis=1).tolist())
-    fit.add(Rounds.of(plan, kinds, np.where(lost, np.nan, table)), plan)
-    places = np.argwhere(~lost)
-    levels = np.eye(40)[places[:, 0]]
-    told = source[plan.blocks[kinds]][tuple(places.T)]
-    by_hand = np.linalg.lstsq(np.hstack([told, levels]), table[tuple(places.T)], rcond=None)[0]
-    np.testing.assert_allclose(fit.theta, by_hand[:3], atol=1e-6)
-
-
-def _all_blocks(arms: int, size: int, *, rounds: int) -> BlockPlan:
-    blocks = list(combinations(range(arms), size))
-    weights = np.full(len(blocks), 1 / len(blocks))
-    return BlockPlan.drawn(blocks, weights, rounds, arms=arms, phase=1)
-
-
-@pytest.mark.parametrize("lost", [0.3, 1.0])
-def test_outcomes_that_are_lost_leave_a_decision(lost: float) -> None:
-    policy = SequentialHalving(Problem(np.eye(5)), budget=900, block=3)
-    rng = np.random.default_rng(9)
-    while (plan := policy.plan()) is not None:
-        assert isinstance(plan, BlockPlan)
-        plan = replace(plan, open=True, most=plan.pulls)
-        policy.adopt(plan)
-        kinds = rng.choice(len(plan.blocks), size=plan.rounds, p=plan.block_weights)
-        table = rng.normal(scale=9, size=(plan.rounds, 1)) + plan.blocks[kinds]
-        policy.update(
-            Rounds.of(plan, kinds, np.where(rng.random(table.shape) < lost, np.nan, table))
-        )
-    assert policy.recommend().target == (4 if lost < 1 else 0)
-    assert np.isfinite(policy.theta).all()
-
-
-def test_designs_of_many_pairs_need_no_row_of_features_for_each() -> None:
-    tracemalloc.start()
-    design = block_design(Problem(np.eye(300)), np.arange(300).tobytes(), 2, 1e-3)
-    most = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert len(design.blocks) == 300 * 299 // 2
-    assert design.gap == pytest.approx(0, abs=1e-9)
-    assert most < 40 * design.blocks.nbytes
-
-
-@pytest.mark.parametrize(("block", "budget", "runs"), [(1, 4000, 30), (3, 3000, 20)])
-def test_targets_that_cannot_be_pulled(block: int, budget: int, runs: int) -> None:
+def test_targets_that_cannot_be_pulled() -> None:
     rng = np.random.default_rng(7)
     world = Semiparametric(
         rng.dirichlet(np.ones(5), size=20),
         3.0 * np.arange(5),
         target=rng.dirichlet(np.full(5, 3.0), size=12),
         baseline=baselines.sinusoid(),
-        block=block,
     )
-    method = partial(SequentialHalving, budget=budget, batches=4, block=block)
-    results = simulate(method, world, runs=runs)
-    assert (results.error_rate < 0.2, results.mean_pulls) == (True, budget)
+    results = simulate(partial(SequentialHalving, budget=4000, batches=4), world, runs=30)
+    assert (results.error_rate < 0.2, results.mean_pulls) == (True, 4000)
     assert not results.final.any()
-
-
-def test_a_plan_with_other_rounds_is_not_adopted() -> None:
-    problem = Problem(np.eye(3))
-    singles, blocks = Plan.randomised(np.full(3, 1 / 3), 6, phase=1), [[0, 1], [0, 2], [1, 2]]
-    pairs = BlockPlan.drawn(blocks, np.full(3, 1 / 3), 3, arms=3, phase=1)
-    with pytest.raises(ProtocolError, match="has rounds of 2 pulls"):
-        SequentialHalving(problem, budget=60).adopt(pairs)
-    with pytest.raises(ProtocolError, match="has rounds of 1 pulls"):
-        SequentialHalving(problem, budget=60, block=2).adopt(singles)
 
 
 # --- what it is worth ------------------------------------------------------------------------

@@ -79,11 +79,10 @@ def _inclusion(shares: Array, size: int) -> Array:
 def design_blocks(points: Array, size: int, rows: Array | None) -> tuple[Blocks, Array]:
     """Blocks and their probabilities, for contrasts of about equal weight.
 
-    `design.minimise_blocks` certifies such designs, in seconds where there are a hundred arms. A
-    rule that designs dozens of times within a run needs them quickly, and no certificate. Two draws
-    from a design for single pulls differ as M does: E (x − x′)(x − x′)ᵀ/2 = Σ_cov,p. So blocks of
-    arms drawn from it independently are a good beginning, and a few steps that multiply the
-    probability of a block by its score improve on it.
+    A rule that designs dozens of times within a run needs them quickly, and no certificate. Two
+    draws from a design for single pulls differ as M does: E (x − x′)(x − x′)ᵀ/2 = Σ_cov,p. So
+    blocks of arms drawn from it independently are a good beginning, and a few steps that multiply
+    the probability of a block by its score improve on it.
 
     Args:
         points: the arms, in any coordinates.
