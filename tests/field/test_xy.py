@@ -68,11 +68,11 @@ def test_ties_do_not_stop_the_greedy_allocation() -> None:
 
 def test_a_long_order_is_the_same_however_it_is_asked_for() -> None:
     problem = CASES["arms"]
-    long = greedy_allocation(problem).first(20_000)
+    long = greedy_allocation(problem).first(9_000)
     step = greedy_allocation.__wrapped__(problem)  # not the one that is remembered
-    for pulls in (3, 5_000, 9_000, 20_000):
+    for pulls in (3, 3_000, 5_000, 9_000):
         known = step.first(pulls)
-    assert np.array_equal(known[:20_000], long[:20_000])
+    assert np.array_equal(known[:9_000], long[:9_000])
 
 
 @pytest.mark.parametrize("threshold", ["published", "small"])

@@ -7,18 +7,12 @@ import math
 import numpy as np
 
 from bestarm.checks import positive, whole
-from bestarm.compiling import compiled
-from bestarm.field.pull_by_pull import PullByPull
+from bestarm.field.pull_by_pull import PullByPull, Rewards
 from bestarm.numerics.geometry import Array
-from bestarm.presampled import Parts, PresampledRewards, reward_at
 from bestarm.problem import Problem
 
 _BOUND_DEVIATIONS = 3.0  # standard deviations of the bounds on gaps
 _TIED = 1 - 1e-9  # deviations that are equal on paper differ by rounding: J is pulled then
-# Rows of `work`, one column per arm: μ, s, μ + 3 s, the covariance with the pulled arm, 4/gap².
-# They are rows of one array because Numba counts references to every array at every call. They are
-# filled one by one: an assignment of a whole row takes more than a second to compile.
-_MEAN, _DEVIATION, _UPPER, _COVARIANCE, _INVERSE_SQUARE = range(5)
 
 
 class BayesGap(PullByPull):
@@ -66,140 +60,58 @@ class BayesGap(PullByPull):
         whole(budget, "budget", least=problem.arms + 1)
         self._noise, prior = positive(sigma, "sigma") ** 2, positive(prior, "prior")
         size = np.sqrt(np.max(np.einsum("ij,ij->i", problem.source, problem.source)))
-        self._features = np.ascontiguousarray(problem.source.T / size)
-        squares = np.einsum("ij,ij->j", self._features, self._features)
+        self._features = problem.source / size
+        squares = np.einsum("ij,ij->i", self._features, self._features)
         kappa = float(np.sum(1.0 / squares[squares > 0]))  # an arm at 0 pays 0: nothing to learn
         self._precision = ((budget - problem.arms) / self._noise + kappa / prior**2) / 4  # β² H
-        self._covariance = prior**2 * np.eye(problem.dimension)
-        if problem.arms <= 2 * problem.dimension:  # a pull then costs less by XΣXᵀ than by Σ
-            self._covariance = prior**2 * np.einsum("ij,ik->jk", self._features, self._features)
-            self._features = np.empty((0, 0))
+        self._covariance = prior**2 * np.eye(problem.dimension)  # Σ
         self._means = np.zeros(problem.arms)
         self._variances = prior**2 * squares
-        self._least = np.array([np.inf])  # the smallest B_J so far
+        self._least = np.inf  # the smallest B_J so far
 
-    def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
-        self._next_arm, self._leader = advance(
-            presampled.parts,
-            (self._next_arm, self._leader),
-            (self._counts, self._sums),
-            (self._covariance, self._means, self._variances, self._least),
-            self._features,
-            (self._noise, self._precision),
-            most,
-        )
+    def _advance(self, rewards: Rewards, most: int) -> tuple[int, bool]:
+        table, rows, common = rewards
+        for i in range(most):
+            arm = self._next_arm
+            self._learn(arm, float(table[rows[i], arm] + common[i]))
+            if not self._counts.all():
+                self._next_arm = int(np.argmin(self._counts))
+                continue
+            self._next_arm, best, bound = self._rivals()
+            if bound < self._least:
+                self._least, self._leader = bound, best
         return most, False
 
+    def _learn(self, arm: int, reward: float) -> None:
+        """Update the posterior after a pull.
 
-@compiled
-def advance(
-    presampled: Parts,
-    names: tuple[int, int],
-    totals: Parts,
-    posterior: Parts,
-    features: Array,
-    scales: tuple[float, float],
-    most: int,
-) -> tuple[int, int]:
-    """BayesGap for `most` pulls; everything is updated in place.
+        Of θ ~ N(θ̂, Σ) given r = x·θ + noise: θ̂ += Σx (r − x·θ̂)/v, Σ −= Σx xᵀΣ/v, v = σ² + xᵀΣx.
+        """
+        self._counts[arm] += 1
+        self._sums[arm] += reward
+        v = self._noise + self._variances[arm]
+        gain = self._covariance @ self._features[arm]
+        along = self._features @ gain
+        self._covariance -= np.outer(gain, gain) / v
+        self._means += along * ((reward - self._means[arm]) / v)
+        self._variances = np.maximum(self._variances - along**2 / v, 0.0)
 
-    `posterior` has Σ, or without features the covariance of the arms' means, XΣXᵀ. Returns the arm
-    of the next pull, and the arm that it would name.
-    """
-    arm, leader = names
-    counts, sums = totals
-    covariance, means, variances, least = posterior
-    noise, precision = scales
-    arms = len(means)
-    work = np.empty((5, arms))
-    left = 0  # arms without a pull
-    for a in range(arms):
-        work[_MEAN, a] = means[a]
-        left += counts[a] == 0
-    for i in range(most):
-        reward = reward_at(presampled, i, arm)
-        left -= counts[arm] == 0
-        counts[arm] += 1
-        sums[arm] += reward
-        # Of θ ~ N(θ̂, Σ) given r = x·θ + noise: θ̂ += Σx (r − x·θ̂)/v, Σ −= Σx xᵀΣ/v, v = σ² + xᵀΣx.
-        scale = 1.0 / (noise + variances[arm])
-        if len(features):
-            _reduce(covariance, features, arm, scale, work)
-        else:
-            for a in range(arms):
-                work[_COVARIANCE, a] = covariance[arm, a]
-            for a in range(arms):
-                step = work[_COVARIANCE, a] * scale
-                for b in range(arms):
-                    covariance[a, b] -= step * work[_COVARIANCE, b]
-        step = (reward - work[_MEAN, arm]) * scale
-        for a in range(arms):
-            cov = work[_COVARIANCE, a]
-            work[_MEAN, a] += cov * step
-            variances[a] = max(variances[a] - cov * cov * scale, 0.0)
-            work[_DEVIATION, a] = math.sqrt(variances[a])
-        if left:
-            arm = 0
-            while counts[arm]:
-                arm += 1
-            continue
-        arm, best, bound = _rivals(work, precision)
-        if bound < least[0]:
-            least[0], leader = bound, best
-    for a in range(arms):
-        means[a] = work[_MEAN, a]
-    return arm, leader
+    def _rivals(self) -> tuple[int, int, float]:
+        """The arm to pull, J and B_J."""
+        means, deviations = self._means, np.sqrt(self._variances)
+        wide = _BOUND_DEVIATIONS * deviations
+        gaps = _best_of_others(means + wide) - (means - wide)  # at least Δ, but for 3 deviations
+        beta = math.sqrt(self._precision / float(np.sum(4.0 / np.maximum(gaps**2, 1e-300))))
+        upper = means + beta * deviations
+        shortfalls = _best_of_others(upper) - (means - beta * deviations)
+        best = int(np.argmin(shortfalls))  # J(t)
+        upper[best] = -np.inf
+        rival = int(np.argmax(upper))  # j(t)
+        surer = deviations[best] < _TIED * deviations[rival]
+        return rival if surer else best, best, float(shortfalls[best])
 
 
-@compiled
-def _reduce(covariance: Array, features: Array, arm: int, scale: float, work: Array) -> None:
-    """Σ after a pull, and before it the covariances of the arm with all arms."""
-    dimension, arms = features.shape  # one column per arm: the inner loops run along rows
-    gain = np.zeros(dimension)
-    for j in range(dimension):
-        for k in range(dimension):
-            gain[k] += covariance[j, k] * features[j, arm]
-    for a in range(arms):
-        work[_COVARIANCE, a] = 0.0
-    for j in range(dimension):
-        for a in range(arms):
-            work[_COVARIANCE, a] += features[j, a] * gain[j]
-        step = gain[j] * scale
-        for k in range(dimension):
-            covariance[j, k] -= step * gain[k]
-
-
-@compiled
-def _rivals(work: Array, precision: float) -> tuple[int, int, float]:
-    """The arm to pull, J and B_J of a posterior; `precision` is β²H."""
-    arms = work.shape[1]
-    high = second = -math.inf  # the two largest upper bounds
-    for a in range(arms):
-        work[_UPPER, a] = work[_MEAN, a] + _BOUND_DEVIATIONS * work[_DEVIATION, a]
-        second = max(second, min(work[_UPPER, a], high))
-        high = max(work[_UPPER, a], high)
-    for a in range(arms):
-        rival = second if work[_UPPER, a] == high else high
-        # At least Δ_a, but for three deviations.
-        gap = rival - (work[_MEAN, a] - _BOUND_DEVIATIONS * work[_DEVIATION, a])
-        work[_INVERSE_SQUARE, a] = 4.0 / max(gap * gap, 1e-300)
-    difficulty = 0.0
-    for a in range(arms):
-        difficulty += work[_INVERSE_SQUARE, a]
-    beta = math.sqrt(precision / difficulty)
-    top, next_arm, high, second = 0, -1, -math.inf, -math.inf
-    for a in range(arms):
-        upper = work[_MEAN, a] + beta * work[_DEVIATION, a]
-        next_arm = top if upper > high else (a if upper > second else next_arm)
-        top = a if upper > high else top
-        second = max(second, min(upper, high))
-        high = max(upper, high)
-    best, bound = -1, math.inf
-    for a in range(arms):
-        rival = second if a == top else high
-        shortfall = rival - (work[_MEAN, a] - beta * work[_DEVIATION, a])
-        best = a if shortfall < bound else best
-        bound = min(shortfall, bound)  # J(t) and B_J(t)
-    rival_arm = next_arm if best == top else top  # j(t)
-    surer = work[_DEVIATION, best] < _TIED * work[_DEVIATION, rival_arm]
-    return rival_arm if surer else best, best, bound
+def _best_of_others(values: Array) -> Array:
+    """For each of them, the largest of the others."""
+    second, highest = np.partition(values, -2)[-2:]
+    return np.asarray(np.where(values == highest, second, highest))

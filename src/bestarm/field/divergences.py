@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from bestarm.compiling import compiled, inlined
+from bestarm.field.kernels import compiled
 
 _STEPS = 100  # Newton's steps at most; about five are made
 
@@ -20,7 +20,7 @@ def bernoulli(p: float, q: float) -> float:
     return max(total, 0.0)
 
 
-@inlined
+@compiled
 def entropy(p: float) -> float:
     """p log p + (1 − p) log(1 − p), the part of d(p, q) that does not depend on q."""
     total = p * math.log(p) if p > 0 else 0.0
@@ -50,7 +50,7 @@ def upper_bound(p: float, level: float) -> float:
     return max(q, p)
 
 
-@inlined
+@compiled
 def transport(p: float, q: float, n: float, m: float) -> float:
     """n d(p, c) + m d(q, c) with c = (n p + m q)/(n + m): the evidence that two means differ."""
     middle = (n * p + m * q) / (n + m)

@@ -9,11 +9,11 @@ import numpy as np
 
 from bestarm import bounds
 from bestarm.checks import choice
-from bestarm.compiling import compiled
+from bestarm.field.kernels import compiled, reward_at
 from bestarm.field.means_rule import MeansRule, best_mean, rate
+from bestarm.field.pull_by_pull import Rewards
 from bestarm.numerics.geometry import Array
 from bestarm.policies.stepwise import Indices, sub_gaussian_assumptions
-from bestarm.presampled import Parts, PresampledRewards, reward_at
 from bestarm.problem import Problem
 
 
@@ -60,9 +60,9 @@ class EBTCI(MeansRule):
             self._rate = bounds.gaussian_rate(problem.delta, arms=problem.arms)
         self._rng = np.random.default_rng(seed)
 
-    def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
+    def _advance(self, rewards: Rewards, most: int) -> tuple[int, bool]:
         pulls, self._next_arm, self._leader, stopped = advance(
-            presampled.parts,
+            rewards,
             self._next_arm,
             self._counts,
             self._sums,
@@ -79,7 +79,7 @@ class EBTCI(MeansRule):
 
 @compiled
 def advance(
-    presampled: Parts,
+    rewards: Rewards,
     arm: int,
     counts: Indices,
     sums: Array,
@@ -101,7 +101,7 @@ def advance(
     leader, total = 0, counts.sum()
     proven = 0.0  # β at an earlier time, which is smaller: while the evidence is below, no log
     for i in range(most):
-        sums[arm] += reward_at(presampled, i, arm)
+        sums[arm] += reward_at(rewards, i, arm)
         counts[arm] += 1
         total += 1
         inverse[arm] = 1.0 / counts[arm]

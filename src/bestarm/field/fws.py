@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from bestarm.bounds import counts_threshold
-from bestarm.compiling import compiled, inlined
+from bestarm.field.kernels import compiled, dot, invert, quadratic_form, reward_at, sherman_morrison
 from bestarm.field.linear_rule import (
     LEADER,
     PULLS,
@@ -24,10 +24,9 @@ from bestarm.field.linear_rule import (
     learn,
     multiply,
 )
+from bestarm.field.pull_by_pull import Rewards
 from bestarm.numerics.geometry import Array
-from bestarm.numerics.linalg import dot, invert, quadratic_form, sherman_morrison
 from bestarm.policies.stepwise import Indices
-from bestarm.presampled import Parts, PresampledRewards, reward_at
 from bestarm.problem import Problem, as_problem
 
 # t·x(t), the sum of the steps so far; the inverse of its information; the pulls at which it was
@@ -89,9 +88,9 @@ class FrankWolfeSampling(LinearRule):
         rank = self._model[0].shape[1]
         self._allocation = (np.ones(problem.arms), np.zeros((rank, rank)), np.array([-np.inf]))
 
-    def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
+    def _advance(self, rewards: Rewards, most: int) -> tuple[int, bool]:
         pulls, self._next_arm, stopped = advance(
-            presampled.parts,
+            rewards,
             self._model,
             self._state,
             self._rule,
@@ -105,7 +104,7 @@ class FrankWolfeSampling(LinearRule):
 
 @compiled
 def advance(
-    presampled: Parts,
+    rewards: Rewards,
     model: Model,
     state: State,
     rule: Rule,
@@ -115,14 +114,14 @@ def advance(
 ) -> tuple[int, int, bool]:
     """Make `most` pulls, or fewer if it stops: the pulls made, the next arm, whether it stopped."""
     for i in range(most):
-        above = learn(model, state, arm, reward_at(presampled, i, arm))
+        above = learn(model, state, arm, reward_at(rewards, i, arm))
         if above and identified(model, state, rule):
             return i + 1, arm, True
         arm = _next_arm(model, state, allocation)
     return most, arm, False
 
 
-@inlined
+@compiled
 def _next_arm(model: Model, state: State, allocation: Allocation) -> int:
     """One step of Frank–Wolfe; the next arm has the largest x_a(t) / ω_a (Algorithm 1)."""
     counts, pulls = state[0], state[8][PULLS]
@@ -145,7 +144,7 @@ def _next_arm(model: Model, state: State, allocation: Allocation) -> int:
     return best
 
 
-@inlined
+@compiled
 def _tied(state: State) -> bool:
     scores, leader = state[4], state[8][LEADER]
     alike = 0
@@ -154,7 +153,7 @@ def _tied(state: State) -> bool:
     return alike > 1
 
 
-@inlined
+@compiled
 def _alternatives(
     target: Array, state: State, inverse: Array, radius: float
 ) -> tuple[Array, Indices, int]:
@@ -175,7 +174,7 @@ def _alternatives(
     return values, near, close
 
 
-@inlined
+@compiled
 def _frank_wolfe_step(model: Model, state: State, allocation: Allocation) -> None:
     """Move towards the arms that help most against all alternatives within r of the closest.
 
@@ -256,7 +255,7 @@ def solve_game(payoffs: Array) -> Array:
     return weights
 
 
-@inlined
+@compiled
 def _leaving_row(table: Array, inside: Indices, enter: int) -> int:
     """The row that limits the entering column first; of equals, the one that holds the first."""
     rows, columns = table.shape[0] - 1, table.shape[1] - 1
@@ -274,7 +273,7 @@ def _leaving_row(table: Array, inside: Indices, enter: int) -> int:
     return leave
 
 
-@inlined
+@compiled
 def _pivot(table: Array, row: int, column: int) -> None:
     """Exchange a variable inside with one outside, in the condensed table."""
     pivot = table[row, column]

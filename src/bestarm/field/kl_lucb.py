@@ -9,12 +9,12 @@ import numpy as np
 
 from bestarm.bounds import kl_lucb_rate, tuned_rate
 from bestarm.checks import choice
-from bestarm.compiling import compiled, inlined
 from bestarm.field.divergences import bernoulli, upper_bound
+from bestarm.field.kernels import compiled, reward_at
 from bestarm.field.means_rule import MeansRule, best_mean, rate
+from bestarm.field.pull_by_pull import Rewards
 from bestarm.numerics.geometry import Array
 from bestarm.policies.stepwise import NO_DRIFT, Indices, sub_gaussian_assumptions
-from bestarm.presampled import Parts, PresampledRewards, reward_at
 from bestarm.problem import Problem
 
 # Upper bounds are kept as tangents (`set_tangent`), and solved for where these do not decide. Rows
@@ -72,9 +72,9 @@ class KLLUCB(MeansRule):
             self._rate = kl_lucb_rate(delta, arms=arms, constant=constant)
         self._other = -1  # the arm to pull after the next one
 
-    def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
+    def _advance(self, rewards: Rewards, most: int) -> tuple[int, bool]:
         state = np.array([self._next_arm, self._other, self._leader])
-        known = presampled.parts, state, self._counts, self._sums
+        known = rewards, state, self._counts, self._sums
         if self._bounds is None:
             scale = 2 * self._sigma**2
             pulls, stopped = advance_gaussian(*known, scale, tuple(self._rate), most)
@@ -95,7 +95,7 @@ class KLLUCB(MeansRule):
 
 @compiled
 def advance_gaussian(
-    presampled: Parts,
+    rewards: Rewards,
     state: Indices,
     counts: Indices,
     sums: Array,
@@ -114,7 +114,7 @@ def advance_gaussian(
         means[a], widths[a] = sums[a] / counts[a], math.sqrt(scale / counts[a])
     for i in range(most):
         arm = state[0]
-        sums[arm] += reward_at(presampled, i, arm)
+        sums[arm] += reward_at(rewards, i, arm)
         counts[arm] += 1
         total += 1
         means[arm], widths[arm] = sums[arm] / counts[arm], math.sqrt(scale / counts[arm])
@@ -135,7 +135,7 @@ def advance_gaussian(
 
 @compiled
 def advance_bernoulli(
-    presampled: Parts,
+    rewards: Rewards,
     state: Indices,
     counts: Indices,
     sums: Array,
@@ -158,7 +158,7 @@ def advance_bernoulli(
     leader, rival = 0, math.inf  # no mean but the leader's is above `rival`
     for i in range(most):
         arm = state[0]
-        reward = reward_at(presampled, i, arm)
+        reward = reward_at(rewards, i, arm)
         if not bounds[0] <= reward <= bounds[1]:
             return -1 - i, False
         sums[arm] += reward
@@ -207,7 +207,7 @@ def _mean(total: float, n: int, bounds: tuple[float, float]) -> float:
     return min(max((total / n - low) / (high - low), 0.0), 1.0)
 
 
-@inlined
+@compiled
 def _best_two(means: Array) -> tuple[int, float]:
     """The first arm with the best mean, and the best mean of the others."""
     leader, rival = 0, -math.inf
@@ -219,7 +219,7 @@ def _best_two(means: Array) -> tuple[int, float]:
     return leader, rival
 
 
-@inlined
+@compiled
 def _separated(mean: float, n: int, other: float, m: int, level: float) -> bool:
     """Whether the lower bound of one arm exceeds the upper bound q of another.
 
@@ -273,7 +273,7 @@ def tangent_minimum(tangents: Array, arm: int, level: float) -> float:
     return float(height - 2 * tangents[ROUNDING, arm] - tangents[CURVE, arm] * step * step)
 
 
-@inlined
+@compiled
 def solve_highest(
     tangents: Array, upper: Array, means: Array, counts: Indices, level: float
 ) -> tuple[int, float]:

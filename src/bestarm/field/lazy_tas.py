@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from bestarm.bounds import certified_threshold, lazy_experiments, lazy_threshold
-from bestarm.compiling import compiled, inlined
 from bestarm.design import complexity
+from bestarm.field.kernels import cholesky, compiled, reward_at
 from bestarm.field.linear_model import coordinates, spanning_arms
 from bestarm.field.linear_rule import (
     LEADER,
@@ -23,10 +23,9 @@ from bestarm.field.linear_rule import (
     information,
     learn,
 )
+from bestarm.field.pull_by_pull import Rewards, rest_of
 from bestarm.numerics.geometry import Array
-from bestarm.numerics.linalg import cholesky
 from bestarm.policies.stepwise import Indices
-from bestarm.presampled import Parts, PresampledRewards, reward_at
 from bestarm.problem import Problem, as_problem
 
 # Weights; their sum over the pulls; a lower bound on λ_min(A), and c; the pulls at the next
@@ -99,11 +98,11 @@ class LazyTrackAndStop(LinearRule):
         bounds = np.array([0.0, least / math.sqrt(rank)])
         self._allocation = (even, np.zeros(problem.arms), bounds, np.array([rank, 0]), basis)
 
-    def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
+    def _advance(self, rewards: Rewards, most: int) -> tuple[int, bool]:
         made, known = 0, (self._model, self._state, self._rule, self._allocation)
         while True:
-            parts = presampled.after(made).parts
-            pulls, self._next_arm, end = advance(parts, *known, self._next_arm, most - made)
+            left = rest_of(rewards, made)
+            pulls, self._next_arm, end = advance(left, *known, self._next_arm, most - made)
             made += pulls
             self._leader = int(self._state[8][LEADER])
             if end != _ALLOCATING:
@@ -124,7 +123,7 @@ class LazyTrackAndStop(LinearRule):
 
 @compiled
 def advance(
-    presampled: Parts,
+    rewards: Rewards,
     model: Model,
     state: State,
     rule: Rule,
@@ -138,7 +137,7 @@ def advance(
     is still to be chosen.
     """
     for i in range(most):
-        above = learn(model, state, arm, reward_at(presampled, i, arm))
+        above = learn(model, state, arm, reward_at(rewards, i, arm))
         if above and identified(model, state, rule):
             return i + 1, arm, _STOPPED
         if state[8][PULLS] >= allocation[3][_NEXT]:
@@ -168,7 +167,7 @@ def _next_arm(model: Model, state: State, allocation: Allocation) -> int:
     return best
 
 
-@inlined
+@compiled
 def _exceeds(source: Array, counts: Indices, value: float) -> bool:
     """Whether λ_min(Σ x xᵀ) > value: whether the matrix less value·I is positive."""
     return cholesky(information(source, counts, -value))

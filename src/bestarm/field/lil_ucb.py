@@ -9,11 +9,11 @@ import numpy as np
 
 from bestarm import bounds
 from bestarm.checks import choice
-from bestarm.compiling import compiled
+from bestarm.field.kernels import compiled, reward_at
 from bestarm.field.means_rule import MeansRule
+from bestarm.field.pull_by_pull import Rewards
 from bestarm.numerics.geometry import Array
 from bestarm.policies.stepwise import Indices
-from bestarm.presampled import Parts, PresampledRewards, reward_at
 from bestarm.problem import Problem
 
 
@@ -64,9 +64,9 @@ class LilUCB(MeansRule):
         factor = (1 + beta) * (1 + math.sqrt(epsilon)) * math.sqrt(2 * (1 + epsilon))
         self._constants = factor * self._sigma, 1 + epsilon, shift, level, share
 
-    def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
+    def _advance(self, rewards: Rewards, most: int) -> tuple[int, bool]:
         pulls, self._next_arm, stopped = advance(
-            presampled.parts, self._next_arm, self._counts, self._sums, self._constants, most
+            rewards, self._next_arm, self._counts, self._sums, self._constants, most
         )
         self._leader = self._leader_so_far()
         return pulls, stopped
@@ -85,7 +85,7 @@ def _bonus(n: int, constants: tuple[float, ...]) -> float:
 
 @compiled
 def advance(
-    presampled: Parts,
+    rewards: Rewards,
     arm: int,
     counts: Indices,
     sums: Array,
@@ -103,7 +103,7 @@ def advance(
         upper[a] = sums[a] / counts[a] + _bonus(counts[a], constants)
     total, rival = counts.sum(), math.inf  # the highest bound of the other arms
     for i in range(most):
-        sums[arm] += reward_at(presampled, i, arm)
+        sums[arm] += reward_at(rewards, i, arm)
         counts[arm] += 1
         total += 1
         n = counts[arm]

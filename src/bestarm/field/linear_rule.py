@@ -14,12 +14,9 @@ import numpy as np
 
 from bestarm.bounds import LinearThreshold, certified_threshold, linear_experiments
 from bestarm.checks import choice, positive
-from bestarm.compiling import compiled
-from bestarm.field.linear_model import coordinates, linear_assumptions
-from bestarm.field.pull_by_pull import PullByPull
-from bestarm.numerics.geometry import Array
-from bestarm.numerics.linalg import (
+from bestarm.field.kernels import (
     add_weighted_gram,
+    compiled,
     dot,
     invert,
     log_determinant,
@@ -27,6 +24,9 @@ from bestarm.numerics.linalg import (
     sherman_morrison,
     weighted_sum,
 )
+from bestarm.field.linear_model import coordinates, linear_assumptions
+from bestarm.field.pull_by_pull import PullByPull
+from bestarm.numerics.geometry import Array
 from bestarm.policies.stepwise import Indices
 from bestarm.problem import Problem, as_problem
 

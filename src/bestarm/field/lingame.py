@@ -9,7 +9,7 @@ import numpy as np
 
 from bestarm.bounds import lingame_threshold
 from bestarm.checks import positive
-from bestarm.compiling import compiled, inlined
+from bestarm.field.kernels import compiled, dot, invert, quadratic_form, reward_at
 from bestarm.field.linear_model import coordinates
 from bestarm.field.linear_rule import (
     LEADER,
@@ -25,9 +25,8 @@ from bestarm.field.linear_rule import (
     learn,
     multiply,
 )
+from bestarm.field.pull_by_pull import Rewards
 from bestarm.numerics.geometry import Array
-from bestarm.numerics.linalg import dot, invert, quadratic_form
-from bestarm.presampled import Parts, PresampledRewards, reward_at
 from bestarm.problem import Problem, as_problem
 
 # Per learner its cumulative losses and its mixability gap Δ; the sum of all weights; the pulls of
@@ -106,9 +105,9 @@ class LinGame(LinearRule):
             np.ones(actions if self._pairs else 0),
         )
 
-    def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
+    def _advance(self, rewards: Rewards, most: int) -> tuple[int, bool]:
         pulls, self._next_arm, stopped = advance(
-            presampled.parts, self._model, self._state, self._rule, self._game, self._next_arm, most
+            rewards, self._model, self._state, self._rule, self._game, self._next_arm, most
         )
         self._leader = int(self._state[8][LEADER])
         return pulls, stopped
@@ -135,18 +134,18 @@ class LinGameC(LinGame):
 
 @compiled
 def advance(
-    presampled: Parts, model: Model, state: State, rule: Rule, game: Game, arm: int, most: int
+    rewards: Rewards, model: Model, state: State, rule: Rule, game: Game, arm: int, most: int
 ) -> tuple[int, int, bool]:
     """Make `most` pulls, or fewer if it stops: the pulls made, the next arm, whether it stopped."""
     for i in range(most):
-        above = learn(model, state, arm, reward_at(presampled, i, arm))
+        above = learn(model, state, arm, reward_at(rewards, i, arm))
         if above and identified(model, state, rule):
             return i + 1, arm, True
         arm = _play_pairs(model, state, game) if len(game[3]) > 0 else _play(model, state, game)
     return most, arm, False
 
 
-@inlined
+@compiled
 def _play(model: Model, state: State, game: Game) -> int:
     """One round of LinGame (Algorithm 2), with one learner per answer; gives the arm to pull."""
     losses, gaps, total, _ = game
@@ -164,7 +163,7 @@ def _play(model: Model, state: State, game: Game) -> int:
     return best
 
 
-@inlined
+@compiled
 def _play_pairs(model: Model, state: State, game: Game) -> int:
     """One round of LinGame-C (Algorithm 1), with one learner over pairs of answer and arm.
 

@@ -6,7 +6,7 @@ import math
 
 from bestarm.bounds import lingape_threshold
 from bestarm.checks import positive
-from bestarm.compiling import compiled
+from bestarm.field.kernels import compiled, dot, reward_at
 from bestarm.field.linear_rule import (
     DETERMINANT,
     LEADER,
@@ -28,8 +28,7 @@ from bestarm.field.linear_rule import (
     multiply,
     threshold_now,
 )
-from bestarm.numerics.linalg import dot
-from bestarm.presampled import Parts, PresampledRewards, reward_at
+from bestarm.field.pull_by_pull import Rewards
 from bestarm.problem import Problem, as_problem
 
 
@@ -89,9 +88,9 @@ class LinGapE(LinearRule):
             max_pulls=max_pulls,
         )
 
-    def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
+    def _advance(self, rewards: Rewards, most: int) -> tuple[int, bool]:
         pulls, self._next_arm, stopped = advance(
-            presampled.parts, self._model, self._state, self._rule, self._next_arm, most
+            rewards, self._model, self._state, self._rule, self._next_arm, most
         )
         self._leader = int(self._state[8][LEADER])
         return pulls, stopped
@@ -99,11 +98,11 @@ class LinGapE(LinearRule):
 
 @compiled
 def advance(
-    presampled: Parts, model: Model, state: State, rule: Rule, arm: int, most: int
+    rewards: Rewards, model: Model, state: State, rule: Rule, arm: int, most: int
 ) -> tuple[int, int, bool]:
     """Make `most` pulls, or fewer if it stops: the pulls made, the next arm, whether it stopped."""
     for i in range(most):
-        learn(model, state, arm, reward_at(presampled, i, arm))
+        learn(model, state, arm, reward_at(rewards, i, arm))
         _update_threshold(model, state, rule)
         if identified(model, state, rule):
             return i + 1, arm, True

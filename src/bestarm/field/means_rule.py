@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from bestarm.checks import interval, positive
-from bestarm.compiling import compiled
+from bestarm.field.kernels import compiled
 from bestarm.field.pull_by_pull import PullByPull
 from bestarm.numerics.geometry import Array
 from bestarm.problem import Problem, as_problem

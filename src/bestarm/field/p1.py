@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
+
 import numpy as np
 
-from bestarm.compiling import compiled
-from bestarm.field.pull_by_pull import PullByPull
-from bestarm.numerics.geometry import Array
-from bestarm.presampled import Parts, PresampledRewards, reward_at
+from bestarm.field.pull_by_pull import PullByPull, Rewards
 from bestarm.problem import Problem
 
 
@@ -44,63 +44,24 @@ class P1(PullByPull):
         super().__init__(problem, budget=budget)
         self.probabilities = 1.0 / np.arange(1, problem.arms + 1)  # of the ranks
         self.probabilities /= self.probabilities.sum()
-        self._limits = np.cumsum(self.probabilities)
-        self._limits[-1] = np.inf
+        self._limits = [*np.cumsum(self.probabilities)[:-1].tolist(), math.inf]
         self._rng = np.random.default_rng(seed)
-        self._order = self._rng.permutation(problem.arms)  # arms by rank; at first all tie
-        self._ranks = np.argsort(self._order)
-        self._gains = np.zeros(problem.arms)
-        self._leader = int(self._order[0])
-        rank = np.searchsorted(self._limits, self._rng.random(), "right")
-        self._next_arm = int(self._order[rank])
+        # Arms by rank; at first all tie.
+        self._order: list[int] = self._rng.permutation(problem.arms).tolist()
+        self._gains = [0.0] * problem.arms
+        self._leader = self._order[0]
+        self._next_arm = self._order[bisect_right(self._limits, self._rng.random())]
 
-    def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
-        self._next_arm = advance(
-            presampled.parts,
-            self._next_arm,
-            (self._counts, self._sums, self._gains),
-            (self._order, self._ranks),
-            (self.probabilities, self._limits),
-            self._rng.random(most),
-        )
-        self._leader = int(self._order[0])
+    def _advance(self, rewards: Rewards, most: int) -> tuple[int, bool]:
+        table, rows, common = rewards
+        for i, draw in enumerate(self._rng.random(most)):
+            arm = self._next_arm
+            reward = float(table[rows[i], arm] + common[i])
+            self._counts[arm] += 1
+            self._sums[arm] += reward
+            # Unbiased: inverse probabilities.
+            self._gains[arm] += reward / self.probabilities[self._order.index(arm)]
+            self._order.sort(key=self._gains.__getitem__, reverse=True)  # those that tie stay
+            self._next_arm = self._order[bisect_right(self._limits, draw)]
+        self._leader = self._order[0]
         return most, False
-
-
-@compiled
-def advance(
-    presampled: Parts,
-    arm: int,
-    totals: Parts,
-    ranking: Parts,
-    distribution: Parts,
-    draws: Array,
-) -> int:
-    """P1 for a pull per draw from (0, 1); everything is updated in place.
-
-    Returns the arm of the next pull.
-    """
-    counts, sums, gains = totals
-    order, ranks = ranking
-    probabilities, limits = distribution
-    for i in range(len(draws)):
-        reward = reward_at(presampled, i, arm)
-        counts[arm] += 1
-        sums[arm] += reward
-        rank = ranks[arm]
-        gains[arm] += reward / probabilities[rank]  # unbiased: inverse probabilities
-        gain = gains[arm]
-        while rank > 0 and gains[order[rank - 1]] < gain:
-            order[rank] = order[rank - 1]
-            ranks[order[rank]] = rank
-            rank -= 1
-        while rank < len(order) - 1 and gains[order[rank + 1]] > gain:
-            order[rank] = order[rank + 1]
-            ranks[order[rank]] = rank
-            rank += 1
-        order[rank], ranks[arm] = arm, rank
-        rank_drawn = 0
-        while draws[i] >= limits[rank_drawn]:
-            rank_drawn += 1
-        arm = order[rank_drawn]
-    return arm

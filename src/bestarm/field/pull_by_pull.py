@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.numerics.geometry import Array
 from bestarm.policies.stepwise import Indices, StepwisePolicy
-from bestarm.presampled import PresampledRewards, reward_at
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
+
+if TYPE_CHECKING:
+    from bestarm.presampled import PresampledRewards
+
+# Rewards of the pulls to come: as the i-th of them, arm a pays table[rows[i], a] + common[i]. The
+# table is read-only: kernels are compiled again for one that is not.
+Rewards = tuple[Array, Indices, Array]
+
+
+def rest_of(rewards: Rewards, pulls: int) -> Rewards:
+    """What is left of them after so many pulls."""
+    table, rows, common = rewards
+    return table, rows[pulls:], common[pulls:]
+
+
+def _read_only(table: Array) -> Array:
+    view = table.view()
+    view.flags.writeable = False
+    return view
 
 
 class PullByPull(StepwisePolicy):
@@ -48,13 +67,13 @@ class PullByPull(StepwisePolicy):
         self._next_arm = 0 if opening is None else int(opening[0])
 
     @abstractmethod
-    def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
+    def _advance(self, rewards: Rewards, most: int) -> tuple[int, bool]:
         """Pull `_next_arm`, decide on the next, and so on; update everything that the rule keeps.
 
         After the first of these pulls every arm of the opening was pulled.
 
         Args:
-            presampled: the rewards of the pulls to come.
+            rewards: the rewards of the pulls to come.
             most: how many to make; at least one, and not more than there are rewards.
 
         Returns:
@@ -62,15 +81,16 @@ class PullByPull(StepwisePolicy):
             makes `most` pulls unless it stops.
         """
 
-    def _open_and_advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
+    def _open_and_advance(self, rewards: Rewards, most: int) -> tuple[int, bool]:
         """Make the pulls of the opening, but for its last, and those that the rule decides on."""
+        table, rows, common = rewards
         opened = 0
         while opened < most:
             missing = self._opening[self._counts[self._opening] == 0]
             missing = missing[missing != self._next_arm]
             if not len(missing):
                 break
-            reward = reward_at(presampled.parts, opened, self._next_arm)
+            reward = float(table[rows[opened], self._next_arm] + common[opened])
             if self._bounds is not None and not self._bounds[0] <= reward <= self._bounds[1]:
                 raise self._outside_bounds()
             self._sums[self._next_arm] += reward
@@ -80,7 +100,7 @@ class PullByPull(StepwisePolicy):
         if opened == most:
             self._leader = self._leader_so_far()
             return opened, False
-        pulls, identified = self._advance(presampled.after(opened), most - opened)
+        pulls, identified = self._advance(rest_of(rewards, opened), most - opened)
         if identified:
             self._active = np.array([self._leader])
         return opened + pulls, identified
@@ -118,22 +138,25 @@ class PullByPull(StepwisePolicy):
         assert plan.counts is not None
         self._next_arm = int(np.argmax(plan.counts))  # the plan may have been adopted
         reward = float(summary.sums[self._next_arm]) + summary.center
-        presampled = PresampledRewards.single(reward, self.problem.arms)
-        _, identified = self._open_and_advance(presampled, 1)
+        table = _read_only(np.zeros((1, self.problem.arms)))
+        rewards = table, np.zeros(1, dtype=np.int64), np.array([reward])
+        _, identified = self._open_and_advance(rewards, 1)
         return "identified" if identified else None
 
     def follow(self, presampled: PresampledRewards) -> tuple[int, int]:
         """Make as many pulls as the presampled rewards allow: for simulations.
 
         Returns:
-            The number of pulls made, twice, because each of them is a plan.
+            The number of pulls made, twice, because each of them is a plan. Both are 0 against an
+            adversary, which reacts to every pull.
         """
-        if self._stopped is not None:
+        if self._stopped is not None or presampled.bound > 0:
             return 0, 0
         if self._open is not None:  # it may have been adopted
             self._next_arm = int(np.argmax(np.asarray(self._open.counts)))
         most = min(len(presampled.rows), self._left())
-        pulls, identified = self._open_and_advance(presampled, most)
+        rewards = _read_only(presampled.table), presampled.rows, presampled.common
+        pulls, identified = self._open_and_advance(rewards, most)
         self._note_answered(self._counts)
         self._end_plans(pulls, pulls, pulls, "identified" if identified else None)
         return pulls, pulls

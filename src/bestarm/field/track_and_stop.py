@@ -9,12 +9,12 @@ import numpy as np
 
 from bestarm.bounds import chernoff_rate, gaussian_rate, tuned_rate
 from bestarm.checks import choice
-from bestarm.compiling import compiled, inlined
 from bestarm.field.divergences import bernoulli, transport
+from bestarm.field.kernels import compiled, reward_at
 from bestarm.field.means_rule import MeansRule, best_mean, rate
+from bestarm.field.pull_by_pull import Rewards
 from bestarm.numerics.geometry import Array
 from bestarm.policies.stepwise import NO_DRIFT, Indices, sub_gaussian_assumptions
-from bestarm.presampled import Parts, PresampledRewards, reward_at
 from bestarm.problem import Problem
 
 _STEPS = 100  # Newton's steps at most; one to four are made
@@ -79,9 +79,9 @@ class TrackAndStop(MeansRule):
             self._model = 0.0, *self._bounds
         self._warm = np.ones(arms)  # the last solution for the proportions
 
-    def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
+    def _advance(self, rewards: Rewards, most: int) -> tuple[int, bool]:
         pulls, arm, leader, stopped = advance(
-            presampled.parts,
+            rewards,
             self._next_arm,
             self._counts,
             self._sums,
@@ -106,7 +106,7 @@ class TrackAndStop(MeansRule):
 
 @compiled
 def advance(
-    presampled: Parts,
+    rewards: Rewards,
     arm: int,
     counts: Indices,
     sums: Array,
@@ -128,7 +128,7 @@ def advance(
         means[a] = _mean(sums[a] / counts[a], model)
     leader, rival, total, proven = 0, 0, counts.sum(), 0.0
     for i in range(most):
-        reward = reward_at(presampled, i, arm)
+        reward = reward_at(rewards, i, arm)
         if scale == 0 and not low <= reward <= high:
             return -1 - i, arm, leader, False
         sums[arm] += reward
@@ -156,7 +156,7 @@ def _mean(mean: float, model: tuple[float, float, float]) -> float:
     return mean if scale > 0 else min(max((mean - low) / (high - low), 0.0), 1.0)
 
 
-@inlined
+@compiled
 def _next(
     means: Array, counts: Indices, leader: int, warm: Array, weights: Array, scale: float
 ) -> int:
@@ -179,7 +179,7 @@ def _next(
     return arm
 
 
-@inlined
+@compiled
 def _tied(means: Array, leader: int, weights: Array) -> bool:
     """Whether several arms have the best mean; if so, weights are equal for them, and 0 else."""
     tied = 0
@@ -199,7 +199,7 @@ def _evidence(means: Array, counts: Indices, leader: int, arm: int, scale: float
     return transport(means[leader], means[arm], n, m)
 
 
-@inlined
+@compiled
 def _closest(means: Array, counts: Indices, leader: int, scale: float) -> int:
     """The arm against which there is least evidence."""
     closest, least = -1, math.inf
@@ -278,7 +278,7 @@ def bernoulli_weights(means: Array, leader: int, warm: Array, weights: Array) ->
     weights[leader] = 1.0
 
 
-@inlined
+@compiled
 def _newton(means: Array, leader: int, x: Array) -> bool:
     """Newton's steps in (y, x); whether they ended at the solution."""
     arms = len(means)
@@ -306,7 +306,7 @@ def _newton(means: Array, leader: int, x: Array) -> bool:
     return False
 
 
-@inlined
+@compiled
 def _nested(means: Array, leader: int, x: Array) -> None:
     """The same by Newton's steps for 1/x of the second best arm, inside of which x is solved for.
 
@@ -333,7 +333,7 @@ def _nested(means: Array, leader: int, x: Array) -> None:
         inverse = min(max(inverse - step, inverse / 3), 3 * inverse)
 
 
-@inlined
+@compiled
 def _solve(best: float, mean: float, y: float, x: float) -> float:
     """The x with g(x) = y. g is concave: Newton's steps from the left stay there."""
     for _ in range(_STEPS):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import islice
 from typing import Literal
 
 import numpy as np
@@ -11,7 +12,7 @@ from bestarm import bounds
 from bestarm.checks import choice, positive
 from bestarm.estimation import ordinary
 from bestarm.field.linear_model import linear_assumptions, points_of
-from bestarm.field.xy_allocation import REFRESH, all_pairs, extend_greedily
+from bestarm.field.xy_allocation import all_pairs, greedy_pulls
 from bestarm.numerics.geometry import Array, first_largest, linear_norms
 from bestarm.policies.phased.shrinking import shares
 from bestarm.policies.stepwise import Indices, StepwisePolicy
@@ -123,11 +124,9 @@ def _allocate(problem: Problem, active: bytes, level: float, most: int) -> Indic
     points = points_of(problem)
     counts = np.bincount(points.basis[:most], minlength=problem.arms)
     pairs = all_pairs(np.frombuffer(active, dtype=np.int64))
-    made = piece = 0
-    while made == piece and (left := most - int(counts.sum())) > 0:
-        piece = min(left, REFRESH)
-        made = extend_greedily(points, pairs, counts, np.empty(piece, dtype=np.int32), level)
-    return counts
+    left = most - int(counts.sum())
+    further = list(islice(greedy_pulls(points, pairs, counts, level), left))
+    return np.asarray(counts + np.bincount(further, minlength=problem.arms))
 
 
 @lru_cache(maxsize=4096)

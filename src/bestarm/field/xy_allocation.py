@@ -7,27 +7,72 @@ rank-one updates, and computed afresh now and then, so that rounding does not ad
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from functools import lru_cache, partial
+import heapq
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import chain, count, islice
 from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.compiling import compiled
 from bestarm.design import complexity
 from bestarm.field.linear_model import Points, points_of
 from bestarm.numerics.geometry import Array
-from bestarm.numerics.linalg import subtract_outer
 from bestarm.policies.stepwise import Indices
 from bestarm.problem import Problem
 
 Order = NDArray[np.int32]  # the arms of pulls, in order
 
-REFRESH = 4096  # pulls after which matrices kept by rank-one updates are computed afresh
+_REFRESH = 4096  # pulls after which matrices kept by rank-one updates are computed afresh
 _NEGLIGIBLE = 1e-6  # times the mean weight: left over by the solver, and not worth a pull
 _TIE = 1e-9  # widths that differ by less, relative to their size, are equal on paper
+
+
+class StaticAllocation:
+    """The arms in the order in which an allocation pulls them, computed as far as needed.
+
+    Args:
+        arms: the arms of all pulls, without an end.
+    """
+
+    def __init__(self, arms: Iterator[int]) -> None:
+        self._arms, self._lock = arms, Lock()
+        self._order: Order = np.empty(0, dtype=np.int32)
+
+    def first(self, pulls: int) -> Order:
+        """At least so many of the pulls, in order."""
+        with self._lock:
+            known = len(self._order)
+            if known < pulls:
+                further = islice(self._arms, max(pulls - known, known // 2))
+                self._order = np.concatenate([self._order, np.fromiter(further, dtype=np.int32)])
+            return self._order
+
+
+@lru_cache(maxsize=8)
+def greedy_allocation(problem: Problem) -> StaticAllocation:
+    """Every pull makes the contrast of two targets that is known least as well known as it can.
+
+    It begins with arms that span, one pull each.
+    """
+    points = points_of(problem)
+    counts = np.bincount(points.basis, minlength=problem.arms)
+    further = greedy_pulls(points, all_pairs(np.arange(problem.targets)), counts)
+    return StaticAllocation(chain(points.basis.tolist(), further))
+
+
+@lru_cache(maxsize=8)
+def oracle_allocation(problem: Problem, theta: tuple[float, ...]) -> StaticAllocation:
+    """Pulls whose shares tend to the optimal design for θ, as quickly as whole pulls can.
+
+    It begins with arms that span, one pull each.
+    """
+    weights = complexity(problem, theta, "linear").weights
+    weights = np.where(weights > _NEGLIGIBLE / problem.arms, weights, 0.0)
+    basis = points_of(problem).basis
+    counts = np.bincount(basis, minlength=problem.arms)
+    return StaticAllocation(chain(basis.tolist(), _tracking_pulls(weights, counts)))
 
 
 def all_pairs(targets: Indices) -> Indices:
@@ -36,163 +81,73 @@ def all_pairs(targets: Indices) -> Indices:
     return np.column_stack([targets[first], targets[second]])
 
 
-def inverse_of(arms: Array, counts: Indices) -> Array:
-    """P = (Σ n_a x_a x_aᵀ)⁻¹, of arms that span."""
-    return np.asarray(np.linalg.inv((arms.T * counts) @ arms))
+def greedy_pulls(
+    points: Points, pairs: Indices, counts: Indices, level: float = 0.0
+) -> Iterator[int]:
+    """Arms that each make the widest direction y narrowest, after pulls of arms that span.
 
-
-class StaticAllocation:
-    """The arms in the order in which an allocation pulls them, computed as far as needed.
-
-    It begins with arms that span, one pull each.
+    Directions are narrow enough, and it ends, after n pulls if ‖y‖² ≤ level·n for all of them.
 
     Args:
-        problem: the problem.
-        extend: fills in further pulls, and adds them to the counts that it is given.
+        points: the arms and targets.
+        pairs: the two targets of each direction.
+        counts: the pulls of each arm before.
+        level: 0 to go on without an end.
     """
-
-    def __init__(self, problem: Problem, extend: Callable[[Indices, Order], object]) -> None:
-        self._arms: Order = points_of(problem).basis.astype(np.int32)
-        self._counts = np.bincount(self._arms, minlength=problem.arms)
-        self._extend, self._lock = extend, Lock()
-
-    def first(self, pulls: int) -> Order:
-        """At least so many of the pulls, in order."""
-        with self._lock:
-            known = len(self._arms)
-            if known < pulls:
-                steps = -(-max(pulls, known + known // 2) // REFRESH)  # whatever was asked for
-                further = np.empty(steps * REFRESH - known, dtype=np.int32)
-                self._extend(self._counts, further)
-                self._arms = np.concatenate([self._arms, further])
-            return self._arms
-
-
-@lru_cache(maxsize=8)
-def greedy_allocation(problem: Problem) -> StaticAllocation:
-    """Every pull makes the contrast of two targets that is known least as well known as it can."""
-    points, pairs = points_of(problem), all_pairs(np.arange(problem.targets))
-    return StaticAllocation(problem, partial(extend_greedily, points, pairs))
-
-
-@lru_cache(maxsize=8)
-def oracle_allocation(problem: Problem, theta: tuple[float, ...]) -> StaticAllocation:
-    """Pulls whose shares tend to the optimal design for θ, as quickly as whole pulls can."""
-    weights = complexity(problem, theta, "linear").weights
-    weights = np.where(weights > _NEGLIGIBLE / problem.arms, weights, 0.0)
-    return StaticAllocation(problem, partial(_track, weights))
-
-
-def extend_greedily(
-    points: Points, pairs: Indices, counts: Indices, order: Order, level: float = 0.0
-) -> int:
-    """Go on with a greedy allocation, as `_allocate` does; the arms pulled before span.
-
-    Products with P are computed afresh every `REFRESH` pulls of the whole allocation.
-
-    Returns:
-        The number of pulls, which are written into `order` and added to `counts`.
-    """
-    made = 0
-    while made < len(order):
-        piece = order[made : made + REFRESH - int(counts.sum()) % REFRESH]
-        inverse = inverse_of(points.arms, counts)
-        across = points.targets @ inverse @ points.arms.T
-        apart = points.targets[pairs[:, 0]] - points.targets[pairs[:, 1]]
-        widths = np.einsum("ij,ij->i", apart @ inverse, apart)
-        within = points.arms @ inverse @ points.arms.T
-        pulls = _allocate(within, across, pairs, widths, counts, piece, level)
-        made += pulls
-        if pulls < len(piece):
-            break
-    return made
-
-
-@compiled
-def _allocate(
-    within: Array,
-    across: Array,
-    pairs: Indices,
-    widths: Array,
-    counts: Indices,
-    order: Order,
-    level: float,
-) -> int:
-    """Go on with a greedy allocation until `order` is full, or all widths are narrow enough.
-
-    They are after n pulls if ‖y‖² ≤ level·n for every direction. `within` has x·P·x′ for all arms,
-    `across` z·P·x for all targets and arms, `pairs` the two targets of each direction y, and
-    `widths` ‖y‖² under P. All but `pairs` are updated in place. Returns the number of pulls.
-    """
-    arms = len(within)
-    own, work, row = np.empty(arms), np.empty((3, arms)), np.empty(arms)
-    column = np.empty(len(across))
-    n = counts.sum()
-    for made in range(len(order)):
-        if widths.max() <= level * (n + made):
-            return made
-        for a in range(arms):
-            own[a] = within[a, a]
-        arm = _next_arm(own, across, pairs, widths, work)
-        order[made] = arm
+    arms, counts = points.arms, counts.copy()
+    first, second = pairs.T
+    apart = points.targets[first] - points.targets[second]
+    start = int(counts.sum())
+    for n in count(start):
+        if (n - start) % _REFRESH == 0:
+            inverse = np.linalg.inv((arms.T * counts) @ arms)
+            within = arms @ inverse @ arms.T  # x·P·x′ of all arms
+            across = points.targets @ inverse @ arms.T  # z·P·x of all targets and arms
+            widths = np.einsum("ij,ij->i", apart @ inverse, apart)  # ‖y‖² under P
+        if widths.max() <= level * n:
+            return
+        arm = _best_arm(within.diagonal(), across, pairs, widths)
+        yield arm
         counts[arm] += 1
-        share = 1 / (1 + own[arm])
-        for a in range(arms):  # as slices, these take seconds longer to compile
-            row[a] = within[arm, a]
-        for z in range(len(across)):
-            column[z] = across[z, arm]
-        for y in range(len(pairs)):
-            taken = column[pairs[y, 0]] - column[pairs[y, 1]]
-            widths[y] -= taken * taken * share
-        subtract_outer(within, row, row, share)
-        subtract_outer(across, column, row, share)
-    return len(order)
+        share = 1 / (1 + within[arm, arm])
+        row, column = within[arm].copy(), across[:, arm].copy()
+        widths -= share * (column[first] - column[second]) ** 2
+        across -= share * np.outer(column, row)
+        within -= share * np.outer(row, row)
 
 
-@compiled
-def _next_arm(own: Array, across: Array, pairs: Indices, widths: Array, work: Array) -> int:
+def _best_arm(own: Array, across: Array, pairs: Indices, widths: Array) -> int:
     """The arm whose pull makes the widest direction narrowest (Soare et al. 2014, eq. 12 and 14).
 
     A pull of x takes (x·P·y)²/(1 + x·P·x) off ‖y‖². The widest direction stays at least as wide as
     the best arm for it leaves it, so that directions narrower than this need no look. Where several
     directions are equally wide, no arm may make all of them narrower. Of arms that are equal, it is
-    the one that makes the directions looked at narrowest in sum. `own` has x·P·x for every arm,
-    and `work` room for three rows.
+    the one that makes the directions looked at narrowest in sum. `own` has x·P·x for every arm.
     """
-    arms = len(own)
-    largest, total, left = work[0], work[1], work[2]
-    largest[:] = 0.0
-    total[:] = 0.0
-    widest, floor = int(np.argmax(widths)), 0.0
-    for turn in range(len(widths) + 1):
-        y = widest if turn == 0 else turn - 1
-        if turn > 0 and (y == widest or widths[y] < floor):
-            continue
-        one, other = across[pairs[y, 0]], across[pairs[y, 1]]
-        for a in range(arms):
-            taken = one[a] - other[a]
-            left[a] = widths[y] - taken * taken / (1 + own[a])
-            total[a] += left[a]
-            largest[a] = max(largest[a], left[a])
-        if turn == 0:
-            floor = left.min() * (1 - _TIE)
-    best = 0
-    for a in range(1, arms):
-        tie = _TIE * largest[best]
-        if largest[a] < largest[best] - tie or (
-            largest[a] <= largest[best] + tie and total[a] < total[best] * (1 - _TIE)
-        ):
-            best = a
-    return best
+    left = _widths_after(own, across, pairs, widths, np.array([np.argmax(widths)]))
+    wide = np.flatnonzero(widths >= left.min() * (1 - _TIE))
+    left = _widths_after(own, across, pairs, widths, wide)
+    largest, total = left.max(axis=0), left.sum(axis=0)
+    equal = np.flatnonzero(largest <= largest.min() * (1 + _TIE))
+    narrowest = total[equal] <= total[equal].min() * (1 + _TIE)
+    return int(equal[np.argmax(narrowest)])
 
 
-@compiled
-def _track(weights: Array, counts: Indices, order: Order) -> None:
-    """Pull the arm whose next pull comes first under the weights: the least (n + 1)/weight."""
-    for made in range(len(order)):
-        best, least = 0, math.inf
-        for a in range(len(weights)):
-            if weights[a] > 0 and (counts[a] + 1) / weights[a] < least:
-                best, least = a, (counts[a] + 1) / weights[a]
-        order[made] = best
-        counts[best] += 1
+def _widths_after(
+    own: Array, across: Array, pairs: Indices, widths: Array, which: Indices
+) -> Array:
+    """‖y‖² of these directions (rows) after one pull of each arm (columns)."""
+    taken = across[pairs[which, 0]] - across[pairs[which, 1]]
+    return np.asarray(widths[which, None] - taken**2 / (1 + own))
+
+
+def _tracking_pulls(weights: Array, counts: Indices) -> Iterator[int]:
+    """The arm whose next pull comes first under the weights: the least (n + 1)/weight."""
+    due = [((counts[a] + 1) / weights[a], a) for a in np.flatnonzero(weights).tolist()]
+    pulls = counts.tolist()
+    heapq.heapify(due)
+    while True:
+        arm = due[0][1]
+        yield arm
+        pulls[arm] += 1
+        heapq.heapreplace(due, ((pulls[arm] + 1) / weights[arm], arm))

@@ -8,7 +8,7 @@ import numpy as np
 
 from bestarm.bounds import LinearThreshold, xy_threshold
 from bestarm.checks import vector
-from bestarm.compiling import compiled
+from bestarm.field.kernels import compiled, reward_at
 from bestarm.field.linear_model import points_of
 from bestarm.field.linear_rule import (
     LEADER,
@@ -20,13 +20,13 @@ from bestarm.field.linear_rule import (
     identified,
     learn,
 )
+from bestarm.field.pull_by_pull import Rewards
 from bestarm.field.xy_allocation import (
     StaticAllocation,
     greedy_allocation,
     oracle_allocation,
 )
 from bestarm.policies.stepwise import Indices
-from bestarm.presampled import Parts, PresampledRewards, reward_at
 from bestarm.problem import Problem, as_problem
 
 
@@ -91,12 +91,12 @@ class XYStatic(LinearRule):
         """The number of directions that the paper's threshold counts."""
         return problem.targets**2
 
-    def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, bool]:
+    def _advance(self, rewards: Rewards, most: int) -> tuple[int, bool]:
         start = int(self._counts.sum())
         arms = self._allocation().first(start + most + 1)
         order = arms[start : start + most].astype(np.int64)
         order[0] = self._next_arm  # maybe of an adopted plan
-        pulls, stopped = advance(presampled.parts, self._model, self._state, self._rule, order)
+        pulls, stopped = advance(rewards, self._model, self._state, self._rule, order)
         self._next_arm, self._leader = int(arms[start + pulls]), int(self._state[8][LEADER])
         return pulls, stopped
 
@@ -154,7 +154,7 @@ def _of_statistic(factor: float, level: float) -> LinearThreshold:
 
 @compiled
 def advance(
-    presampled: Parts, model: Model, state: State, rule: Rule, order: Indices
+    rewards: Rewards, model: Model, state: State, rule: Rule, order: Indices
 ) -> tuple[int, bool]:
     """Pull in a given order until the leader is separated (eq. 11 and 13), or the order ends.
 
@@ -162,7 +162,7 @@ def advance(
     leader is separated.
     """
     for i in range(len(order)):
-        above = learn(model, state, order[i], reward_at(presampled, i, order[i]))
+        above = learn(model, state, order[i], reward_at(rewards, i, order[i]))
         if above and state[8][PULLS] > model[0].shape[1] and identified(model, state, rule):
             return i + 1, True
     return len(order), False
