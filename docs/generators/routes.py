@@ -20,7 +20,7 @@ _INTRODUCTION = """# HTTP interface
 {summary}
 
 Every route names the least [role](../self-host.md#tokens) that may call it. Paths are relative to
-the server's address. The body of every error is an [ErrorBody](#errorbody).
+the server's address. The body of every error is a [Problem](#problem).
 
 ## Errors
 

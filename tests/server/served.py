@@ -34,6 +34,7 @@ __all__ = [
     "HEAD",
     "JSON",
     "PATIENT",
+    "PROBLEM",
     "Served",
     "answer",
     "create",
@@ -58,6 +59,7 @@ def receipt(**counted: int) -> dict[str, int]:
 PATIENT = Limits(planning=480)
 HANG_TIMEOUT = 120  # seconds after which what was awaited is thought never to come
 JSON = {"Content-Type": "application/json"}
+PROBLEM = {"type", "title", "status", "detail", "kind", "field", "value", "remedy"}
 HEAD = b"GET /api/v1/experiments HTTP/1.1\r\nHost: localhost\r\n"  # to be sent by hand
 # Nothing here is encrypted, and to read the certificates of all the world takes long.
 _UNENCRYPTED = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -121,24 +123,23 @@ class Served:
 def answer(raw: bytes) -> tuple[int, dict[str, Any]]:
     """Status and error of an answer as it came over the wire."""
     head, _, body = raw.partition(b"\r\n\r\n")
-    assert b"content-type: application/json" in head.lower(), raw
-    error: dict[str, Any] = json.loads(body)["error"]
-    assert set(error) == {"kind", "message", "field", "value", "remedy"}
+    assert b"content-type: application/problem+json" in head.lower(), raw
+    error: dict[str, Any] = json.loads(body)
+    assert set(error) == PROBLEM
     return int(head.split(b" ", 2)[1]), error
 
 
 def wrong(response: httpx.Response, status: int, kind: str) -> dict[str, Any]:
     """The error of a response, which must be of the one shape."""
     assert response.status_code == status, response.text
-    assert response.headers["content-type"] == "application/json"
-    body = response.json()
-    assert set(body) == {"error"}
-    assert set(body["error"]) == {"kind", "message", "field", "value", "remedy"}
-    assert body["error"]["kind"] == kind
-    assert body["error"]["message"].endswith((".", "?", "…"))
-    assert body["error"]["field"]
-    assert body["error"]["remedy"].endswith((".", "?", "…", "bestarm.db"))
-    error: dict[str, Any] = body["error"]
+    assert response.headers["content-type"] == "application/problem+json"
+    error: dict[str, Any] = response.json()
+    assert set(error) == PROBLEM
+    assert (error["type"], error["status"], error["kind"]) == ("about:blank", status, kind)
+    assert error["title"]
+    assert error["detail"].endswith((".", "?", "…"))
+    assert error["field"]
+    assert error["remedy"].endswith((".", "?", "…", "bestarm.db"))
     return error
 
 

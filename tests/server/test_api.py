@@ -172,7 +172,7 @@ def test_options_are_added_and_retired(api: httpx.Client, served: Served) -> Non
     blocks = create(api, "fixed", options=["old", "new", "x"], policy="sp-bai")
     answer = api.post(f"{blocks}/retire", json={"option": "new", "reason": "refunds"})
     error = wrong(answer, 422, "invalid_input")
-    assert error["message"].endswith("goes on with the options that it began with.")
+    assert error["detail"].endswith("goes on with the options that it began with.")
 
 
 def test_true_and_false_are_rewards(api: httpx.Client, served: Served, experiment: str) -> None:
@@ -477,4 +477,4 @@ def test_a_refused_covariate_is_named_with_its_fault(
     path = create(api, message[:60], **DRINKS, forecaster="default")
     body = f'{{"covariates": [{{"age": {value}}}]}}'
     error = wrong(api.post(f"{path}/ask", content=body, headers=JSON), 422, "invalid_input")
-    assert message in error["message"]
+    assert message in error["detail"]

@@ -52,11 +52,11 @@ def test_a_value_is_told_without_a_reward(api: httpx.Client) -> None:
     expected = receipt(recorded=1, values=1)
     assert api.post(f"{place}/tell", json=alone).json() == expected
     neither = api.post(f"{place}/tell", json={"outcomes": [{"id": 0}]})
-    assert wrong(neither, 422, "invalid_input")["message"] == "`outcomes.0.reward` is missing."
+    assert wrong(neither, 422, "invalid_input")["detail"] == "`outcomes.0.reward` is missing."
     for value, message in ((1.5, "`refund` must lie between 0 and 1; got 1.5."), ("x", "")):
         told = {"outcomes": [{"id": 1, "guardrails": {"refund": value}}]}
         assert wrong(api.post(f"{place}/tell", json=told), 422, "invalid_input")[
-            "message"
+            "detail"
         ].startswith(message)
     other = {"outcomes": [{"id": 0, "guardrails": {"refund": 0}}]}
     assert api.post(f"{place}/tell", json=other).status_code == 409

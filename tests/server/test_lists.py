@@ -70,7 +70,7 @@ def test_who_is_unknown_is_no_place_to_go_on(served: Served) -> None:
     with served.client(Role.VIEW) as client:
         for name, status in (("", 422), ("nobody", 404), ("x" * 201, 422), ("a\0b", 422)):
             found = client.get("/experiments", params={"after": name})
-            assert (found.status_code, found.json()["error"]["field"]) == (status, "after")
+            assert (found.status_code, found.json()["field"]) == (status, "after")
 
 
 def test_the_page_has_fifty_and_leads_to_the_others(served: Served) -> None:

@@ -203,7 +203,7 @@ def test_where_looking_needs_a_token_it_is_asked_for(outside: Served) -> None:
     for path in ("/list", f"{PLACE}/panels", "/role"):
         answer = get(outside, path)
         assert answer.status_code == 401
-        assert answer.json()["error"]["kind"] == "unauthorized"
+        assert answer.json()["kind"] == "unauthorized"
 
 
 @pytest.mark.parametrize("role", list(Role))
@@ -337,8 +337,8 @@ def test_a_page_that_is_not_there_is_a_page_to_browsers_alone(served: Served) ->
         shown = get(served, path, headers=browser)
         assert shown.status_code == 404
         assert "There is no such page" in Reader(shown.text).text
-        assert get(served, path).json()["error"]["kind"] == "not_found"
-    assert get(served, "/api/v1/nothing", headers=browser).json()["error"]["kind"] == "not_found"
+        assert get(served, path).json()["kind"] == "not_found"
+    assert get(served, "/api/v1/nothing", headers=browser).json()["kind"] == "not_found"
 
 
 def test_nobody_is_told_where_the_database_is(

@@ -199,7 +199,7 @@ def test_scenarios_as_documents(client: httpx.Client) -> None:
     [
         ({"scenarios": [{"name": "a", "gap": 1}], "level": 1.0}, "go with `gap`"),
         ({"gap": 1, "policies": ["magic"]}, "must be one of anytime"),
-        ({"gap": 1, "runs": 10**6}, "must be at most 2000"),
+        ({"gap": 1, "runs": 10**6}, "less than or equal to 2000"),
         ({"gap": 1, "source": [[1.0]] * 201}, "at most 200"),
         ({"gap": 1, "command": "rm"}, "`command` is not known."),
         ({"gap": 1, "window": "7d"}, "A window needs `per_day`"),
@@ -207,7 +207,7 @@ def test_scenarios_as_documents(client: httpx.Client) -> None:
         ({"gap": [1]}, "a number, or a text like '2 %' or '+10 %'"),
         ({"gap": "10 %", "base": "2 %"}, "could mean a share of the base rate"),
         ({"gap": 0.1, "base": "200 %"}, "must lie between the bounds"),
-        ({"visitors": 0}, "must be at least 1"),
+        ({"visitors": 0}, "greater than or equal to 1"),
         ({"visitors": 100, "gap": 0.1}, "`gap` does not go with `visitors`"),
         ({"gap": 1, "window": -1, "per_day": 9}, "must be positive"),
         ({"gap": 1, "block": 3}, "from 1 to 2; got 3"),
@@ -218,7 +218,7 @@ def test_what_cannot_be_planned_is_refused_in_the_one_shape(
     client: httpx.Client, change: dict[str, Any], words: str
 ) -> None:
     answer = client.post("/plan", json={"source": [[1, 0], [0, 1]]} | change)
-    assert words in wrong(answer, 422, "invalid_input")["message"]
+    assert words in wrong(answer, 422, "invalid_input")["detail"]
     assert settled()
 
 

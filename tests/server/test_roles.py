@@ -132,8 +132,8 @@ def test_a_token_without_the_word_bearer_is_refused_as_such(served: Served, writ
     refused = post(path, json={"name": "another", **ARMS}, headers=headers)
     assert refused.status_code == 401
     assert refused.headers["www-authenticate"] == "Bearer"
-    error = refused.json()["error"]
-    assert error["message"] == "The header Authorization does not have the form `Bearer TOKEN`."
+    error = refused.json()
+    assert error["detail"] == "The header Authorization does not have the form `Bearer TOKEN`."
     assert error["remedy"] == "Write the word Bearer and a space before the token."
     assert token not in refused.text
 
@@ -163,7 +163,7 @@ def test_without_a_valid_token_one_may_look_from_here_and_do_nothing_from_elsewh
             assert bare.status_code not in {401, 403}, path
         elif path.startswith("/api/"):
             expected = (403, "forbidden") if local else (401, "unauthorized")
-            assert (bare.status_code, bare.json()["error"]["kind"]) == expected, path
+            assert (bare.status_code, bare.json()["kind"]) == expected, path
             assert ("www-authenticate" in bare.headers) == (not local)
         else:
             assert bare.status_code in {303, 401, 403}, path  # a page asks for a token
@@ -172,7 +172,7 @@ def test_without_a_valid_token_one_may_look_from_here_and_do_nothing_from_elsewh
             for text in wrong[:2] if path != "/api/v1/experiments" else wrong:
                 refused = call(method, path, headers={"Authorization": text})
                 assert refused.status_code == 401, (path, text)
-                assert refused.json()["error"]["kind"] == "unauthorized"
+                assert refused.json()["kind"] == "unauthorized"
 
 
 def test_a_session_in_the_cookie_or_a_token_in_the_address_changes_nothing(

@@ -6,13 +6,14 @@ import json
 import logging
 import re
 import reprlib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, get_args, get_type_hints
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, get_type_hints
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, TypeAdapter
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute
 
@@ -55,31 +56,30 @@ _MEANINGS = {
     500: "The server, or the database behind it, is in a state it should not be in.",
     503: "The database or the experiment cannot be used now, or too many are served already.",
 }
+PROBLEM = "application/problem+json"
+_TITLES = {each.value: each.phrase for each in HTTPStatus} | {499: "Client Closed Request"}
 _KINDS = {400: "bad_request", 404: "not_found", 405: "method_not_allowed"}
 _log = logging.getLogger("bestarm.server")
 
 
 def error_responses(*codes: int) -> dict[int | str, dict[str, Any]]:
     """The errors that a route can answer with, for the API's description."""
-    return {code: {"model": ErrorBody, "description": _MEANINGS[code]} for code in codes}
+    return {code: {"model": Problem, "description": _MEANINGS[code]} for code in codes}
 
 
-class ErrorDetail(BaseModel):
-    """What went wrong."""
+class Problem(BaseModel):
+    """The shape of every error, `application/problem+json` of RFC 9457."""
 
-    kind: str = Field(description="A word for programs.", examples=["unknown_experiment"])
-    message: str = Field(
+    type: str = Field(default="about:blank", description="Always `about:blank`.")
+    title: str = Field(description="The meaning of the status.", examples=["Not Found"])
+    status: int = Field(description="That of the answer.", examples=[404])
+    detail: str = Field(
         description="A sentence for people.", examples=["There is no experiment 'checkout'."]
     )
+    kind: str = Field(description="A word for programs.", examples=["unknown_experiment"])
     field: str = Field(description="The name of what was wrong.", examples=["name"])
     value: Any = Field(default=None, description="Its value.", examples=["checkout"])
     remedy: str = Field(default="", description="What to do about it.")
-
-
-class ErrorBody(BaseModel):
-    """The shape of every error."""
-
-    error: ErrorDetail
 
 
 class ApiError(HTTPException):
@@ -101,14 +101,17 @@ class ApiError(HTTPException):
 
     def response(self) -> JSONResponse:
         """The answer. Long values are cut, and tokens are hidden."""
-        error = {
+        problem = {
+            "type": "about:blank",
+            "title": _TITLES.get(self.status_code, ""),
+            "status": self.status_code,
+            "detail": _text(self.detail, 1000),
             "kind": self.kind,
-            "message": _text(self.detail, 1000),
             "field": _text(self.field, 200),
             "value": _plain(self.value),
             "remedy": _text(self.remedy, 2000),
         }
-        return JSONResponse({"error": error}, self.status_code, self.headers)
+        return JSONResponse(problem, self.status_code, self.headers, media_type=PROBLEM)
 
 
 def to_api_error(error: Exception, request: Request) -> ApiError:
@@ -185,134 +188,59 @@ def _text(value: str, most: int = 500) -> str:
     return hide_tokens(short).encode("utf-8", "replace").decode()
 
 
-_DESCRIBED = "GET /api/v1/openapi.json describes it."
-# What a value must be, and the remedy, by Pydantic's kinds of errors. A union has one per member.
-_EXPECTED: dict[str, tuple[str, str]] = {
-    "bool_type": ("true or false", _DESCRIBED),
-    "int_type": ("a whole number", _DESCRIBED),
-    "int_from_float": ("a whole number", _DESCRIBED),
-    "int_parsing": ("a whole number", _DESCRIBED),
-    "int_parsing_size": ("a smaller number", "Send a smaller number."),
-    "float_type": ("a number", _DESCRIBED),
-    "finite_number": ("a finite number", "Send a smaller number."),
-    "string_type": ("a text", _DESCRIBED),
-    "string_unicode": ("a text of whole characters", "Send it in UTF-8."),
-    "string_too_short": ("a text of {min_length} or more characters", "Send a longer text."),
-    "string_too_long": ("a text of at most {max_length} characters", "Send a shorter text."),
-    "list_type": ("a list", _DESCRIBED),
-    "too_short": ("a list of at least {min_length} entries", "Send more entries."),
-    "too_long": ("a list of at most {max_length} entries", "Send fewer entries."),
-    "dict_type": ("an object", _DESCRIBED),
-    "model_type": ("an object", _DESCRIBED),
-    "model_attributes_type": ("an object", _DESCRIBED),
-    "literal_error": ("{expected}", _DESCRIBED),
-    "greater_than": ("greater than {gt:g}", "Send a larger number."),
-    "greater_than_equal": ("at least {ge:g}", "Send a larger number."),
-    "less_than": ("less than {lt:g}", "Send a smaller number."),
-    "less_than_equal": ("at most {le:g}", "Send a smaller number."),
-    "value_error": ("{error}", _DESCRIBED),  # of a validator of ours
-    "null_name": (
-        "a text or a whole number, or be left out",
-        "Null, as of a cookie that is missing, is nobody's name: each request would be somebody "
-        "else's. Send the name, or leave it out.",
-    ),
-}
-_OTHER = ("of another form", _DESCRIBED)
-_NUMBERS = {"bool_type", "int_type", "float_type"}
-
-
 def _from_validation_error(error: RequestValidationError, route: BaseRoute | None) -> ApiError:
-    """The first thing that is wrong, as deep in the body as it can be located."""
-    errors: Sequence[dict[str, Any]] = error.errors()
-    places = [_place(each["loc"], error.body, missing=each["type"] == "missing") for each in errors]
-    first = places[0]
-    place = max((each for each in places if each[: len(first)] == first), key=len)
-    found = [each for each, where in zip(errors, places, strict=True) if where == place]
-    kind, value = found[0]["type"], found[0]["input"]
-    field = ".".join(map(str, place)) or "body"
+    """The first thing that is wrong, in Pydantic's words, as deep as it can be located."""
+    found = [(_place(each, error.body), each) for each in error.errors()]
+    first = found[0][0]
+    place = max((where for where, _ in found if where[: len(first)] == first), key=len)
+    here = [each for where, each in found if where == place]  # of a union one per member
+    kind, value, field = here[0]["type"], here[0]["input"], ".".join(map(str, place)) or "body"
     body = get_type_hints(getattr(route, "endpoint", None)).get("body")
+    described = TypeAdapter(body).json_schema() if body else {}
+    remedy = "GET /api/v1/openapi.json describes it."
     if kind == "missing":
         message, value, remedy = f"`{field}` is missing.", None, "Send it."
-        extra = [
-            where
-            for each, where in zip(errors, places, strict=True)
+        others = [
+            where[-1]
+            for where, each in found
             if each["type"] == "extra_forbidden" and where[:-1] == place[:-1]
         ]
-        if example := _example(body, place):
-            remedy = f"Send it, as in {example}."
-        elif len(extra) == 1:
-            message = f"`{field}` is missing, and `{extra[0][-1]}` is not known."
+        examples = described.get("examples", ())
+        if len(place) == 1 and examples and place[0] in examples[0]:
+            remedy = f"Send it, as in {json.dumps(examples[0], ensure_ascii=False)}."
+        elif len(others) == 1:
+            message = f"`{field}` is missing, and `{others[0]}` is not known."
             remedy = f"Did you mean {place[-1]}?"
     elif kind == "extra_forbidden":
-        known = _names(body, place[:-1])
         message = f"`{field}` is not known."
+        models = [described] if len(place) == 1 and "properties" in described else []
+        models = models or list(described.get("$defs", {}).values())
+        known = [name for each in models for name in each.get("properties", ())]
         remedy = suggestion(str(place[-1]), known) or f"Known are {', '.join(known)}."
     else:
-        expected = [(each, *_EXPECTED.get(each["type"], _OTHER)) for each in found]
-        wanted = [words.format(**each.get("ctx", {})) for each, words, _ in expected]
-        message = f"`{field}` must be {', or '.join(dict.fromkeys(wanted))}; got {_shown(value)}."
-        remedy = next((each for *_, each in expected if each != _DESCRIBED), _DESCRIBED)
-        if isinstance(value, str) and any(each["type"] in _NUMBERS for each in found):
-            remedy = "Send it without quotes if it is one."
-        elif kind == "string_type" and len(found) == 1 and isinstance(value, (int, float)):
-            remedy = "Send it in quotes."
+        expected = dict.fromkeys(_SUBJECT.sub("", each["msg"]) for each in here)
+        message = f"`{field}` must {', or '.join(expected)}."
+        remedy = here[0].get("ctx", {}).get("remedy", remedy)
     return ApiError(422, "invalid_input", message, field=field, value=value, remedy=remedy)
 
 
-def _place(loc: Sequence[str | int], body: object, *, missing: bool) -> tuple[str | int, ...]:
+_SUBJECT = re.compile(r"^\w+ should ")
+
+
+def _place(error: Mapping[str, Any], body: Any) -> tuple[str | int, ...]:
     """Where an error is in a request, without the members of unions that Pydantic names."""
-    source, *parts = loc
+    source, *parts = error["loc"]
     if source != "body":
         return tuple(parts)
     place: list[str | int] = []
-    value: Any = body
     for number, part in enumerate(parts, 1):
-        try:
-            value = value[part]
-        except (TypeError, LookupError):
-            if not missing or number < len(parts):
-                continue
-        place.append(part)
+        inside = isinstance(body, dict) and part in body
+        inside |= isinstance(body, list) and isinstance(part, int)
+        if inside:
+            body = body[part]
+        if inside or (error["type"] == "missing" and number == len(parts)):
+            place.append(part)
     return tuple(place)
-
-
-def _names(kind: object, place: tuple[str | int, ...]) -> list[str]:
-    """The names that an object at a place of a body may have."""
-    models = list(_models(kind))
-    for part in place:
-        if isinstance(part, str):
-            fields = [each.model_fields[part] for each in models if part in each.model_fields]
-            models = [model for each in fields for model in _models(each.annotation)]
-    return [name for model in models for name in model.model_fields]
-
-
-def _example(kind: object, place: tuple[str | int, ...]) -> str:
-    """The example of a body as JSON, if it has what is at a place; else empty."""
-    for model in _models(kind):
-        described = model.model_config.get("json_schema_extra")
-        examples: Any = described.get("examples") if isinstance(described, dict) else None
-        if examples and len(place) == 1 and place[0] in examples[0]:
-            return json.dumps(examples[0], ensure_ascii=False)
-    return ""
-
-
-def _models(kind: object) -> Iterator[type[BaseModel]]:
-    """The models that a type is made of."""
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
-        yield kind
-    for part in get_args(kind):
-        yield from _models(part)
-
-
-def _shown(value: object) -> str:
-    """A value as JSON writes it; of what is large, its kind."""
-    if isinstance(value, (list, dict)):
-        return "a list" if isinstance(value, list) else "an object"
-    try:
-        text = json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError):  # among others, a number of very many digits
-        return "something else"
-    return text if len(text) <= 60 else f"{text[:59]}…"
 
 
 _LIKE_A_TOKEN = re.compile(r"(bestarm-\d+-)[\w-]+")

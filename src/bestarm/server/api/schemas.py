@@ -26,6 +26,7 @@ from bestarm.live.inputs import name_told
 from bestarm.live.store.contract import Event
 from bestarm.policies.registry import policies
 from bestarm.recommendation import Effect
+from bestarm.server.errors import PROBLEM
 
 
 def example(**values: Any) -> dict[str, Any]:
@@ -65,7 +66,7 @@ def is_a(words: str, *kinds: type, lists: bool = False) -> AfterValidator:
         several = value if lists and isinstance(value, list) else [value]
         if all(type(each) in kinds for each in several):
             return value
-        raise ValueError(words)
+        raise PydanticCustomError("wrong_type", "Input should be {words}", {"words": words})
 
     return AfterValidator(check)
 
@@ -75,10 +76,17 @@ _KINDS = [{"type": kind} for kind in ("number", "string", "boolean", "null")]
 Covariate = Annotated[Any, _any, WithJsonSchema({"anyOf": _KINDS})]
 
 
+_NULL = "Input should be a text or a whole number, or be left out"
+_NOBODY = (
+    "Null, as of a cookie that is missing, is nobody's name: each request would be somebody "
+    "else's. Send the name, or leave it out."
+)
+
+
 def _not_null(value: object) -> object:
     """A value that is not null; what may be left out need not be null."""
     if value is None:
-        raise PydanticCustomError("null_name", "null")
+        raise PydanticCustomError("null_name", _NULL, {"remedy": _NOBODY})
     return value
 
 
@@ -100,7 +108,8 @@ def one_of(names: Sequence[str]) -> AfterValidator:
 
     def check(name: str) -> str:
         if name not in names:
-            raise ValueError(f"one of {', '.join(names)}")
+            choices = {"names": ", ".join(names)}
+            raise PydanticCustomError("wrong_name", "Input should be one of {names}", choices)
         return name
 
     return AfterValidator(check)
@@ -320,7 +329,13 @@ class StopBody(Body, json_schema_extra=example(reason="the season is over")):
 
 
 def describe_fields(schema: dict[str, Any]) -> None:
-    """Move what docstrings say of attributes to the fields of an OpenAPI description."""
+    """Complete an OpenAPI description: what docstrings say of attributes goes to the fields, and
+    errors have their own type of content."""
+    for methods in schema["paths"].values():
+        for operation in methods.values():
+            for code, answer in operation["responses"].items():
+                if code >= "400":
+                    answer["content"] = {PROBLEM: next(iter(answer["content"].values()))}
     for model in schema["components"]["schemas"].values():
         text, _, entries = model.get("description", "").partition("\n\nAttributes:\n")
         model["description"] = text

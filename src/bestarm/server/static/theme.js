@@ -41,8 +41,8 @@
   // One sentence for people from whatever a server answered.
   window.bestarmWrong = async function (answer) {
     try {
-      const { error } = await answer.json();
-      return [error.message, error.remedy].filter(Boolean).join(" ");
+      const { detail, remedy } = await answer.json();
+      return [detail, remedy].filter(Boolean).join(" ");
     } catch {
       return `The server answered ${answer.status}.`;
     }
