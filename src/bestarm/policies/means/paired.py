@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from bestarm import bounds as levels
 from bestarm.checks import whole
-from bestarm.compiling import compiled
 from bestarm.errors import ProtocolError
 from bestarm.numerics.geometry import Array, first_largest
 from bestarm.policies.means.bounded import BoundedRule
@@ -141,7 +140,6 @@ class PairedTests(BoundedRule):
         return within, f"The {self._items} items come in random order, each once."
 
 
-@compiled
 def settle(
     rewards: Array,
     reach: float,
@@ -164,33 +162,23 @@ def settle(
         wealth: the log wealth of every pair; changed.
         evidence: the largest log wealth so far; changed.
     """
-    arms = len(sums)
-    for t in range(len(rewards)):
-        past = rounds + t
+    for past, paid in enumerate(rewards, rounds):
         left = float(items - past)
+        total, differences = sums[:, None] - sums, paid[:, None] - paid
         # Sums of t numbers up to C are wrong by less than t² ε C.
         rounding = _EPSILON * reach * ((past + 2.0) * (past + 2.0) / left if items else 4.0)
-        for i in range(arms):
-            for j in range(arms):
-                if i == j:
-                    continue
-                total = sums[i] - sums[j]
-                # m, the largest expected difference under the null, given the past.
-                bound = -total / left if items else 0.0
-                fall = reach + bound  # C + m: d − m ≥ −fall
-                if fall < -rounding:
-                    evidence[i, j] = math.inf  # no differences to come can have so small a sum
-                elif fall > _LEAST_FALL * rounding:
-                    mean = total / (past + 1.0)
-                    excess = mean - bound
-                    # The variance in the past, with C² for one round more.
-                    second = (squares[i, j] + reach * reach) / (past + 1.0) - mean * mean
-                    stake = excess / (second + excess * excess)
-                    stake = min(max(stake, 0.0), _MAX_STAKE / fall)
-                    gain = rewards[t, i] - rewards[t, j] - bound - rounding
-                    wealth[i, j] += math.log1p(stake * gain)
-                    evidence[i, j] = max(evidence[i, j], wealth[i, j])
-                difference = rewards[t, i] - rewards[t, j]
-                squares[i, j] += difference * difference
-        for i in range(arms):
-            sums[i] += rewards[t, i]
+        # m, the largest expected difference under the null, given the past.
+        bound = -total / left if items else np.zeros_like(total)
+        fall = reach + bound  # C + m: d − m ≥ −fall
+        evidence[fall < -rounding] = math.inf  # no differences to come can have so small a sum
+        bets = fall > _LEAST_FALL * rounding
+        mean = total / (past + 1.0)
+        excess = mean - bound
+        # The variance in the past, with C² for one round more.
+        second = (squares + reach * reach) / (past + 1.0) - mean * mean
+        most = _MAX_STAKE / np.where(bets, fall, math.inf)
+        stake = np.minimum(np.maximum(excess / (second + excess * excess), 0.0), most)
+        wealth += np.log1p(stake * (differences - bound - rounding))
+        np.maximum(evidence, wealth, out=evidence, where=bets)
+        squares += differences * differences
+        sums += paid
