@@ -37,8 +37,7 @@ def test_od_linbai_keeps_half_as_many_arms_as_dimensions() -> None:
 
 
 def test_a_g_design_never_needs_more_arms_than_entries_of_its_matrix() -> None:
-    problem = Problem(SPHERE)
-    everything = np.arange(40).tobytes()
+    everything = np.arange(40)
     even = np.full(40, 1 / 40)
     few = sparse_weights(SPHERE, even)
     assert (few > 0).sum() <= 6
@@ -46,7 +45,7 @@ def test_a_g_design_never_needs_more_arms_than_entries_of_its_matrix() -> None:
     # Up to the weights' sum, the matrix is the same.
     gram = SPHERE.T @ (few[:, None] * SPHERE)
     np.testing.assert_allclose(gram / gram.trace(), SPHERE.T @ SPHERE / 40, atol=1e-9)
-    weights = g_weights(problem, everything)
+    weights = g_weights(SPHERE, everything)
     gram = SPHERE.T @ (weights[:, None] * SPHERE)
     norms = np.einsum("ij,ji->i", SPHERE, np.linalg.solve(gram, SPHERE.T))
     assert norms.max() < 3 * (1 + 1e-5)  # Kiefer and Wolfowitz: the optimum is the rank
@@ -66,11 +65,10 @@ def test_gse_halves_on_each_stage_alone() -> None:
 
 def test_few_pulls_still_span_the_arms() -> None:
     """Five pulls for a design on more arms: as good as greedy, and never singular."""
-    problem = Problem(SPHERE)
-    everything = np.arange(40).tobytes()
-    support = (g_weights(problem, everything) > 0).sum()
+    everything = np.arange(40)
+    support = (g_weights(SPHERE, everything) > 0).sum()
     for pulls in range(3, support):
-        counts = g_counts(problem, everything, pulls)
+        counts = g_counts(SPHERE, everything, pulls)
         assert counts.sum() == pulls
         gram = SPHERE.T @ (counts[:, None] * SPHERE)
         norms = np.einsum("ij,ji->i", SPHERE, np.linalg.solve(gram, SPHERE.T))

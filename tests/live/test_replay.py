@@ -14,14 +14,13 @@ from typer.testing import CliRunner
 
 from bestarm import Plan, Problem
 from bestarm.cli.app import app
-from bestarm.design import solver
+from bestarm.design import memo, solver
 from bestarm.errors import ReplayError
 from bestarm.live import Experiment
 from bestarm.live.store.contract import Snapshot
 from bestarm.live.watch.follower import Follower
-from bestarm.policies import Policy, designs
+from bestarm.policies import Policy
 from bestarm.policies.anytime import sampler
-from bestarm.policies.phased import spbai
 
 PROBLEM = Problem([[1, 0], [0, 1], [0.6, 0.8], [-0.3, 0.5]], delta=0.05)
 OPTIONS: dict[str, dict[str, object]] = {
@@ -50,7 +49,6 @@ def plan_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if designs, shares and lengths came out otherwise here than where it was begun."""
     monkeypatch.setattr(sampler, "G_DESIGN_SHARE", 0.7)
     monkeypatch.setattr(sampler, "LEAST_PULLS", 11)
-    monkeypatch.setattr(spbai, "_LEAST_MIXTURE", 0.5)
     sampler.g_design.cache_clear()
 
 
@@ -99,9 +97,8 @@ def test_opening_and_following_solve_no_design(
         (sampler.Allocation, "solve"),
     ):
         monkeypatch.setattr(home, step, refuse)
-    remembered = (sampler.g_design, spbai._g_weights, spbai._design_phase, designs.remembered)
-    for module in remembered:
-        module.cache_clear()
+    memo.forget()
+    sampler.g_design.cache_clear()
     with Experiment.open(sqlite_url, "offer") as experiment:
         assert str(experiment.recommendation()) == str(recommendation)
         follower = Follower(experiment.stored_spec("watched"))

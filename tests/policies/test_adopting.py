@@ -12,7 +12,7 @@ from golden import CASES, KEPT, Case, Run, change_options, read_plan, read_summa
 from plans import next_plan
 
 from bestarm import SPBAI, AnytimeBAI, BernsteinElimination, Plan, Problem, Summary, estimation
-from bestarm.design import solver
+from bestarm.design import memo, solver
 from bestarm.errors import ProtocolError
 from bestarm.numerics.geometry import Array
 from bestarm.policies import SequentialHalving
@@ -45,6 +45,7 @@ def test_no_design_is_solved_for_plans_on_record(
         (sampler.Allocation, "solve"),
     ):
         monkeypatch.setattr(home, step, refuse)
+    memo.forget()
     # The same problem once more: what an earlier test solved for it is not remembered.
     problem = Problem(
         (old := CASES[name].make().problem).source,

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 
 import numpy as np
 
 from bestarm import bounds
 from bestarm.checks import positive
 from bestarm.design import linear_g
+from bestarm.design.memo import recall
 from bestarm.field.linear_model import points_of
 from bestarm.numerics.geometry import Array, first_largest, linear_span
 from bestarm.policies.policy import Traits
-from bestarm.policies.stepwise import StepwisePolicy
+from bestarm.policies.stepwise import Indices, StepwisePolicy
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
@@ -79,7 +79,7 @@ class ALBA(StepwisePolicy):
         self._information, self._moment = np.zeros((rank, rank)), np.zeros(rank)
 
     def _current_step(self) -> bounds.AlbaStep:
-        _, rank = _pool(self.problem, self._members.tobytes())
+        _, rank = recall(_pool, self.problem.source, self._members)
         return bounds.alba_step(
             sigma=self._sigma,
             bound=self._bound,
@@ -90,7 +90,7 @@ class ALBA(StepwisePolicy):
         )
 
     def _make_plan(self) -> Plan:
-        weights, _ = _pool(self.problem, self._members.tobytes())
+        weights, _ = recall(_pool, self.problem.source, self._members)
         pulls = min(max(1, self._current_step().pulls - self._total), self._left())
         return Plan.randomised(weights, pulls, phase=self._plans + 1)
 
@@ -138,16 +138,12 @@ class ALBA(StepwisePolicy):
         return None
 
 
-@lru_cache(maxsize=4096)
-def _pool(problem: Problem, members: bytes) -> tuple[Array, int]:
-    """The G-optimal design over the arms in the span of these, and the dimension of that span.
-
-    Runs of one simulation share the work.
-    """
-    span = linear_span(problem.source[np.frombuffer(members, dtype=np.int64)])
-    inside = span.contains(problem.source)
-    weights = np.zeros(problem.arms)
-    weights[inside] = linear_g(problem.source[inside]).weights
+def _pool(source: Array, members: Indices) -> tuple[Array, int]:
+    """The G-optimal design over the arms in the span of these, and the dimension of that span."""
+    span = linear_span(source[members])
+    inside = span.contains(source)
+    weights = np.zeros(len(source))
+    weights[inside] = linear_g(source[inside]).weights
     weights[weights < 1e-6] = 0.0  # left over by the solver
     weights /= weights.sum()
     weights.flags.writeable = False

@@ -38,10 +38,10 @@ class GBAI(OneShot):
         super().__init__(problem, budget=budget)
 
     def _make_plan(self) -> Plan:
-        weights = g_weights(self.problem, np.arange(self.problem.arms).tobytes())
+        weights = g_weights(self.problem.source, np.arange(self.problem.arms))
         return Plan.randomised(weights, self._left(), phase=1)
 
     def _scores(self, plan: Plan, summary: Summary) -> Array:
         assert plan.weights is not None
-        theta = weighted_sum(self.problem, plan.weights, summary) / plan.pulls
+        theta = weighted_sum(self.problem.source, plan.weights, summary) / plan.pulls
         return np.asarray((self.problem.target - self.problem.target[0]) @ theta)

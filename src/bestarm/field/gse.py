@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from bestarm.checks import whole
+from bestarm.design.memo import recall
 from bestarm.field.linear_designs import LinearShrinking, g_counts
 from bestarm.field.linear_model import linear_rank
 from bestarm.policies.phased.shrinking import parts
@@ -54,7 +55,7 @@ class GSE(LinearShrinking):
         self._lengths = parts(budget, len(self._keep))
 
     def _make_plan(self) -> Plan:
-        counts = g_counts(self.problem, self._active.tobytes(), self._lengths[self._plans])
+        counts = recall(g_counts, self.problem.source, self._active, self._lengths[self._plans])
         return Plan.fixed(counts, phase=self._plans + 1)
 
 

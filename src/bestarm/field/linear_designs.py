@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
-from functools import lru_cache
 
 import numpy as np
 
-from bestarm.design import Design, linear_g, linear_xy
+from bestarm.design import linear_g
+from bestarm.design.memo import recall
 from bestarm.design.rounding import round_efficiently
 from bestarm.estimation import ordinary
-from bestarm.field.linear_model import linear_coordinates, spanning_arms
+from bestarm.field.linear_model import spanning_arms
 from bestarm.numerics.geometry import Array, first_largest, linear_span
 from bestarm.policies.phased.shrinking import Shrinking, linear_value
 from bestarm.policies.stepwise import Indices
-from bestarm.problem import Problem
 from bestarm.records import Counts, Plan, Summary
 
 _G_TOL = 1e-6  # near-optimal G-designs may differ much in weights and hardly in value
@@ -44,36 +43,25 @@ def longest_prefix(ranking: Indices, size: Callable[[Indices], float], most: flo
     return 1 + bisect_right(fewer, most, key=lambda number: size(ranking[:number]))
 
 
-@lru_cache(maxsize=4096)
-def g_weights(problem: Problem, active: bytes) -> Array:
-    """The G-optimal design over some of the arms, as probabilities of all; read-only."""
-    arms = np.frombuffer(active, dtype=np.int64)
-    weights = np.zeros(problem.arms)
-    weights[arms] = linear_g(problem.source[arms], tol=_G_TOL).weights
-    weights.flags.writeable = False
+def g_weights(source: Array, active: Indices) -> Array:
+    """The G-optimal design over some of the arms, as probabilities of all."""
+    weights = np.zeros(len(source))
+    weights[active] = recall(linear_g, source[active], tol=_G_TOL).weights
     return weights
 
 
-@lru_cache(maxsize=16384)
-def xy_design(problem: Problem, active: bytes) -> Design:
-    """The design of all arms for differences of some targets; ρ is its value."""
-    targets = np.frombuffer(active, dtype=np.int64)
-    return linear_xy(problem.source, problem.target[targets])
-
-
-@lru_cache(maxsize=4096)
-def g_counts(problem: Problem, active: bytes, pulls: int) -> Counts:
+def g_counts(source: Array, active: Indices, pulls: int) -> Counts:
     """The G-optimal design over some of the arms in whole pulls, at least as many as their rank.
 
     Where there are fewer pulls than arms in the design, the arms that span most of it come first,
     and each further pull goes to the arm whose mean is known least.
     """
-    weights = g_weights(problem, active)
+    weights = g_weights(source, active)
     support = np.flatnonzero(weights)
     if pulls >= len(support):
         return round_efficiently(weights, pulls)
-    features = linear_span(problem.source[support]).coordinates(problem.source[support])
-    counts = np.zeros(problem.arms, dtype=np.int64)
+    features = linear_span(source[support]).coordinates(source[support])
+    counts = np.zeros(len(source), dtype=np.int64)
     counts[support[spanning_arms(features * np.sqrt(weights[support])[:, None])]] = 1
     while counts.sum() < pulls:
         gram = features.T @ (counts[support][:, None] * features)
@@ -82,17 +70,17 @@ def g_counts(problem: Problem, active: bytes, pulls: int) -> Counts:
     return counts
 
 
-@lru_cache(maxsize=4096)
-def _inverse_features(problem: Problem, weights: bytes) -> Array:
+def _inverse_features(source: Array, weights: Array) -> Array:
     """Σ⁻¹ x_a for each arm, in features: what one unit of reward of an arm adds to Σ θ̂_t."""
-    arms, dual = linear_coordinates(problem)
-    gram = arms.T @ (np.frombuffer(weights)[:, None] * arms)
-    return np.asarray(dual @ np.linalg.pinv(gram, hermitian=True) @ arms.T)
+    span = linear_span(source)
+    arms = span.coordinates(source)
+    gram = arms.T @ (weights[:, None] * arms)
+    return np.asarray(span.dual @ np.linalg.pinv(gram, hermitian=True) @ arms.T)
 
 
-def weighted_sum(problem: Problem, weights: Array, summary: Summary) -> Array:
+def weighted_sum(source: Array, weights: Array, summary: Summary) -> Array:
     """Σ_t Σ(p)⁻¹ x_t r_t over pulls drawn with probabilities p: its mean is Σ_t θ_t.
 
     Nothing is assumed about how θ_t moves, as long as it does not depend on the draws to come.
     """
-    return np.asarray(_inverse_features(problem, weights.tobytes()) @ summary.sums)
+    return np.asarray(recall(_inverse_features, source, weights) @ summary.sums)

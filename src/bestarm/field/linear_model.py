@@ -70,11 +70,4 @@ def points_of(problem: Problem) -> Points:
 
 def linear_rank(problem: Problem) -> int:
     """The dimension of the linear span of the arms."""
-    return int(linear_coordinates(problem)[0].shape[1])
-
-
-@lru_cache(maxsize=64)
-def linear_coordinates(problem: Problem) -> tuple[Array, Array]:
-    """The arms in coordinates of their linear span, and how to return to features."""
-    span = linear_span(problem.source)
-    return span.coordinates(problem.source), span.dual
+    return linear_span(problem.source).rank

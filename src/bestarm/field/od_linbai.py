@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 
 import numpy as np
 
 from bestarm.checks import whole
+from bestarm.design.memo import recall
 from bestarm.field.linear_designs import LinearShrinking, g_weights
 from bestarm.field.linear_model import linear_rank
 from bestarm.numerics.geometry import Array, linear_span
+from bestarm.policies.stepwise import Indices
 from bestarm.problem import Problem
 from bestarm.records import Plan
 
@@ -52,7 +53,7 @@ class ODLinBAI(LinearShrinking):
         self._pulls_per_phase = (budget - spare) / phases  # m
 
     def _make_plan(self) -> Plan:
-        weights = _weights(self.problem, self._active.tobytes())
+        weights = recall(_weights, self.problem.source, self._active)
         counts = np.ceil(weights * self._pulls_per_phase - 1e-9)
         counts[weights > 0] = np.maximum(counts[weights > 0], 1)
         return Plan.fixed(counts.astype(np.int64), phase=self._plans + 1)
@@ -64,9 +65,8 @@ def largest_support(problem: Problem) -> int:
     return min(problem.arms, rank * (rank + 1) // 2)
 
 
-@lru_cache(maxsize=4096)
-def _weights(problem: Problem, active: bytes) -> Array:
-    return sparse_weights(problem.source, g_weights(problem, active))
+def _weights(source: Array, active: Indices) -> Array:
+    return sparse_weights(source, g_weights(source, active))
 
 
 def sparse_weights(source: Array, weights: Array) -> Array:

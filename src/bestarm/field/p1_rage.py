@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
-from bestarm.design import Design
-from bestarm.field.linear_designs import g_weights, longest_prefix, weighted_sum, xy_design
+from bestarm.design import Design, linear_xy
+from bestarm.design.memo import recall
+from bestarm.field.linear_designs import g_weights, longest_prefix, weighted_sum
 from bestarm.numerics.geometry import Array, ranked
 from bestarm.policies.stepwise import Indices, StepwisePolicy
 from bestarm.problem import Problem
@@ -57,7 +58,7 @@ class P1RAGE(StepwisePolicy):
         return self._sum / max(self._pulls, 1)
 
     def _make_plan(self) -> Plan:
-        weights = g_weights(self.problem, np.arange(self.problem.arms).tobytes())
+        weights = g_weights(self.problem.source, np.arange(self.problem.arms))
         if not self._plans:
             return Plan.randomised(weights, 1, phase=1)
         options = self.problem.target
@@ -70,14 +71,14 @@ class P1RAGE(StepwisePolicy):
 
     def _observe(self, plan: Plan, summary: Summary) -> None:
         assert plan.weights is not None
-        self._sum = self._sum + weighted_sum(self.problem, plan.weights, summary)
+        self._sum = self._sum + weighted_sum(self.problem.source, plan.weights, summary)
         options = self.problem.target
         scores = (options - options[0]) @ self._sum
         self._leader = int(ranked(scores, size=summary.largest_mean * plan.pulls)[0])
 
     def _design(self, targets: Indices) -> Design:
         """The design for differences of these targets."""
-        return xy_design(self.problem, np.sort(targets).tobytes())
+        return recall(linear_xy, self.problem.source, self.problem.target[np.sort(targets)])
 
     def _simulate_elimination(self, order: Indices, gaps: Array) -> list[Array]:
         """The designs of an elimination that would go by these gaps to the leader, from 0 up."""

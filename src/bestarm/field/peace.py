@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 
 from bestarm import bounds
 from bestarm.checks import positive
+from bestarm.design.memo import recall
 from bestarm.design.widths import WidthDesign, width_design
-from bestarm.policies.phased.elimination import LeastSquaresElimination, PhaseRequest
+from bestarm.policies.phased.rage import LeastSquaresElimination, PhaseRequest
 from bestarm.policies.stepwise import Indices
 from bestarm.problem import Problem
 
@@ -56,8 +55,8 @@ class Peace(LeastSquaresElimination):
         super().__init__(problem, max_pulls=max_pulls)
         self._sigma = positive(sigma, "sigma")
 
-    def _design(self, phase: int, active: Indices) -> PhaseRequest:
-        design = _design(self.problem, phase, active.tobytes())
+    def _design(self, phase: int) -> PhaseRequest:
+        design = self._width_design(phase, self._active)
         pulls = bounds.peace_phase_length(
             design.value,
             sigma=self._sigma,
@@ -69,17 +68,14 @@ class Peace(LeastSquaresElimination):
 
     def _radius(self, phase: int) -> float:
         """The first complexity in units of σ, halved with every phase."""
-        every_target = np.arange(self.problem.targets).tobytes()
-        largest = self._sigma * _design(self.problem, 1, every_target).value
+        largest = self._sigma * self._width_design(1, np.arange(self.problem.targets)).value
         return float(largest * 0.5 ** (phase + 1))
 
     def _delta(self, phase: int) -> float:
         return bounds.peace_delta(self.problem.delta, phase=phase)
 
-
-@lru_cache(maxsize=4096)
-def _design(problem: Problem, phase: int, active: bytes) -> WidthDesign:
-    """A pure function of these, so runs of one simulation share the work."""
-    delta = bounds.peace_delta(problem.delta, phase=phase)
-    targets = problem.target[np.frombuffer(active, dtype=np.int64)]
-    return width_design(problem.source, targets, penalty=-2 * float(np.log(delta)))
+    def _width_design(self, phase: int, targets: Indices) -> WidthDesign:
+        penalty = -2 * float(np.log(self._delta(phase)))
+        return recall(
+            width_design, self.problem.source, self.problem.target[targets], penalty=penalty
+        )

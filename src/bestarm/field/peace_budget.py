@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from bestarm.checks import choice, whole
+from bestarm.design import linear_xy
+from bestarm.design.memo import recall
 from bestarm.design.rounding import round_any
 from bestarm.design.widths import width_design
-from bestarm.field.linear_designs import LinearShrinking, longest_prefix, xy_design
+from bestarm.field.linear_designs import LinearShrinking, longest_prefix
 from bestarm.numerics.geometry import Array
 from bestarm.policies.stepwise import Indices
 from bestarm.problem import Problem
@@ -74,7 +75,8 @@ class PeaceBudget(LinearShrinking):
         self._lengths = [*[length] * (phases - 1), budget - length * (phases - 1)]
 
     def _solve(self, active: Indices) -> _SizedDesign:
-        return _solve(self.problem, np.sort(active).tobytes(), self._criterion)
+        targets = self.problem.target[np.sort(active)]
+        return recall(_solve, self.problem.source, targets, self._criterion)
 
     def _make_plan(self) -> Plan:
         design = self._solve(self._active)
@@ -96,15 +98,13 @@ class PeaceBudget(LinearShrinking):
         return len(self._trace) == len(self._lengths) or len(self._active) == 1
 
 
-@lru_cache(maxsize=65536)
-def _solve(problem: Problem, active: bytes, criterion: str) -> _SizedDesign:
-    """A pure function of these, so runs of one simulation share the work."""
+def _solve(source: Array, targets: Array, criterion: str) -> _SizedDesign:
+    """The design for differences of these targets, with what the criterion makes of their size."""
     if criterion == "width":
-        targets = problem.target[np.frombuffer(active, dtype=np.int64)]
-        wide = width_design(problem.source, targets)
+        wide = width_design(source, targets)
         return _SizedDesign(wide.weights, wide.width, wide.gap)
-    design = xy_design(problem, active)
-    weights = np.where(design.weights > _NEGLIGIBLE / problem.arms, design.weights, 0.0)
+    design = linear_xy(source, targets)
+    weights = np.where(design.weights > _NEGLIGIBLE / len(source), design.weights, 0.0)
     weights /= weights.sum()
     weights.flags.writeable = False
     return _SizedDesign(weights, design.value, design.gap)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from itertools import islice
 from typing import Literal
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from bestarm import bounds
 from bestarm.checks import choice, positive
+from bestarm.design.memo import recall
 from bestarm.estimation import ordinary
 from bestarm.field.linear_model import linear_assumptions, points_of
 from bestarm.field.xy_allocation import all_pairs, greedy_pulls
@@ -70,7 +70,7 @@ class XYAdaptive(StepwisePolicy):
         self._level = _SHRINK / (rank * (rank + 1) + 1)  # α ρ⁰/n₀, with ρ⁰ = 1
 
     def _make_plan(self) -> Plan:
-        counts = _allocate(self.problem, self._active.tobytes(), self._level, self._left())
+        counts = recall(_allocate, self.problem, self._active, self._level, self._left())
         return Plan.fixed(counts, phase=self._plans + 1)
 
     def _observe(self, plan: Plan, summary: Summary) -> str | None:
@@ -80,7 +80,7 @@ class XYAdaptive(StepwisePolicy):
         theta = ordinary(self.problem, summary)
         scores = (targets - targets[0]) @ theta
         best = first_largest(scores, size=summary.largest_mean)
-        widths = _widths(self.problem, self._active.tobytes(), plan.counts.tobytes())
+        widths = recall(_widths, self.problem.source, targets, plan.counts)
         radii = np.sqrt(self._critical(plan.pulls) * widths)
         lead = scores[:, None] - scores
         dropped = ((lead > 0) & (lead >= radii)).any(axis=0)  # eq. 13
@@ -118,21 +118,18 @@ class XYAdaptive(StepwisePolicy):
         return linear_assumptions(self._sigma)
 
 
-@lru_cache(maxsize=4096)
-def _allocate(problem: Problem, active: bytes, level: float, most: int) -> Indices:
-    """How often a phase pulls each arm; a pure function of these, so runs share the work."""
+def _allocate(problem: Problem, active: Indices, level: float, most: int) -> Indices:
+    """How often a phase pulls each arm."""
     points = points_of(problem)
     counts = np.bincount(points.basis[:most], minlength=problem.arms)
-    pairs = all_pairs(np.frombuffer(active, dtype=np.int64))
+    pairs = all_pairs(active)
     left = most - int(counts.sum())
     further = list(islice(greedy_pulls(points, pairs, counts, level), left))
     return np.asarray(counts + np.bincount(further, minlength=problem.arms))
 
 
-@lru_cache(maxsize=4096)
-def _widths(problem: Problem, active: bytes, counts: bytes) -> Array:
+def _widths(source: Array, targets: Array, counts: Indices) -> Array:
     """‖z − z′‖² under A⁻¹ for every two of these targets; +∞ where the pulls say nothing."""
-    targets = problem.target[np.frombuffer(active, dtype=np.int64)]
     differences = (targets[:, None] - targets).reshape(-1, targets.shape[1])
-    norms = linear_norms(problem.source, np.frombuffer(counts, dtype=np.int64), differences)
+    norms = linear_norms(source, counts.astype(float), differences)
     return norms.reshape(len(targets), len(targets))

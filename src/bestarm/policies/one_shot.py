@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from functools import lru_cache
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from bestarm import bounds
 from bestarm.checks import choice, positive, whole
-from bestarm.design import centered_xy, check_tolerance, deo
+from bestarm.design import Design, centered_xy, check_tolerance, deo
+from bestarm.design.memo import recall
 from bestarm.estimation import arm_means, orthogonalized
 from bestarm.numerics.geometry import Array, first_largest
-from bestarm.policies.designs import cached_design
 from bestarm.policies.stepwise import StepwisePolicy
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
@@ -127,8 +126,8 @@ class GOpt(OneShot):
         self._length, self._tol = min(self._sufficient, self._left()), tol
 
     def _make_plan(self) -> Plan:
-        weights = anchored_weights(self.problem, 0, self._tol)
-        return Plan.randomised(weights, self._length, phase=1)
+        design = recall(deo, self.problem.source, anchor=0, tol=self._tol)
+        return Plan.randomised(design.weights, self._length, phase=1)
 
     def _scores(self, plan: Plan, summary: Summary) -> Array:
         return regression_scores(self.problem, plan, summary)
@@ -180,30 +179,16 @@ class DEO(OneShot):
         self._tol = tol
 
     def _make_plan(self) -> Plan:
+        problem = self.problem
+        design: Design
         if self._centered:
-            weights = _centered_weights(self.problem, self._tol)
+            design = recall(centered_xy, problem.source, problem.target, tol=self._tol)
         else:
-            weights = anchored_weights(self.problem, self._anchor, self._tol)
-        return Plan.randomised(weights, self._left(), phase=1)
+            design = recall(deo, problem.source, anchor=self._anchor, tol=self._tol)
+        return Plan.randomised(design.weights, self._left(), phase=1)
 
     def _scores(self, plan: Plan, summary: Summary) -> Array:
         return regression_scores(self.problem, plan, summary)
-
-
-@lru_cache(maxsize=128)
-def anchored_weights(problem: Problem, anchor: int, tol: float) -> Array:
-    """DEO's design, computed once for the runs of a simulation; read-only."""
-    return _read_only(cached_design(deo, problem.source, anchor=anchor, tol=tol).weights)
-
-
-@lru_cache(maxsize=128)
-def _centered_weights(problem: Problem, tol: float) -> Array:
-    return _read_only(cached_design(centered_xy, problem.source, problem.target, tol=tol).weights)
-
-
-def _read_only(weights: Array) -> Array:
-    weights.flags.writeable = False
-    return weights
 
 
 def regression_scores(problem: Problem, plan: Plan, summary: Summary) -> Array:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import sys
-from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 
 from bestarm.checks import whole
-from bestarm.design import Design, centered_xy, check_tolerance
+from bestarm.design import centered_xy, check_tolerance
+from bestarm.design.memo import recall
 from bestarm.estimation import predict_level
 from bestarm.numerics.geometry import Array, centered_diameter, covariance
 from bestarm.policies.phased.shrinking import Shrinking, parts
@@ -87,7 +87,8 @@ class SequentialHalving(Shrinking):
 
     def _make_plan(self) -> Plan:
         pulls = self._lengths[self._plans]
-        design = _design(self.problem, self._active.tobytes(), self._tol)
+        targets = self.problem.target[self._active]
+        design = recall(centered_xy, self.problem.source, targets, tol=self._tol)
         self._gap = design.gap
         return Plan.randomised(design.weights, pulls, phase=self._plans + 1)
 
@@ -99,7 +100,8 @@ class SequentialHalving(Shrinking):
     def _value(self, plan: Plan) -> float:
         """The largest variance factor of an active contrast, per pull."""
         assert plan.weights is not None
-        return _value(self.problem, self._active.tobytes(), plan.weights.tobytes())
+        targets = self.problem.target[self._active]
+        return recall(centered_diameter, self.problem.source, plan.weights, targets)
 
 
 def _sizes(targets: int, stages: int | None) -> list[int]:
@@ -122,20 +124,6 @@ def _schedule(budget: int, sizes: list[int], batches: int) -> tuple[list[int], l
         lengths += plans
         keep += [*[EVERY_TARGET] * (len(plans) - 1), size]
     return lengths, keep
-
-
-@lru_cache(maxsize=4096)
-def _design(problem: Problem, active: bytes, tol: float) -> Design:
-    """A pure function of these, so runs of one simulation share the work."""
-    indices = np.frombuffer(active, dtype=np.int64)
-    return centered_xy(problem.source, problem.target[indices], tol=tol)
-
-
-@lru_cache(maxsize=4096)
-def _value(problem: Problem, active: bytes, weights: bytes) -> float:
-    """The largest variance factor of an active contrast."""
-    targets = problem.target[np.frombuffer(active, dtype=np.int64)]
-    return centered_diameter(problem.source, np.frombuffer(weights, dtype=float), targets)
 
 
 class _Fit:

@@ -1,22 +1,119 @@
-"""RAGE: nearly optimal for linear bandits, blind to a moving baseline."""
+"""RAGE: nearly optimal for linear bandits, blind to a moving baseline; and the base it shares."""
 
 from __future__ import annotations
 
 import math
-from functools import lru_cache
-from typing import ClassVar
+from abc import abstractmethod
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from bestarm import bounds
-from bestarm.checks import positive
+from bestarm.checks import positive, whole
 from bestarm.design import check_tolerance, linear_xy
-from bestarm.policies.designs import cached_design
-from bestarm.policies.phased.elimination import LeastSquaresElimination, PhaseRequest
-from bestarm.policies.stepwise import Indices
+from bestarm.design.memo import recall
+from bestarm.design.rounding import round_any
+from bestarm.estimation import ordinary
+from bestarm.numerics.geometry import Array, first_largest
+from bestarm.policies.phased.shrinking import linear_value, shares
+from bestarm.policies.stepwise import StepwisePolicy
 from bestarm.problem import Problem
+from bestarm.records import Plan, Summary
 
 _SLACK = 0.2
+
+
+class PhaseRequest(NamedTuple):
+    """A design for the next phase.
+
+    Attributes:
+        weights: the share of each source arm.
+        pulls: how many are wanted; may be more than can ever be pulled.
+        gap: the certified gap of the design.
+    """
+
+    weights: Array
+    pulls: int
+    gap: float
+
+
+class LeastSquaresElimination(StepwisePolicy):
+    """Elimination in phases on ordinary least squares, with whole pulls of each arm.
+
+    It assumes no baseline. Subclasses design a phase (`_design`), and say at which lead it drops
+    targets (`_radius`) and which part of the error probability it spends (`_delta`).
+
+    Args:
+        problem: the problem.
+        max_pulls: stop before exceeding this many pulls in total; the last phase is cut short.
+        max_phases: stop after this many phases.
+        max_phase_pulls: the most pulls of a phase; one that is cut to it counts as complete.
+    """
+
+    _blind = True
+    _kind = "fixed"
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        max_pulls: int | None = None,
+        max_phases: int | None = None,
+        max_phase_pulls: int | None = None,
+    ) -> None:
+        super().__init__(problem, max_pulls=max_pulls)
+        for field, cap in (("max_phases", max_phases), ("max_phase_pulls", max_phase_pulls)):
+            if cap is not None:
+                whole(cap, field, least=1)
+        self._max_phases, self._max_phase_pulls = max_phases, max_phase_pulls
+
+    @abstractmethod
+    def _design(self, phase: int) -> PhaseRequest:
+        """Design the next phase for the active targets. Must not change the policy."""
+
+    @abstractmethod
+    def _radius(self, phase: int) -> float:
+        """The lead at which a phase drops targets, in reward units."""
+
+    @abstractmethod
+    def _delta(self, phase: int) -> float:
+        """The part of the error probability spent on a phase."""
+
+    def _make_plan(self) -> Plan:
+        phase = self._plans + 1
+        weights, pulls, self._gap = self._design(phase)
+        pulls = min(pulls, self._left())
+        if self._max_phase_pulls is not None:
+            pulls = min(pulls, self._max_phase_pulls)
+        return Plan.fixed(round_any(weights, pulls), phase=phase)
+
+    def _observe(self, plan: Plan, summary: Summary) -> str | None:
+        # Whole pulls do not tell how many were wanted: a phase that takes all that are left is cut,
+        # unless it is as long as a phase may be.
+        cut_short = plan.pulls == self._left() and plan.pulls != self._max_phase_pulls
+        theta = ordinary(self.problem, summary)
+        options = self.problem.target
+        # Differences first: offsets would cost digits.
+        scores = (options[self._active] - options[self._active[0]]) @ theta
+        self._leader = int(self._active[first_largest(scores, size=summary.largest_mean)])
+        contrasts = (options[self._leader] - options[self._active]) @ theta
+        radius = self._radius(plan.phase)
+        self._end_phase(
+            plan,
+            (contrasts >= radius) & (contrasts > 0) & (not cut_short),
+            contrasts=contrasts,
+            radii=np.full(len(contrasts), radius),
+            delta=self._delta(plan.phase),
+            weights=shares(plan),
+            value=linear_value(self.problem, self._active, plan),
+        )
+        if len(self._active) == 1:
+            return "identified"
+        if plan.pulls >= self._left():
+            return "max_pulls"
+        if self._max_phases is not None and len(self._trace) >= self._max_phases:
+            return "max_phases"
+        return None
 
 
 class RAGE(LeastSquaresElimination):
@@ -64,37 +161,25 @@ class RAGE(LeastSquaresElimination):
         self._sigma = positive(sigma, "sigma")
         self._tol = tol
 
-    def _design(self, phase: int, active: Indices) -> PhaseRequest:
-        found = _design_phase(self.problem, self._sigma, self._tol, phase, active.tobytes())
-        most = self._max_phase_pulls
-        return found if most is None else found._replace(pulls=min(found.pulls, most))
+    def _design(self, phase: int) -> PhaseRequest:
+        problem = self.problem
+        design = recall(linear_xy, problem.source, problem.target[self._active], tol=self._tol)
+        pulls = bounds.rage_phase_length(
+            design.value,
+            phase=phase,
+            delta=self._delta(phase),
+            sigma=self._sigma,
+            slack=_SLACK,
+            least=math.ceil((problem.dimension * (problem.dimension + 1) / 2 + 1) / _SLACK),
+        )
+        # An interior-point design leaves a little on arms that do not matter: not worth a pull.
+        least = self._tol / (10 * problem.arms)
+        weights = np.where(design.weights > least, design.weights, 0.0)
+        weights /= weights.sum()
+        return PhaseRequest(weights, max(pulls, int(np.count_nonzero(weights))), design.gap)
 
     def _radius(self, phase: int) -> float:
         return 2.0 ** -(phase + 2)
 
     def _delta(self, phase: int) -> float:
         return bounds.rage_delta(self.problem.delta, targets=self.problem.targets, phase=phase)
-
-
-@lru_cache(maxsize=1024)
-def _design_phase(
-    problem: Problem, sigma: float, tol: float, phase: int, active: bytes
-) -> PhaseRequest:
-    """A pure function of these, so runs of one simulation share the work."""
-    targets = problem.target[np.frombuffer(active, dtype=np.int64)]
-    design = cached_design(linear_xy, problem.source, targets, tol=tol)
-    delta = bounds.rage_delta(problem.delta, targets=problem.targets, phase=phase)
-    dimension = problem.dimension
-    pulls = bounds.rage_phase_length(
-        design.value,
-        phase=phase,
-        delta=delta,
-        sigma=sigma,
-        slack=_SLACK,
-        least=math.ceil((dimension * (dimension + 1) / 2 + 1) / _SLACK),
-    )
-    # An interior-point design leaves a little on arms that do not matter: not worth a pull.
-    weights = np.where(design.weights > tol / (10 * problem.arms), design.weights, 0.0)
-    weights /= weights.sum()
-    weights.flags.writeable = False
-    return PhaseRequest(weights, max(pulls, int(np.count_nonzero(weights))), design.gap)

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 
 from bestarm import bounds
-from bestarm.checks import positive
-from bestarm.design import check_tolerance, deo
-from bestarm.estimation import orthogonalized
+from bestarm.design import deo
+from bestarm.design.memo import recall
 from bestarm.numerics.geometry import Array, centered_norms
-from bestarm.policies.designs import cached_design
-from bestarm.policies.phased.elimination import Elimination, PhaseDesign, PhaseRequest
-from bestarm.policies.stepwise import Indices
+from bestarm.policies.phased.spbai import SPBAI, PhaseTerms
 from bestarm.problem import Problem
-from bestarm.records import Plan, Summary
 
 
-class SBE(Elimination):
+class SBE(SPBAI):
     """Draw the arms still active by DEO, regress, drop those 2^−ℓ below the leader, repeat.
 
     No baseline fixed before the draw biases its estimates. Its phases control every prediction over
     the active arms rather than their contrasts, so it needs many more pulls than SP-BAI; with the
-    tuned constants no error probability is proven.
+    tuned constants no error probability is proven. All but the design, the length and the ridge of
+    a phase is as in SP-BAI.
 
     Args:
         problem: the problem; its targets must be its source arms.
@@ -56,66 +52,40 @@ class SBE(Elimination):
         *,
         r1: float = 1 / 3,
         r2: float = 1 / 3,
-        seed: int = 0,  # noqa: ARG002
+        seed: int = 0,
         max_pulls: int | None = None,
         max_phases: int | None = None,
         max_phase_pulls: int | None = None,
         tol: float = 1e-3,
     ) -> None:
         super().__init__(
-            problem, max_pulls=max_pulls, max_phases=max_phases, max_phase_pulls=max_phase_pulls
-        )
-        check_tolerance(tol)
-        self._constants = (positive(r1, "r1"), positive(r2, "r2"))
-        self._tol = tol
-
-    def _design(self, phase: int, active: Indices) -> PhaseRequest:
-        weights, gap = _design_phase(self.problem, self._tol, active.tobytes())
-        described = self._describe_weights(phase, active, weights)
-        return PhaseRequest(weights, described.pulls, gap)
-
-    def _describe(self, plan: Plan, active: Indices) -> PhaseDesign:
-        assert plan.weights is not None
-        return self._describe_weights(plan.phase, active, plan.weights)
-
-    def _describe_weights(self, phase: int, active: Indices, weights: Array) -> PhaseDesign:
-        return _describe_phase(
-            self.problem, self._constants, phase, active.tobytes(), weights.tobytes()
+            problem,
+            r1=r1,
+            r2=r2,
+            seed=seed,
+            max_pulls=max_pulls,
+            max_phases=max_phases,
+            max_phase_pulls=max_phase_pulls,
+            tol=tol,
         )
 
-    def _estimate(self, design: PhaseDesign, plan: Plan, summary: Summary) -> Array:
-        ridge = max(1.0, math.log(plan.pulls / self.problem.delta))
-        return orthogonalized(self.problem, summary, design.weights, ridge=ridge)
+    def _design(self) -> tuple[Array, float]:
+        """DEO over the active arms, and its certified gap."""
+        design = recall(deo, self.problem.source[self._active], anchor=0, tol=self._tol)
+        weights = np.zeros(self.problem.arms)
+        weights[self._active] = design.weights
+        return weights, design.gap
 
+    def _terms(self, phase: int, weights: Array) -> PhaseTerms:
+        problem, epsilon = self.problem, 2.0**-phase
+        delta = bounds.sbe_delta(problem.delta, arms=problem.arms, phase=phase)
+        arms = problem.source[self._active]
+        norms = recall(centered_norms, problem.source, weights, arms - arms[0])
+        pulls = bounds.sbe_phase_length(
+            problem.dimension, epsilon=epsilon, delta=delta, r1=self._r1, r2=self._r2
+        )
+        stability = 32.0 * problem.dimension
+        return PhaseTerms(epsilon, delta, float(norms.max()), stability, pulls)
 
-@lru_cache(maxsize=1024)
-def _design_phase(problem: Problem, tol: float, active: bytes) -> tuple[Array, float]:
-    """Weights and certified gap; a pure function of these, so runs of a simulation share them."""
-    arms = np.frombuffer(active, dtype=np.int64)
-    design = cached_design(deo, problem.source[arms], anchor=0, tol=tol)
-    weights = np.zeros(problem.arms)
-    weights[arms] = design.weights
-    weights.flags.writeable = False
-    return weights, design.gap
-
-
-@lru_cache(maxsize=1024)
-def _describe_phase(
-    problem: Problem, constants: tuple[float, float], phase: int, active: bytes, weights: bytes
-) -> PhaseDesign:
-    """The quantities that follow from the weights of a phase."""
-    arms = problem.source[np.frombuffer(active, dtype=np.int64)]
-    distribution = np.frombuffer(weights, dtype=float)
-    epsilon = 2.0**-phase
-    delta = bounds.sbe_delta(problem.delta, arms=problem.arms, phase=phase)
-    pulls = bounds.sbe_phase_length(
-        problem.dimension, epsilon=epsilon, delta=delta, r1=constants[0], r2=constants[1]
-    )
-    return PhaseDesign(
-        pulls=pulls,
-        weights=distribution,
-        radius=epsilon * problem.scale,
-        delta=delta,
-        value=float(np.max(centered_norms(problem.source, distribution, arms - arms[0]))),
-        stability=32.0 * problem.dimension,
-    )
+    def _ridge(self, pulls: int, delta: float) -> float:  # noqa: ARG002
+        return max(1.0, math.log(pulls / self.problem.delta))

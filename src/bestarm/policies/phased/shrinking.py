@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from functools import lru_cache
 
 import numpy as np
 
+from bestarm.design.memo import recall
 from bestarm.numerics.geometry import Array, linear_diameter, ranked
 from bestarm.policies.stepwise import Indices, StepwisePolicy
 from bestarm.problem import Problem
@@ -76,14 +76,7 @@ def shares(plan: Plan) -> Array:
 
 def linear_value(problem: Problem, active: Indices, plan: Plan) -> float:
     """The largest variance factor of a contrast of active targets by least squares, per pull."""
-    return _linear_value(problem, active.tobytes(), shares(plan).tobytes())
-
-
-@lru_cache(maxsize=4096)
-def _linear_value(problem: Problem, active: bytes, weights: bytes) -> float:
-    """A pure function of these, so runs of one simulation share the work."""
-    targets = problem.target[np.frombuffer(active, dtype=np.int64)]
-    return linear_diameter(problem.source, np.frombuffer(weights), targets)
+    return recall(linear_diameter, problem.source, shares(plan), problem.target[active])
 
 
 def parts(pulls: int, number: int) -> list[int]:

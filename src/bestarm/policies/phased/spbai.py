@@ -1,38 +1,44 @@
-"""SP-BAI: the paper's phase elimination on orthogonalized regression."""
+"""SP-BAI: the paper's Algorithm 2, in the order of its lines."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import ClassVar, Literal
+import sys
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from bestarm import bounds
 from bestarm.checks import choice, positive, whole
 from bestarm.design import check_tolerance, deo, xor
+from bestarm.design.memo import recall
 from bestarm.errors import InvalidInputError
 from bestarm.estimation import orthogonalized
 from bestarm.numerics.geometry import Array, centered_diameter, first_largest
-from bestarm.policies.designs import cached_design
-from bestarm.policies.phased.elimination import Elimination, PhaseDesign, PhaseRequest
-from bestarm.policies.stepwise import Indices, require_pullable_targets
+from bestarm.policies.stepwise import StepwisePolicy, require_pullable_targets
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
 
-@dataclass(frozen=True)
-class _Reading:
-    """The options that shape a phase; hashable, so that phases can be remembered across runs."""
+class PhaseTerms(NamedTuple):
+    """What follows from how a phase draws.
 
-    replication: bool
-    r1: float
-    r2: float
-    tol: float
+    Attributes:
+        epsilon: ε_ℓ, its accuracy in units of the normalised rewards.
+        delta: δ_ℓ, its part of the error probability.
+        value: V_ℓ, the largest variance factor of an active contrast, or of an active arm.
+        stability: M, which enters the length.
+        pulls: n_ℓ; may be more than can ever be pulled.
+    """
+
+    epsilon: float
+    delta: float
+    value: float
+    stability: float
+    pulls: int
 
 
-class SPBAI(Elimination):
+class SPBAI(StepwisePolicy):
     """Fixed-confidence best-arm identification under a moving baseline, in phases.
 
     In phase ℓ, arms are drawn half from XOR and half from DEO, θ is estimated from the phase's
@@ -53,8 +59,8 @@ class SPBAI(Elimination):
             takes no other `anchor`, and targets that are the source arms.
         r1: the constant R₁ of the phase length.
         r2: the constant R₂.
-        anchor: `"best"` takes the source arm nearest to the empirically best
-            target of the previous phase (a random arm in phase 1), a whole number that arm always.
+        anchor: `"best"` takes the source arm nearest to the empirically best target of the previous
+            phase (a random arm in phase 1), a whole number that arm always.
         seed: for the random first anchor.
         max_pulls: stop before exceeding this many pulls; such a stop is never final.
         max_phases: stop after this many phases; never final either, unless one target is left.
@@ -88,118 +94,137 @@ class SPBAI(Elimination):
         max_phase_pulls: int | None = None,
         tol: float = 1e-3,
     ) -> None:
+        super().__init__(problem, max_pulls=max_pulls)
         choice(preset, ("paper", "replication"), "preset")
-        replication = preset == "replication"
-        super().__init__(
-            problem,
-            max_pulls=max_pulls,
-            max_phases=10 if replication and max_phases is None else max_phases,
-            max_phase_pulls=max_phase_pulls,
-        )
+        self._replication = preset == "replication"
+        if max_phases is not None:
+            whole(max_phases, "max_phases", least=1)
+        elif self._replication:
+            max_phases = 10
+        if max_phase_pulls is not None:
+            whole(max_phase_pulls, "max_phase_pulls", least=1)
+        self._max_phases, self._max_phase_pulls = max_phases, max_phase_pulls
         check_tolerance(tol)
+        self._tol = tol
+        self._r1, self._r2 = positive(r1, "r1"), positive(r2, "r2")
         if anchor != "best":
             whole(anchor, "anchor", least=0, below=problem.arms)
-        if replication:
-            _check_replication(problem, anchor)
-        self._reading = _Reading(replication, positive(r1, "r1"), positive(r2, "r2"), tol)
+        if self._replication:
+            require_pullable_targets(problem, "The replication preset")
+            if anchor != "best":
+                raise InvalidInputError(
+                    f"The replication preset keeps `anchor` at 'best'; got {anchor!r}.",
+                    field="anchor",
+                    value=anchor,
+                    remedy="Leave it out, or take preset='paper'.",
+                )
         self._anchor = anchor
         rng = np.random.default_rng(whole(seed, "seed", least=0))
         self._first_anchor = int(rng.integers(problem.arms))
 
-    def _design(self, phase: int, active: Indices) -> PhaseRequest:
-        anchor = self._current_anchor()
-        weights, gap = _design_phase(self.problem, self._reading, active.tobytes(), anchor)
-        return PhaseRequest(weights, self._describe_weights(phase, active, weights).pulls, gap)
+    # Lines 4 to 7: what phase ℓ draws from, and how often.
 
-    def _describe(self, plan: Plan, active: Indices) -> PhaseDesign:
-        assert plan.weights is not None
-        return self._describe_weights(plan.phase, active, plan.weights)
+    def _make_plan(self) -> Plan:
+        phase = self._plans + 1
+        weights, self._gap = self._design()
+        pulls = self._terms(phase, weights).pulls
+        return Plan.randomised(weights, min(pulls, self._most()), phase=phase)
 
-    def _describe_weights(self, phase: int, active: Indices, weights: Array) -> PhaseDesign:
-        return _describe_phase(
-            self.problem, self._reading, phase, active.tobytes(), weights.tobytes()
+    def _design(self) -> tuple[Array, float]:
+        """p_ℓ = ½ p_xor + ½ p_G for the active targets, and the certified gap of XOR."""
+        problem, anchor = self.problem, self._current_anchor()
+        pullable = self._active if self._replication else np.arange(problem.arms)
+        contrast = recall(
+            xor,
+            problem.source[pullable],
+            problem.target[self._active],
+            anchor=int(np.searchsorted(pullable, anchor)),
+            tol=self._tol,
         )
+        weights = 0.5 * recall(deo, problem.source, anchor=0, tol=self._tol).weights
+        weights[pullable] += 0.5 * contrast.weights
+        return weights, contrast.gap
 
     def _current_anchor(self) -> int:
         if self._anchor != "best":
             return int(self._anchor)
         if not self._trace:
             return self._first_anchor
-        if self._reading.replication:
+        if self._replication:
             return self._leader
         return _nearest_arm(self.problem, self._leader)
 
-    def _estimate(self, design: PhaseDesign, plan: Plan, summary: Summary) -> Array:
-        # Rewards divided by s are normalised; the estimate of θ/s is multiplied back. Both cancel,
-        # because the ridge does not depend on the rewards.
-        ridge = math.log(plan.pulls / design.delta)
-        if self._reading.replication:
-            ridge = max(1.0, math.log(plan.pulls / self.problem.delta))
-        return orthogonalized(self.problem, summary, design.weights, ridge=ridge)
-
-
-@lru_cache(maxsize=1024)
-def _design_phase(
-    problem: Problem, reading: _Reading, active: bytes, anchor: int
-) -> tuple[Array, float]:
-    """Weights and certified gap; a pure function of these, so runs of a simulation share them."""
-    indices = np.frombuffer(active, dtype=np.int64)
-    pullable = indices if reading.replication else np.arange(problem.arms)
-    contrast = cached_design(
-        xor,
-        problem.source[pullable],
-        problem.target[indices],
-        anchor=int(np.searchsorted(pullable, anchor)),
-        tol=reading.tol,
-    )
-    weights = 0.5 * cached_design(deo, problem.source, anchor=0, tol=reading.tol).weights
-    weights[pullable] += 0.5 * contrast.weights
-    weights.flags.writeable = False
-    return weights, contrast.gap
-
-
-@lru_cache(maxsize=1024)
-def _describe_phase(
-    problem: Problem, reading: _Reading, phase: int, active: bytes, weights: bytes
-) -> PhaseDesign:
-    """The quantities that follow from the weights of a phase."""
-    targets = problem.target[np.frombuffer(active, dtype=np.int64)]
-    distribution = np.frombuffer(weights, dtype=float)
-    value = centered_diameter(problem.source, distribution, targets)
-    stability, epsilon = 32.0 * problem.dimension, 2.0**-phase
-    delta = bounds.phase_delta(problem.delta, active=len(targets), phase=phase)
-    pulls = bounds.phase_length(
-        value,
-        epsilon=epsilon,
-        delta=delta,
-        stability=stability,
-        dimension=problem.dimension,
-        r1=reading.r1,
-        r2=reading.r2,
-    )
-    return PhaseDesign(
-        pulls=pulls,
-        weights=distribution,
-        radius=epsilon * problem.scale,
-        delta=delta,
-        value=value,
-        stability=stability,
-    )
-
-
-def _check_replication(problem: Problem, anchor: object) -> None:
-    """Raise unless the targets are arms that can be pulled, around the best of them."""
-    require_pullable_targets(problem, "The replication preset")
-    if anchor != "best":
-        raise InvalidInputError(
-            f"The replication preset keeps `anchor` at 'best'; got {anchor!r}.",
-            field="anchor",
-            value=anchor,
-            remedy="Leave it out, or take preset='paper'.",
+    def _terms(self, phase: int, weights: Array) -> PhaseTerms:
+        """ε_ℓ, δ_ℓ and n_ℓ of a phase that draws with these probabilities."""
+        problem, epsilon = self.problem, 2.0**-phase
+        # δ_ℓ = δ / (|A|² ℓ(ℓ+1))
+        delta = bounds.phase_delta(problem.delta, active=len(self._active), phase=phase)
+        targets = problem.target[self._active]
+        value = recall(centered_diameter, problem.source, weights, targets)
+        stability = 32.0 * problem.dimension
+        # n_ℓ = R₁ V/ε² log(V/(ε δ_ℓ)) + R₂ M √V/ε log(d/δ_ℓ)
+        pulls = bounds.phase_length(
+            value,
+            epsilon=epsilon,
+            delta=delta,
+            stability=stability,
+            dimension=problem.dimension,
+            r1=self._r1,
+            r2=self._r2,
         )
+        return PhaseTerms(epsilon, delta, value, stability, pulls)
+
+    def _most(self) -> int:
+        """How many pulls the caps leave for the next phase."""
+        return min(self._left(), self._max_phase_pulls or sys.maxsize)
+
+    # Lines 8 to 14, the pulls, are made by whoever carries the plan out. Lines 15 to 18:
+
+    def _observe(self, plan: Plan, summary: Summary) -> str | None:
+        assert plan.weights is not None
+        terms = self._terms(plan.phase, plan.weights)
+        # A plan on record may be shorter by rounding alone: that matters only at a cap.
+        cut_short = self._most() <= plan.pulls < terms.pulls
+        over_cap = cut_short and plan.pulls == self._max_phase_pulls
+        # The estimate of θ, in units of the rewards: their scale would cancel.
+        theta = orthogonalized(
+            self.problem, summary, plan.weights, ridge=self._ridge(plan.pulls, terms.delta)
+        )
+        # The empirical best.
+        options = self.problem.target
+        eligible = np.arange(len(options)) if over_cap else self._active
+        scores = (options[eligible] - options[eligible[0]]) @ theta  # offsets would cost digits
+        self._leader = int(eligible[first_largest(scores, size=summary.largest_mean)])
+        # Targets ε_ℓ behind it are dropped; a phase that was cut short is not accurate enough.
+        contrasts = (options[self._leader] - options[self._active]) @ theta
+        radius = terms.epsilon * self.problem.scale
+        dropped = (contrasts >= radius) & (not cut_short)
+        self._end_phase(
+            plan,
+            dropped,
+            contrasts=contrasts,
+            radii=np.full(len(contrasts), radius),
+            delta=terms.delta,
+            weights=plan.weights,
+            value=terms.value,
+            stability=terms.stability,
+        )
+        if over_cap:
+            return "max_phase_pulls"
+        if len(self._active) == 1:
+            return "identified"
+        if cut_short or plan.pulls >= self._left():
+            return "max_pulls"
+        if self._max_phases is not None and len(self._trace) >= self._max_phases:
+            return "max_phases"
+        return None
+
+    def _ridge(self, pulls: int, delta: float) -> float:
+        if self._replication:
+            return max(1.0, math.log(pulls / self.problem.delta))
+        return math.log(pulls / delta)
 
 
-@lru_cache(maxsize=1024)
 def _nearest_arm(problem: Problem, target: int) -> int:
     """The source arm nearest to a target; the target itself where it can be pulled."""
     distance = problem.source - problem.target[target]
