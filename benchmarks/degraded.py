@@ -34,7 +34,7 @@ from bestarm.numerics.geometry import Array, centered_diameter
 from bestarm.policies import SPBAI, one_shot
 from bestarm.policies.phased import rage, sbe, spbai
 from bestarm.simulation import Results
-from bestarm.studies import PAPERS, Cell, PublishedTable, Row
+from bestarm.studies import SP_BAI, Cell, PublishedTable, Row
 from bestarm.studies.published import RUNS
 from bestarm.studies.verdicts import row_cells
 
@@ -145,7 +145,7 @@ SPOILED: dict[str, dict[str, Makers]] = {
 
 
 def _uniform(runs: int, seed: int, data: RatingsData) -> None:
-    (table,) = PAPERS["sp-bai"].tables(["uniform"], data)
+    (table,) = SP_BAI.tables(["uniform"], data)
     print(f"\n**Uniform arms, the published instances: {runs} runs, ± one standard error**\n")
     print("| row | designs | pulls | error |\n|---|---|---:|---:|")
     for key, spoiled in SPOILED.items():
@@ -183,7 +183,7 @@ def _jester(runs: int, seed: int, data: RatingsData, spreads: Sequence[float], a
     means = np.average(data.ratings, axis=0, weights=data.weights)
     for spread in spreads:
         nearer = np.ascontiguousarray(means + spread * (data.ratings - means))
-        (table,) = PAPERS["sp-bai"].tables(["jester"], replace(data, ratings=nearer))
+        (table,) = SP_BAI.tables(["jester"], replace(data, ratings=nearer))
         for method in ("lucb", "ae") if ae else ("lucb",):
             print(f"\n**{data.name}, spread × {spread:g}: {runs} runs of each row**\n")
             print("| row | pulls | published | z | success | published | z |\n" + "|---:" * 7 + "|")
@@ -234,7 +234,7 @@ def _common_factor(cells: Sequence[Cell]) -> None:
 
 
 def _small_gap(runs: int, seed: int, data: RatingsData) -> None:
-    (table,) = PAPERS["sp-bai"].tables(["small-gap"], data)
+    (table,) = SP_BAI.tables(["small-gap"], data)
     print(f"\n**Small gap: {runs} runs, ± one standard error; V is phase 1's, over all anchors**\n")
     print("| row | XOR | pulls | error |\n|---|---|---:|---:|")
     row, problem = _print_published(table, "sp-bai"), small_gap(declared_baseline=1.0).problem(0.1)

@@ -26,11 +26,11 @@ from benchmarks.field_means import FIRST, MENARD, SECOND, ZERO_ONE, sparse
 from bestarm.environments import Environment, Semiparametric, multivariate, oscillating, soare
 from bestarm.environments.instances import turned_arms
 from bestarm.environments.two_point import TwoPoint
+from bestarm.field.p1_rage_results import stored_results
 from bestarm.policies.registry import policies
 from bestarm.simulation import Oracle, Results
 from bestarm.simulation.folder import open_folder, simulate_into
 from bestarm.simulation.results import wilson
-from bestarm.studies.p1_rage import stored_results
 
 SOURCES = {
     "GK": "Garivier and Kaufmann (2016), Table 1; 3,000 runs",

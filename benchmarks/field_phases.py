@@ -11,7 +11,7 @@ read off these sources:
   Table 2 of the same paper, 100 runs.
 * Xu: Xu, Honda and Sugiyama (2018), Table 1: the pulls of one run, summed over arms.
 * stored: errors and independent runs in the data of Xiong et al. (2024), see
-  `bestarm.studies.p1_rage`.
+  `bestarm.field.p1_rage_results`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ import numpy as np
 
 from bestarm import environments, simulate
 from bestarm.environments import Environment, InTurn
+from bestarm.field.p1_rage_results import stored_results
 from bestarm.policies.registry import policies
 from bestarm.simulation import Oracle, Results
 from bestarm.simulation.results import wilson
-from bestarm.studies.p1_rage import stored_results
 
 DELTA = 0.05
 FIGURE = {  # pulls at d = 2, …, 10

@@ -15,10 +15,10 @@ import time
 import numpy as np
 
 from bestarm.environments import Semiparametric
+from bestarm.field import Competitor, Condition
+from bestarm.field.benchmark import BenchmarkInstance
 from bestarm.policies.registry import policies
 from bestarm.simulation import simulate
-from bestarm.studies import Competitor, Condition
-from bestarm.studies.benchmark import BenchmarkInstance
 
 _ARMS = 10
 _RUN = 50_000  # pulls per run

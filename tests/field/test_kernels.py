@@ -48,6 +48,28 @@ def test_without_numba_a_method_says_what_to_install() -> None:
     assert printed[2:] == [said, said]
 
 
+def test_without_numba_the_leaderboard_says_what_to_install() -> None:
+    printed = run("""
+        import sys
+        import bestarm.cli.studies, bestarm.policies, bestarm.simulation
+
+        for name in bestarm.policies.__all__:
+            getattr(bestarm.policies, name)
+        sys.modules["numba"] = None
+        from bestarm.cli import main
+
+        sys.argv = ["bestarm", "leaderboard", "--runs", "2", "--only", "lucb"]
+        sys.stderr = sys.stdout
+        try:
+            main()
+        except SystemExit as stop:
+            print(stop.code)
+    """)
+    assert "needs numba" in printed
+    assert "pip install 'bestarmid[field]'" in printed
+    assert printed.split()[-1] != "0"
+
+
 def test_a_function_is_compiled_where_nothing_can_be_cached() -> None:
     """As Numba does where neither the folder of a module nor the user's cache can be written."""
     printed = run("""

@@ -126,7 +126,7 @@ def test_stopping_times_are_counted_in_full() -> None:
     assert [text.get_text() for text in axes.get_yticklabels()] == [
         "SBE",
         "G-Opt",
-        "Centered <b> *",
+        "As written <b> *",
     ]
 
 

@@ -18,17 +18,9 @@ from bestarm.tables import TextTable
 from bestarm.units import plural
 
 if TYPE_CHECKING:
+    from bestarm.field import Competitor, Condition, Standing
     from bestarm.simulation import Results
-    from bestarm.studies import (
-        Cell,
-        Competitor,
-        Condition,
-        PublishedTable,
-        Row,
-        Standing,
-        Study,
-        StudyResults,
-    )
+    from bestarm.studies import Cell, PublishedTable, Row, Study, StudyResults
 
 
 @command
@@ -60,13 +52,14 @@ def reproduce(
     """
     from bestarm.checks import choice
     from bestarm.datasets import jester
-    from bestarm.studies import PAPERS, Replication
+    from bestarm.field import PAPERS
+    from bestarm.studies import SP_BAI, Replication
     from bestarm.studies.replication import verdict_counts
 
     ratings = jester(data, dataset=2)
-    names = tables or ()
-    choice(paper, PAPERS, "paper")
-    published = PAPERS[paper]
+    names, papers = tables or (), {SP_BAI.name: SP_BAI, **PAPERS}
+    choice(paper, papers, "paper")
+    published = papers[paper]
     study = Replication(published.tables(names, ratings), ratings, published)
     words = ["bestarm reproduce", *names, f"--paper {paper}", f"--out {out} --resume"]
     results, report = _run(
@@ -122,8 +115,8 @@ def leaderboard(
         out: The folder for the report and every run.
         resume: Continue with what the folder holds.
     """
-    from bestarm.studies import Leaderboard, conditions
-    from bestarm.studies.leaderboard import GOALS, summary_table
+    from bestarm.field import Leaderboard, conditions
+    from bestarm.field.leaderboard import GOALS, summary_table
 
     # What a method prints must not mix with the results.
     with modules_of_folder(), redirect_stdout(sys.stderr):
@@ -255,7 +248,7 @@ def _standing_data(it: Standing) -> dict[str, object]:
 
 def _select_competitors(only: Sequence[str]) -> list[Competitor]:
     from bestarm.checks import choice
-    from bestarm.studies import competitors
+    from bestarm.field import competitors
 
     known = {each.name: each for each in competitors()}
     for name in only:
@@ -268,7 +261,7 @@ def _enter(competing: list[Competitor], text: str, where: Condition, *, delta: f
     from numpy.random import default_rng
 
     from bestarm.cli.methods import check_method, read_method
-    from bestarm.studies import Competitor
+    from bestarm.field import Competitor
 
     entry = read_method(text, later=("budget",))
     found = Competitor.own(entry.name, entry.method)

@@ -1,4 +1,6 @@
-"""Other people's methods, for comparison in simulations. Public names load on first use.
+"""Other people's methods, their published figures, and a leaderboard of all methods.
+
+Public names load on first use.
 
 Methods that choose every pull from all rewards before it are compiled loops, and need Numba:
 `pip install 'bestarmid[field]'`.

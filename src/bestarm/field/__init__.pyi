@@ -1,5 +1,11 @@
 from bestarm.field.alba import ALBA as ALBA
 from bestarm.field.bayes_gap import BayesGap as BayesGap
+from bestarm.field.benchmark import DRIFTS as DRIFTS
+from bestarm.field.benchmark import INSTANCES as INSTANCES
+from bestarm.field.benchmark import Competitor as Competitor
+from bestarm.field.benchmark import Condition as Condition
+from bestarm.field.benchmark import competitors as competitors
+from bestarm.field.benchmark import conditions as conditions
 from bestarm.field.centered import BOSE as BOSE
 from bestarm.field.centered import ActionCentered as ActionCentered
 from bestarm.field.centered import KimPaik as KimPaik
@@ -11,6 +17,7 @@ from bestarm.field.industry import EpochStratified as EpochStratified
 from bestarm.field.industry import PeriodThompson as PeriodThompson
 from bestarm.field.kl_lucb import KLLUCB as KLLUCB
 from bestarm.field.lazy_tas import LazyTrackAndStop as LazyTrackAndStop
+from bestarm.field.leaderboard import Leaderboard as Leaderboard
 from bestarm.field.lil_ucb import LilUCB as LilUCB
 from bestarm.field.lingame import LinGame as LinGame
 from bestarm.field.lingame import LinGameC as LinGameC
@@ -19,9 +26,11 @@ from bestarm.field.od_linbai import ODLinBAI as ODLinBAI
 from bestarm.field.p1 import P1 as P1
 from bestarm.field.p1_rage import P1RAGE as P1RAGE
 from bestarm.field.p1_rage import P1Peace as P1Peace
+from bestarm.field.papers import PAPERS as PAPERS
 from bestarm.field.peace import Peace as Peace
 from bestarm.field.peace_budget import PeaceBudget as PeaceBudget
 from bestarm.field.pss import PSS as PSS
+from bestarm.field.standings import Standing as Standing
 from bestarm.field.track_and_stop import TrackAndStop as TrackAndStop
 from bestarm.field.xy_adaptive import XYAdaptive as XYAdaptive
 from bestarm.field.xy_static import XYOracle as XYOracle

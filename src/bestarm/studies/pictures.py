@@ -21,9 +21,7 @@ from bestarm.figures import new_figure, pulls_axis
 from bestarm.numerics.geometry import Array
 from bestarm.simulation import Results
 from bestarm.simulation.results import Z95
-from bestarm.studies.benchmark import BenchmarkInstance
 from bestarm.studies.published import PublishedTable
-from bestarm.studies.standings import Standing
 from bestarm.studies.study import Picture, Row
 from bestarm.studies.verdicts import Cell
 
@@ -59,15 +57,6 @@ _MARKERS = {
     "deo": (COLOURS["blue"], "o"),
     "uniform": (COLOURS["green"], "s"),
     "centered": (INK, "D"),
-}
-_DRIFT_MARKERS = {
-    "none": (INK, "o"),
-    "sine": (COLOURS["blue"], "s"),
-    "walk": (COLOURS["green"], "^"),
-    "jumps": (COLOURS["orange"], "D"),
-    "adversary": (COLOURS["vermilion"], "v"),
-    "within-0.1": (COLOURS["purple"], "P"),
-    "within-0.05": (QUIET, "X"),
 }
 _STYLE: dict[str, Any] = {
     "axes.edgecolor": QUIET,
@@ -315,7 +304,7 @@ def draw_stopping(
     table: PublishedTable, results: Mapping[str, Results], cells: Sequence[Cell]
 ) -> Figure:
     """The distribution of pulls, row by row, of a table that counts pulls."""
-    figure, axes = _list_axes(table.title, [row_label(row) for row in table.rows])
+    figure, axes = list_axes(table.title, [row_label(row) for row in table.rows])
     pulls = [np.asarray(results[row.key].pulls, dtype=float) for row in table.rows]
     summaries = [cell for cell in cells if cell.metric == "pulls"]
     values = [*np.concatenate(pulls), *(cell.printed.value for cell in summaries if cell.printed)]
@@ -340,7 +329,7 @@ def draw_stopping(
     return figure
 
 
-def _list_axes(title: str, names: Sequence[str]) -> tuple[Figure, Axes]:
+def list_axes(title: str, names: Sequence[str]) -> tuple[Figure, Axes]:
     """A picture with one line per name, from the top at heights 0, −1, …"""
     figure = new_figure(_WIDTH, 1.25 + 0.36 * len(names))
     axes = figure.subplots()
@@ -386,7 +375,7 @@ def draw_ranking(
         zip(table.rows, cells, strict=True),
         key=lambda pair: results[pair[0].key].mean_pulls,
     )
-    figure, axes = _list_axes(table.title, [row_label(row) for row, _ in pairs])
+    figure, axes = list_axes(table.title, [row_label(row) for row, _ in pairs])
     for place, (row, cell) in enumerate(pairs):
         colour, marker = marker_of(row)
         axes.plot([cell.low, cell.high], [-place + 0.12] * 2, color=colour, lw=1.6)
@@ -403,57 +392,4 @@ def draw_ranking(
         ),
     ]
     add_legend(figure, handles, table.rows, ncols=3)
-    return figure
-
-
-def standings_pictures(
-    instance: BenchmarkInstance, standings: Sequence[Standing]
-) -> Iterator[Picture]:
-    """One instance under all drifts, a picture per goal; within `house_style()`."""
-    for goal, title, caption in (
-        (
-            "confidence",
-            "Pulls by drift",
-            "Mean pulls with their 95 % intervals. Hollow marks are of methods that are wrong more "
-            "often than δ.",
-        ),
-        ("budget", "Errors by drift", "Shares of wrong answers with their 95 % intervals."),
-    ):
-        chosen = [each for each in standings if each.competitor.goal == goal]
-        if chosen:
-            name = f"{instance.name}-{goal}"
-            yield Picture(name, title, caption, draw_standings(instance, chosen))
-
-
-def draw_standings(instance: BenchmarkInstance, standings: Sequence[Standing]) -> Figure:
-    """One line per method, one mark per drift, of methods with the same goal."""
-    methods = list(dict.fromkeys(each.competitor.name for each in standings))
-    drifts = list(dict.fromkeys(each.condition.drift for each in standings))
-    figure, axes = _list_axes(f"{instance.name}: {instance.description}", methods)
-    budget = standings[0].competitor.goal == "budget"
-    reach = [1.0]
-    for each in standings:
-        colour, marker = _DRIFT_MARKERS[each.condition.drift]
-        if budget:
-            value, (low, high) = each.error_rate, each.error_interval
-        else:
-            value, low, high = each.pulls, each.pulls - each.half, each.pulls + each.half
-        place = (len(drifts) - 1) / 2 - drifts.index(each.condition.drift)  # 0 in the middle
-        height = 0.13 * place - methods.index(each.competitor.name)
-        axes.plot([low, high], [height] * 2, color=colour, lw=1.2)
-        fill = PAPER if each.breaks_delta else colour
-        axes.plot([value], [height], marker, color=colour, ms=4.5, mfc=fill, mew=0.8)
-        reach += [value, high]
-    if budget:
-        axes.set_xlim(left=0.0)
-        axes.set_xlabel("wrong answers")
-    else:
-        least = min(each.pulls for each in standings)
-        axes.set_xlim(max(least / 2, 0.5), 1.2 * max(reach))
-        set_pulls_axis(axes)
-    handles = [
-        legend_entry(drift, color=_DRIFT_MARKERS[drift][0], marker=_DRIFT_MARKERS[drift][1], ms=4.5)
-        for drift in drifts
-    ]
-    figure.legend(handles=handles, loc="outside lower left", ncols=len(drifts))
     return figure

@@ -20,9 +20,9 @@ RUNS = 100  # behind every figure of the seed paper
 PAPER_DELTA = 0.1
 
 
-def read_csv(name: str) -> list[dict[str, str]]:
-    """The lines of a file of published figures, which is beside this module."""
-    with resources.files("bestarm.studies").joinpath(name).open(encoding="utf-8") as lines:
+def read_csv(name: str, *, package: str = "bestarm.studies") -> list[dict[str, str]]:
+    """The lines of a file of published figures in a package."""
+    with resources.files(package).joinpath(name).open(encoding="utf-8") as lines:
         return list(csv.DictReader(lines))
 
 

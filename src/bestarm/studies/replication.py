@@ -12,9 +12,9 @@ from functools import partial
 from bestarm import __version__
 from bestarm.datasets import RatingsData
 from bestarm.studies.differences import PaperDifference, paper_differences
-from bestarm.studies.papers import PAPERS
 from bestarm.studies.pictures import table_pictures
 from bestarm.studies.published import RUNS, Paper, PublishedTable
+from bestarm.studies.sp_bai import SP_BAI
 from bestarm.studies.study import Report, Section, Study, StudyResults
 from bestarm.studies.verdicts import Cell, Verdict, add_verdicts, row_cells
 from bestarm.tables import THIN_SPACE, Column, Entry, Line, TextTable
@@ -55,7 +55,7 @@ class Replication(Study[Cell]):
 
     tables: tuple[PublishedTable, ...]
     data: RatingsData
-    paper: Paper = PAPERS["sp-bai"]
+    paper: Paper = SP_BAI
 
     def settings(self) -> dict[str, object]:
         """The paper, and which ratings these are: their name, and a digest of their numbers."""
@@ -76,8 +76,8 @@ class Replication(Study[Cell]):
         )
 
     def section_keys(self) -> Iterable[str]:
-        """The tables of all papers."""
-        return [key for paper in PAPERS.values() for key in paper.builders]
+        """The tables of the paper."""
+        return self.paper.builders
 
     def report(self, results: StudyResults[Cell]) -> Report:
         """Every published figure beside ours, and the differences that the paper draws."""
@@ -197,7 +197,7 @@ class Replication(Study[Cell]):
     def _command(self, results: StudyResults[Cell]) -> str:
         names = [table.key for table in self.tables]
         words = ["bestarm reproduce", *([] if names == list(self.paper.builders) else names)]
-        if self.paper is not next(iter(PAPERS.values())):
+        if self.paper is not SP_BAI:
             words.append(f"--paper {self.paper.name}")
         return " ".join([*words, f"--runs {results.runs}", f"--seed {results.seed}"])
 

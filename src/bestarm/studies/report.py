@@ -199,12 +199,17 @@ def page(report: Report, sections: Sequence[tuple[Section, Sequence[DrawnPicture
         MissingDependencyError: Jinja2 is not installed.
     """
     try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - optional
+        from jinja2 import (  # noqa: PLC0415 - optional
+            ChoiceLoader,
+            Environment,
+            PackageLoader,
+            StrictUndefined,
+        )
         from markupsafe import Markup, escape  # noqa: PLC0415 - comes with it
     except ImportError:
         raise MissingDependencyError.of("The report", "jinja2", extra="cli") from None
     environment = Environment(
-        loader=PackageLoader("bestarm.studies"),
+        loader=ChoiceLoader([PackageLoader(report.package), PackageLoader("bestarm.studies")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -23,7 +23,7 @@ from bestarm.policies import (
     Uniform,
 )
 from bestarm.simulation import Oracle
-from bestarm.studies.published import Metric, Published, PublishedTable, read_csv
+from bestarm.studies.published import Metric, Paper, Published, PublishedTable, read_csv
 from bestarm.studies.study import Row
 
 _PHASES = 10
@@ -240,3 +240,10 @@ SP_BAI_TABLES: dict[str, Callable[[RatingsData], PublishedTable]] = {
     "jester-ranking": _ranking,
     "jester": _fixed_confidence,
 }
+
+SP_BAI = Paper(
+    "sp-bai",
+    "Nearly Optimal Best Arm Identification for Semiparametric Bandits",
+    "Kim (2026); its tables",
+    SP_BAI_TABLES,
+)

@@ -128,6 +128,7 @@ class Report:
         context: what that template needs besides.
         cells: the lines of `cells.csv`, the header first.
         summary: a table over all sections.
+        package: the package whose templates it is among.
     """
 
     title: str
@@ -138,6 +139,7 @@ class Report:
     context: Mapping[str, object]
     cells: tuple[Sequence[object], ...]
     summary: TextTable | None = None
+    package: str = "bestarm.studies"
 
 
 Judged = TypeVar("Judged")

@@ -13,8 +13,7 @@ from bestarm import __version__
 from bestarm.checks import probability
 from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError
-from bestarm.policies.catalog import MODEL_WORDS
-from bestarm.studies.benchmark import (
+from bestarm.field.benchmark import (
     DRIFTS,
     INSTANCES,
     BenchmarkInstance,
@@ -22,8 +21,9 @@ from bestarm.studies.benchmark import (
     Condition,
     Goal,
 )
-from bestarm.studies.pictures import standings_pictures
-from bestarm.studies.standings import Standing, relative_to_best, standings
+from bestarm.field.standings import Standing, relative_to_best, standings
+from bestarm.field.standings_pictures import standings_pictures
+from bestarm.policies.catalog import MODEL_WORDS
 from bestarm.studies.study import Report, Row, Section, Study, StudyResults, Table
 from bestarm.tables import Column, Entry, Line, TextTable
 from bestarm.units import plural
@@ -139,6 +139,7 @@ class Leaderboard(Study[Standing]):
             facts=facts,
             sections=tuple(sections),
             template="leaderboard.html",
+            package="bestarm.field",
             context={"delta": self.delta},
             cells=(_CELLS.split(","), *map(_csv_line, found)),
         )

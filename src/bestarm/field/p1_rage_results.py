@@ -62,7 +62,7 @@ def stored_results() -> dict[tuple[str, str], Stored]:
         (line["table"], line["row"]): Stored(
             int(line["errors"]), int(line["runs"]), float(line["plotted"])
         )
-        for line in read_csv("p1_rage.csv")
+        for line in read_csv("p1_rage.csv", package="bestarm.field")
     }
 
 

@@ -1,4 +1,4 @@
-"""The papers whose tables can be replicated, and the tables of those that print few figures."""
+"""Other people's papers whose figures can be replicated, and the tables of most of them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from bestarm.datasets import RatingsData
 from bestarm.environments import Semiparametric
 from bestarm.environments.instances import turned_arms
 from bestarm.environments.two_point import TwoPoint
+from bestarm.field.p1_rage_results import P1_RAGE_TABLES
 from bestarm.policies.registry import policies
-from bestarm.studies.p1_rage import P1_RAGE_TABLES
 from bestarm.studies.published import Metric, Paper, Published, PublishedTable
-from bestarm.studies.sp_bai import SP_BAI_TABLES
 from bestarm.studies.study import Row
 
 _TUNED = "experiments"  # the threshold log((log t + 1)/δ) of both papers
@@ -79,12 +78,6 @@ def _pulls(_data: RatingsData) -> PublishedTable:
 PAPERS = {
     paper.name: paper
     for paper in (
-        Paper(
-            "sp-bai",
-            "Nearly Optimal Best Arm Identification for Semiparametric Bandits",
-            "Kim (2026); its tables",
-            SP_BAI_TABLES,
-        ),
         Paper(
             "p1-rage",
             "A/B Testing and Best-arm Identification for Linear Bandits with Robustness to "

@@ -9,15 +9,16 @@ import pytest
 from tiny_studies import results_of
 
 from bestarm.errors import InvalidInputError
+from bestarm.field import Competitor, Leaderboard, Standing, competitors, conditions
+from bestarm.field.benchmark import Goal
+from bestarm.field.leaderboard import cell_entry, summary_table
+from bestarm.field.standings import relative_to_best, standings
+from bestarm.field.standings_pictures import standings_pictures
 from bestarm.policies import LUCB, SPBAI, Method, Policy, PolicyInfo, Uniform, registry
 from bestarm.problem import Problem
 from bestarm.simulation import Results, simulate
-from bestarm.studies import Competitor, Leaderboard, Standing, StudyResults, competitors, conditions
-from bestarm.studies.benchmark import Goal
-from bestarm.studies.leaderboard import cell_entry, summary_table
-from bestarm.studies.pictures import standings_pictures
+from bestarm.studies import StudyResults
 from bestarm.studies.report import latex, markdown, page
-from bestarm.studies.standings import relative_to_best, standings
 
 CONDITION = conditions(["six-means"], ["walk"])[0]
 RUNS = 200
@@ -230,7 +231,7 @@ def test_a_method_enters_with_its_line_in_the_registry(monkeypatch: pytest.Monke
     table = dict(registry.policies())
     table["mine"] = PolicyInfo("mine", "bestarm.policies.means.lucb:LUCB", "mine", model="means")
     table["needs more"] = PolicyInfo("needs more", "bestarm.policies.one_shot:GOpt", "told")
-    monkeypatch.setattr("bestarm.studies.benchmark.policies", lambda: table)
+    monkeypatch.setattr("bestarm.field.benchmark.policies", lambda: table)
     names = [each.name for each in competitors()]
     assert "mine" in names
     assert "needs more" not in names  # it would need a gap

@@ -21,9 +21,9 @@ from typing import get_args
 
 import numpy as np
 
+from bestarm.field.benchmark import Competitor, Condition, Goal
 from bestarm.numerics.geometry import Array
 from bestarm.simulation.results import Z95, Results, wilson
-from bestarm.studies.benchmark import Competitor, Condition, Goal
 
 
 @dataclass(frozen=True, eq=False)
