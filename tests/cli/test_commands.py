@@ -239,7 +239,7 @@ def test_ctrl_c_prints_the_runs_that_finished(monkeypatch: pytest.MonkeyPatch) -
             raise KeyboardInterrupt
 
     bars = nullcontext(dict.fromkeys(("rage", "sp-bai", "anytime"), third))
-    monkeypatch.setattr("bestarm.cli.compare.bars", lambda *_: bars)
+    monkeypatch.setattr("bestarm.cli.research.compare.bars", lambda *_: bars)
     report = data("demo", "--runs", "9", code=130)
     assert report["complete"] is False
     assert report["methods"][0]["runs"] == 3

@@ -9,7 +9,7 @@ import pytest
 from own_policies import POLICY, write_module
 
 from bestarm.cli.command import modules_of_folder
-from bestarm.cli.methods import read_method
+from bestarm.cli.research.methods import read_method
 from bestarm.environments import small_gap
 from bestarm.errors import InvalidInputError
 from bestarm.policies import SPBAI, ActionElimination, GOpt

@@ -29,7 +29,7 @@ def test_without_numba_a_method_says_what_to_install() -> None:
     printed = run("""
         import sys
         from bestarm import Problem
-        from bestarm.cli.methods import read_method
+        from bestarm.cli.research.methods import read_method
         from bestarm.errors import MissingDependencyError
         from bestarm.policies.registry import policies
 
@@ -51,7 +51,7 @@ def test_without_numba_a_method_says_what_to_install() -> None:
 def test_without_numba_the_leaderboard_says_what_to_install() -> None:
     printed = run("""
         import sys
-        import bestarm.cli.studies, bestarm.policies, bestarm.simulation
+        import bestarm.cli.research.studies, bestarm.policies, bestarm.simulation
 
         for name in bestarm.policies.__all__:
             getattr(bestarm.policies, name)

@@ -8,16 +8,16 @@ import typer
 from typer.core import TyperGroup
 
 from bestarm import __version__
-from bestarm.cli.check import check
-from bestarm.cli.compare import compare
 from bestarm.cli.demo import demo
-from bestarm.cli.design import design
 from bestarm.cli.doctor import doctor, warm_up
 from bestarm.cli.evaluate import evaluate
 from bestarm.cli.experiment import experiment
 from bestarm.cli.plan import plan
+from bestarm.cli.research.check import check
+from bestarm.cli.research.compare import compare
+from bestarm.cli.research.design import design
+from bestarm.cli.research.studies import leaderboard, reproduce
 from bestarm.cli.serve import serve, token
-from bestarm.cli.studies import leaderboard, reproduce
 
 
 class _Bestarm(TyperGroup):

@@ -7,6 +7,7 @@ import inspect
 import os
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
@@ -205,3 +206,13 @@ def modules_of_folder(folder: str = "") -> Iterator[None]:
         yield
     finally:
         sys.path.remove(here)
+
+
+def describe_error(error: BaseException, module: str) -> str:
+    """An exception in words, with the last line of a module that it passed, in any process."""
+    what = f"{type(error).__name__}: {error}".rstrip(": .")
+    # As text, because another process sends its traceback as text.
+    frames = re.findall(r'File "([^"]+)", line (\d+)', "".join(traceback.format_exception(error)))
+    file = f"{module.rpartition('.')[2]}.py"
+    lines = [line for path, line in frames if os.path.basename(path) == file]
+    return f"{what} ({file}, line {lines[-1]})" if lines and file not in what else what

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bestarm.cli.command import command
-from bestarm.cli.compare import comparison_data, comparison_lines, run_comparison
 from bestarm.cli.output import Result, need_server, wrapped
+from bestarm.cli.research.compare import comparison_data, comparison_lines, run_comparison
 from bestarm.defaults import DELTA
 
 if TYPE_CHECKING:

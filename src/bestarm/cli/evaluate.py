@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from bestarm.cli.command import command, modules_of_folder
+from bestarm.cli.command import command, describe_error, modules_of_folder
 from bestarm.cli.files import UserFile
 from bestarm.cli.output import Result, remark, show_progress
 from bestarm.defaults import DELTA, STORE
@@ -150,7 +150,6 @@ class _JudgeLoader(SourceFileLoader):
 def _load_judge(path: Path, name: str) -> Iterator[Callable[[Any, Any], Any]]:
     """The judge of a file, beside which its modules are found."""
     from bestarm.checks import suggestion
-    from bestarm.cli.methods import describe
 
     file = UserFile(path, "judge", "Correct it first.")
     loader = _JudgeLoader("bestarm_judge", str(path))
@@ -164,7 +163,9 @@ def _load_judge(path: Path, name: str) -> Iterator[Callable[[Any, Any], Any]]:
         except (Exception, SystemExit) as error:
             if isinstance(error, OSError) and error.filename == str(path):
                 raise
-            raise file.wrong(f"raised {describe(error, path.stem)} as it was read.") from error
+            raise file.wrong(
+                f"raised {describe_error(error, path.stem)} as it was read."
+            ) from error
         found = getattr(module, name, None)
         if not callable(found):
             near = suggestion(name, [key for key, value in vars(module).items() if callable(value)])

@@ -260,7 +260,7 @@ def _enter(competing: list[Competitor], text: str, where: Condition, *, delta: f
     """Enter a method of the user's, unless it has been entered already."""
     from numpy.random import default_rng
 
-    from bestarm.cli.methods import check_method, read_method
+    from bestarm.cli.research.methods import check_method, read_method
     from bestarm.field import Competitor
 
     entry = read_method(text, later=("budget",))

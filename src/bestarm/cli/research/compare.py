@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from bestarm.cli.command import command, modules_of_folder
+from bestarm.cli.command import command, describe_error, modules_of_folder
 from bestarm.cli.output import Result, bars, number, print_result, remark, wrapped
 from bestarm.defaults import DELTA
 from bestarm.errors import BestArmError, InvalidInputError
@@ -20,7 +20,7 @@ from bestarm.tables import TextTable
 from bestarm.units import plural
 
 if TYPE_CHECKING:
-    from bestarm.cli.methods import Entry, Instance
+    from bestarm.cli.research.methods import Entry, Instance
     from bestarm.environments import Environment
     from bestarm.policies.policy import Method
     from bestarm.problem import Problem
@@ -69,7 +69,7 @@ def compare(
     """
     from bestarm import checks
     from bestarm.cli.features import check_writable, write_table
-    from bestarm.cli.methods import find_instance
+    from bestarm.cli.research.methods import find_instance
     from bestarm.simulation.executors import check_workers
     from bestarm.simulation.results import Outcome, run_count
 
@@ -125,14 +125,13 @@ def compare(
 
 def _raise_failure(comparison: Comparison, modules: Mapping[str, str]) -> NoReturn:
     """Raise the failure, in our words if it was raised within a run."""
-    from bestarm.cli.methods import describe
 
     failure, notes = comparison.failure, getattr(comparison.failure, "__notes__", ())
     assert failure is not None
     if not notes:
         raise failure
     raise BestArmError(
-        f"{comparison.failed} raised {describe(failure, modules[comparison.failed])}.",
+        f"{comparison.failed} raised {describe_error(failure, modules[comparison.failed])}.",
         field="method",
         value=comparison.failed,
         remedy=" ".join(notes),
@@ -140,7 +139,7 @@ def _raise_failure(comparison: Comparison, modules: Mapping[str, str]) -> NoRetu
 
 
 def _entries(methods: Sequence[str], max_pulls: int | None) -> list[Entry]:
-    from bestarm.cli.methods import read_method
+    from bestarm.cli.research.methods import read_method
 
     entries = [read_method(text) for text in methods]
     if all(entry.module for entry in entries):
@@ -155,7 +154,7 @@ def _check(
     from numpy.random import default_rng
     from rich.console import Console
 
-    from bestarm.cli.methods import check_method
+    from bestarm.cli.research.methods import check_method
 
     world = where.environment.instance(default_rng(seed))
     problem = world.problem(delta)
@@ -167,15 +166,14 @@ def _check(
 
 
 def _check_contract(entry: Entry, problem: Problem) -> None:
-    from bestarm.cli.methods import describe
     from bestarm.testing import check_policy
 
     try:
         check_policy(partial(entry.factory, **entry.options), problem, max_plans=_MOST_PLANS)
     except Exception as error:
-        what, remedy = f"it raised {describe(error, entry.module)}", ""
+        what, remedy = f"it raised {describe_error(error, entry.module)}", ""
         if isinstance(error, AssertionError):
-            cause = f" ({describe(error.__cause__, entry.module)})" if error.__cause__ else ""
+            cause = f" ({describe_error(error.__cause__, entry.module)})" if error.__cause__ else ""
             what = f"{str(error).rstrip('.')}{cause}"
             remedy = " --no-check measures it all the same."
         remedy = " ".join(getattr(error, "__notes__", ())) + remedy

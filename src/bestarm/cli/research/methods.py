@@ -12,8 +12,6 @@ import ast
 import importlib
 import inspect
 import os
-import re
-import traceback
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bestarm.checks import choice, suggestion
+from bestarm.cli.command import describe_error
 from bestarm.datasets import jester
 from bestarm.environments import Baseline, Environment, World, baselines, small_gap, uniform_sphere
 from bestarm.environments.baselines import Constant, Moving
@@ -113,7 +112,7 @@ def _import(text: str, module: str, attribute: str) -> Callable[..., Any]:
             ) from None
         raise _wrong(
             text,
-            f"Importing {module!r} raised {describe(error, module)}.",
+            f"Importing {module!r} raised {describe_error(error, module)}.",
             "Correct it first.",
         ) from error
     try:
@@ -177,7 +176,9 @@ def check_method(
     try:
         policy = (method.bind(world) if isinstance(method, Oracle) else method)(problem, seed=0)
     except Exception as error:
-        what = str(error) if isinstance(error, BestArmError) else describe(error, entry.module)
+        what = (
+            str(error) if isinstance(error, BestArmError) else describe_error(error, entry.module)
+        )
         raise _wrong(name, f"{name} cannot be made: {what.rstrip('.')}.") from error
     if not isinstance(policy, Policy):
         raise _wrong(
@@ -204,16 +205,6 @@ def check_method(
             f"{name} needs a forecast of every reward, and nothing forecasts here.",
             'Leave out its option, or use simulate(…, forecaster="default") in Python.',
         )
-
-
-def describe(error: BaseException, module: str) -> str:
-    """An exception in words, with the last line of a module that it passed, in any process."""
-    what = f"{type(error).__name__}: {error}".rstrip(": .")
-    # As text, because another process sends its traceback as text.
-    frames = re.findall(r'File "([^"]+)", line (\d+)', "".join(traceback.format_exception(error)))
-    file = f"{module.rpartition('.')[2]}.py"
-    lines = [line for path, line in frames if os.path.basename(path) == file]
-    return f"{what} ({file}, line {lines[-1]})" if lines and file not in what else what
 
 
 def _wrong(value: str, what: str, remedy: str = "") -> InvalidInputError:

@@ -1,0 +1,1 @@
+"""Commands of research: problems and designs, methods compared, published figures again."""
