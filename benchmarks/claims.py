@@ -13,7 +13,6 @@ import numpy as np
 
 from benchmarks.anytime import NASTY, RULE, made_for_short_runs, print_row
 from bestarm import AnytimeBAI, simulate
-from bestarm.compiling import compiled
 from bestarm.environments import Semiparametric, baselines, small_gap
 from bestarm.forecasting import Forecaster
 from bestarm.numerics.geometry import Array
@@ -22,7 +21,6 @@ from bestarm.simulation import run_once
 from bestarm.simulation.results import wilson
 
 
-@compiled
 def _spite(state: tuple[Array, Array], arms: Counts, rewards: Array, late: int, out: Array) -> None:
     """Forecast as `Spite` does; a reward that is not positive is learned with the next `late`.
 

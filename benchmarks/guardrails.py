@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 
 from bestarm import AnytimeBAI, Problem, Summary
-from bestarm.compiling import compile_eagerly
 from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime import bets
 from bestarm.policies.anytime.guardrails import GuardrailEvidence
@@ -188,7 +187,7 @@ def measure(
 ) -> list[int]:
     """The results of all runs."""
     job = partial(play, world, TWINS[kind], short)
-    with ProcessPoolExecutor(processes, initializer=compile_eagerly) as pool:
+    with ProcessPoolExecutor(processes) as pool:
         return list(pool.map(job, range(runs), chunksize=50))
 
 
@@ -277,7 +276,7 @@ def play_whole(seed: int) -> tuple[int, bool]:
 
 def show_whole(runs: int, processes: int) -> None:
     """The main decision, δ = 0.1, where guardrails retire options that look best."""
-    with ProcessPoolExecutor(processes, initializer=compile_eagerly) as pool:
+    with ProcessPoolExecutor(processes) as pool:
         results = list(pool.map(play_whole, range(runs), chunksize=20))
     print(f"wrong: {share(sum(wrong for _, wrong in results), runs)}")
     print(f"with an option retired: {share(sum(gone > 0 for gone, _ in results), runs)}")

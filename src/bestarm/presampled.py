@@ -2,155 +2,177 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
-from numba import int64 as _int64
-from numba import uint64 as _uint64
-from numba.extending import overload
 from numpy.typing import NDArray
 
-from bestarm.compiling import compiled
 from bestarm.numerics.geometry import Array
 
-__all__ = ["AdversaryState", "Parts", "PresampledRewards", "respond", "reward_at"]
+__all__ = ["AdversaryPast", "PresampledRewards", "RewardsAhead", "within"]
 
 Indices = NDArray[np.int64]
-Parts = tuple[Any, ...]  # of a named tuple: kernels take plain ones, see `compiling`
-int64: Any = _int64
-uint64: Any = _uint64
 
 
-class AdversaryState(NamedTuple):
-    """What the adversary of `baselines.adversary` remembers.
+class AdversaryPast:
+    """What the adversary of `baselines.adversary` remembers of a run, and what it does.
 
-    `winner` is a tournament over the `average` rewards, padded to a power of two: the children of
-    node i are nodes 2i and 2i + 1, the root is node 1. `successor[a]` is the arm that last followed
-    arm a, `last[0]` the arm pulled last; −1 stands for none.
+    Before a pull it looks only at the past: at the leader, the arm with the highest average reward,
+    and at the arm that last followed the arm just pulled.
+
+    Args:
+        bound: the size of its baseline.
+        arms: how many there are.
     """
 
-    pulled: Indices
-    average: Array
-    winner: Indices
-    successor: Indices
-    last: Indices
+    def __init__(self, bound: float, arms: int) -> None:
+        self._bound = bound
+        self._pulled, self._average = [0] * arms, [-math.inf] * arms
+        self._successor: list[int | None] = [None] * arms
+        self._last: int | None = None
+        self._leader = 0
 
-    @classmethod
-    def empty(cls, arms: int) -> AdversaryState:
-        """Nothing was pulled yet."""
-        leaves = 1 << (arms - 1).bit_length()
-        return cls(
-            pulled=np.zeros(leaves, dtype=np.int64),
-            average=np.full(leaves, -np.inf),
-            winner=np.concatenate([np.zeros(leaves), np.arange(leaves)]).astype(np.int64),
-            successor=np.full(arms, -1, dtype=np.int64),
-            last=np.array([-1]),
-        )
+    def respond(self, arms: Indices, rewards: Array) -> Array:
+        """The rewards of these pulls with its baseline, chosen pull by pull."""
+        return np.array(list(map(self._pull, arms.tolist(), rewards.tolist())))
 
-
-_NO_ADVERSARY = AdversaryState.empty(1)
+    def _pull(self, arm: int, reward: float) -> float:
+        last, average = self._last, self._average
+        predicted = None if last is None else self._successor[last]
+        reward += -self._bound if predicted == self._leader else self._bound
+        self._pulled[arm] += 1
+        if self._pulled[arm] == 1:
+            average[arm] = reward  # it was −∞, so that an arm without pulls does not lead
+        else:
+            average[arm] += (reward - average[arm]) / self._pulled[arm]
+        if arm == self._leader:
+            self._leader = average.index(max(average))  # it may have fallen
+        elif (average[arm], -arm) > (average[self._leader], -self._leader):
+            self._leader = arm
+        if last is not None:
+            self._successor[last] = arm
+        self._last = arm
+        return reward
 
 
 class PresampledRewards(NamedTuple):
     """Rewards of future pulls: as the i-th of them, arm a pays `table[rows[i], a] + common[i]`.
 
-    Against an adversary ±`bound` is added, with the sign that it chooses from the pulls before.
-
     Attributes:
-        table: what arms pay, one column per arm; read-only.
+        table: what arms pay, one column per arm.
         rows: the row of the table that holds at each pull.
         common: what is added at each pull, whichever arm is pulled.
-        bound: the size of the adversary's baseline; 0 if there is no adversary.
-        past: what the adversary remembers; it learns from the pulls that are made.
+        past: what the adversary knows that adds its baseline to these rewards, if there is one. It
+            learns from the pulls that are made.
     """
 
     table: Array
     rows: Indices
     common: Array
-    bound: float = 0.0
-    past: AdversaryState = _NO_ADVERSARY
+    past: AdversaryPast | None = None
 
     @classmethod
     def single(cls, reward: float, arms: int) -> PresampledRewards:
         """One pull, which pays this reward."""
-        table = np.zeros((1, arms))
-        table.flags.writeable = False
-        return cls(table, np.zeros(1, dtype=np.int64), np.array([reward]))
+        return cls(np.zeros((1, arms)), np.zeros(1, dtype=np.int64), np.array([reward]))
 
     def after(self, pulls: int) -> PresampledRewards:
         """What is left of them after so many pulls."""
         return self._replace(rows=self.rows[pulls:], common=self.common[pulls:])
 
-    @property
-    def parts(self) -> tuple[Any, ...]:
-        """Plain tuples, as compiled loops take them: see `compiling`.
 
-        Without an adversary, they are only what `reward_at` needs then.
+class RewardsAhead:
+    """Rewards of pulls to come, of runs side by side.
+
+    Attributes:
+        left: how many there are for each run.
+        used: how many of the last ones given each run has used.
+
+    Args:
+        runs: the number of runs.
+    """
+
+    def __init__(self, runs: int) -> None:
+        self.left, self.used = np.zeros((2, runs), dtype=np.int64)
+        self._rewards: list[PresampledRewards | None] = [None] * runs
+        self._common, self._rows = np.zeros((runs, 0)), np.zeros((runs, 0), dtype=np.int64)
+        self._tables: Array | None = None  # one of all runs, or one for each
+        self._pasts: dict[int, AdversaryPast] = {}
+
+    def put(self, places: Indices, rewards: Sequence[PresampledRewards]) -> None:
+        """Replace the rewards of some runs."""
+        longest = max((len(each.common) for each in rewards), default=0)
+        if longest > self._common.shape[1]:
+            wider = ((0, 0), (0, longest - self._common.shape[1]))
+            self._common, self._rows = np.pad(self._common, wider), np.pad(self._rows, wider)
+        for place, given in zip(places.tolist(), rewards, strict=True):
+            count = len(given.common)
+            self._rewards[place] = given
+            self._common[place, :count], self._rows[place, :count] = given.common, given.rows
+            self.left[place], self.used[place] = count, 0
+            if given.past is not None:
+                self._pasts[place] = given.past
+        self._tables = None
+
+    def select(self, kept: Indices) -> None:
+        """Go on with these runs alone."""
+        self._rewards = [self._rewards[run] for run in kept]
+        self._pasts = {
+            place: self._pasts[run] for place, run in enumerate(kept.tolist()) if run in self._pasts
+        }
+        self.left, self.used = self.left[kept], self.used[kept]
+        self._common, self._rows = self._common[kept], self._rows[kept]
+        self._tables = None
+
+    def pull(self, arms: Indices, sizes: Indices) -> Array:
+        """The rewards of the next pulls of every run.
+
+        Args:
+            arms: the arms of the first run's pulls, in order, then of the second's, and so on.
+            sizes: how many pulls each run makes.
         """
-        table = self.table.view()
-        table.flags.writeable = False  # always: loops are compiled again for one that is not
-        plain = table, self.rows, self.common
-        return (*plain, self.bound, tuple(self.past)) if self.bound > 0 else plain
+        runs = np.repeat(np.arange(len(sizes)), sizes)
+        rewards = self._at(runs, self.used[runs] + within(sizes), arms)
+        ends = np.cumsum(sizes)
+        for run, past in self._pasts.items():
+            own = slice(ends[run] - sizes[run], ends[run])
+            rewards[own] = past.respond(arms[own], rewards[own])
+        self.used, self.left = self.used + sizes, self.left - sizes
+        return rewards
+
+    def pull_equally(self, arms: Indices) -> Array:
+        """The rewards of the next pulls of every run, equally many in each: (runs, pulls)."""
+        runs, size = np.arange(len(arms))[:, None], arms.shape[1]
+        rewards = self._at(runs, self.used[:, None] + np.arange(size), arms)
+        for run, past in self._pasts.items():
+            rewards[run] = past.respond(arms[run], rewards[run])
+        self.used, self.left = self.used + size, self.left - size
+        return rewards
+
+    def _at(self, runs: Indices, at: Indices, arms: Indices) -> Array:
+        """What arms pay in these places, but for an adversary's baseline."""
+        if self._tables is None:
+            self._tables = _stacked([each.table for each in self._rewards if each is not None])
+        count, rows, _ = self._tables.shape
+        row = self._rows[runs, at] if rows > 1 else 0
+        paid = self._tables[runs if count > 1 else 0, row, arms] + self._common[runs, at]
+        return np.asarray(paid)
 
 
-def reward_at(presampled: Parts, i: int, arm: int) -> float:
-    """The reward of `arm` as the i-th pull to come; for compiled loops.
-
-    `presampled` are the parts of `PresampledRewards`. Call it once per pull, in order,
-    and only for pulls that are made: the adversary learns from them.
-    """
-    return (
-        _reward_at_adversary(presampled, i, arm)
-        if len(presampled) > _PLAIN
-        else _reward_at_plain(presampled, i, arm)
-    )
+def _stacked(tables: list[Array]) -> Array:
+    """The tables of runs, one after the other, or only one where all have the same."""
+    if all(table is tables[0] for table in tables):
+        return tables[0][None]
+    if len({table.shape for table in tables}) == 1:
+        stacked = np.stack(tables)
+        return stacked[:1] if (stacked == stacked[0]).all() else stacked
+    most = max(len(table) for table in tables)
+    return np.stack([np.pad(table, ((0, most - len(table)), (0, 0))) for table in tables])
 
 
-_PLAIN = 3  # parts without an adversary
-
-
-def _reward_at_plain(presampled: Parts, i: int, arm: int) -> float:
-    # Unsigned: a test for negative indices would take as long as the rest of most loops.
-    at = uint64(i)
-    return float(presampled[0][uint64(presampled[1][at]), uint64(arm)] + presampled[2][at])
-
-
-def _reward_at_adversary(presampled: Parts, i: int, arm: int) -> float:
-    reward = presampled[0][presampled[1][i], arm] + presampled[2][i]
-    return respond(presampled[4], presampled[3], int64(arm), reward)  # compiled once, for one type
-
-
-@overload(reward_at)
-def _reward_at(presampled: Parts, i: int, arm: int) -> Callable[..., float]:  # noqa: ARG001 - types, by name
-    # Which one is known when a loop is compiled: with the adversary in it, one without is slower
-    # by a factor of four.
-    return _reward_at_adversary if len(presampled) > _PLAIN else _reward_at_plain
-
-
-@compiled
-def respond(past: Parts, bound: float, arm: int, reward: float) -> float:
-    """The reward of `arm` once the adversary of `baselines.adversary` has added its ±bound.
-
-    Before the pull it looks only at the past: the leader, at the root of the tournament over the
-    running averages, and the arm that last followed the arm just pulled. `past` are the parts of
-    `AdversaryState`; they are changed.
-    """
-    pulled, average, winner, successor, latest = past
-    last, leaves = latest[0], len(average)
-    predicted = successor[last] if last >= 0 else -1
-    reward += -bound if predicted == winner[1] else bound  # x_a·θ + η_t + ν_t
-    pulled[arm] += 1
-    if pulled[arm] == 1:
-        average[arm] = reward  # it was −∞, so that an arm without pulls does not lead
-    else:
-        average[arm] += (reward - average[arm]) / pulled[arm]
-    node = (leaves + arm) >> 1
-    while node >= 1:
-        left, right = winner[2 * node], winner[2 * node + 1]
-        winner[node] = left if average[left] >= average[right] else right
-        node >>= 1
-    if last >= 0:
-        successor[last] = arm
-    latest[0] = arm
-    return reward
+def within(sizes: Indices) -> Indices:
+    """0, 1, … up to each size, one after the other."""
+    ends = np.cumsum(sizes)
+    return np.asarray(np.arange(ends[-1]) - np.repeat(ends - sizes, sizes))

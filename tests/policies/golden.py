@@ -42,7 +42,7 @@ from bestarm import (
     Uniform,
 )
 from bestarm.numerics.geometry import centered_diameter
-from bestarm.policies.means.base import RoundRule, radius_after
+from bestarm.policies.means.rounds import RoundRule
 from bestarm.policies.policy import Policy
 from bestarm.records import BlockPlan, Plan, Rounds, Summary
 
@@ -336,7 +336,7 @@ def _decisions(policy: Policy) -> Run:
         found |= {"stability": _short(last.stability)}
     inside = {name: getattr(policy, name, None) for name in ("_ranking", "_variation")}
     if isinstance(policy, RoundRule):
-        inside["_radii"] = [radius_after(int(n), policy._radius) for n in policy._counts]
+        inside["_radii"] = policy._radius.after(policy._counts)
     if isinstance(policy, BernsteinElimination):
         inside["_evidence"] = policy._evidence()
     found |= {name[1:]: _short(value) for name, value in inside.items() if value is not None}

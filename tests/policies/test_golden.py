@@ -16,7 +16,7 @@ from golden import CASES, KEPT
 from bestarm import AnytimeBAI, Problem, Summary
 from bestarm.policies.anytime import bets, sampler
 from bestarm.policies.catalog import BUILT_IN, PolicyInfo
-from bestarm.policies.means import base, bernstein
+from bestarm.policies.means import bernstein, rounds
 from bestarm.policies.phased import halving
 
 RUNS: dict[str, golden.Run] = json.loads(KEPT.read_text(encoding="utf-8"))
@@ -60,8 +60,8 @@ def test_a_policy_that_names_a_version_has_a_recorded_run(info: PolicyInfo) -> N
     [
         ("anytime", bets, "MAX_LOSS", 0.89),
         ("anytime, bounds", bets, "_WIDTH", 1.0),
-        ("lucb, certified", base, "_RHO", 301),
-        ("ae, certified", base, "_RHO", 301),
+        ("lucb, certified", rounds, "_RHO", 301),
+        ("ae, certified", rounds, "_RHO", 301),
         ("bernstein", bernstein, "_REFERENCE", 30.1),
     ],
 )

@@ -398,7 +398,6 @@ def test_closed_plans_wait_for_their_last_outcome() -> None:
 
 def test_index_rules_wait_after_every_plan() -> None:
     method = partial(LUCB, max_pulls=400)
-    assert method(PAGE_WORLD.problem(0.1), seed=0).traits.follows
     for prompt, delayed in zip(outcomes(method), outcomes(method, delay=50), strict=True):
         assert delayed == prompt._replace(rounds=prompt.rounds + 49 * prompt.plans)
 

@@ -18,13 +18,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bestarm.checks import finite, positive, vector
-from bestarm.compiling import compiled
 from bestarm.environments.environment import Pulls, Stream
-from bestarm.environments.streams import BANKS, CHUNK, Arms, BaseStream, BlockStream
+from bestarm.environments.streams import Arms, BaseStream, BlockStream
 from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
-from bestarm.presampled import AdversaryState, Parts, PresampledRewards, respond
-from bestarm.records import Counts, Plan, Summary
+from bestarm.presampled import AdversaryPast, PresampledRewards
+from bestarm.records import Plan, Summary
 
 __all__ = [
     "Baseline",
@@ -249,12 +248,13 @@ class RandomWalk(Moving):
 
     def chunks(self, rng: np.random.Generator) -> Iterator[Array]:
         """A path of the walk."""
-        now = 0.0
+        now, period = 0.0, 4 * self.limit
         for _, size in _chunk_ranges():
-            values = self.step * rng.standard_normal(size)
-            _reflect(values, now, self.limit)
-            now = float(values[-1])
-            yield values + self.level if self.level else values
+            free = now + np.cumsum(self.step * rng.standard_normal(size))
+            # Reflected as often as it takes: its steps are symmetric, so that turning round the
+            # steps after a reflection changes nothing.
+            yield self.level + self.limit - abs((free + self.limit) % period - 2 * self.limit)
+            now = float(free[-1] % period)
 
 
 @dataclass(frozen=True)
@@ -412,7 +412,7 @@ class ConstantStream(BlockStream):
         return self._gaussian_totals(counts, self._means, nothing, nothing, plan.center)
 
     def _single_pulls(self, plan: Plan) -> Iterator[Pulls]:
-        for arms in self._arms_by_counts(plan):
+        for arms in self._arms_in_order(plan):
             yield Pulls(arms, self._add_noise(self._means[arms]))
 
     def _block_rewards(self, arms: Arms) -> Array:
@@ -443,45 +443,42 @@ class MovingStream(BlockStream):
                 remedy="Give a longer array, a function of the round, or a policy with a cap.",
             )
 
-    def _chunks(self, rounds: int) -> Iterator[Array]:
+    def _next_values(self, rounds: int) -> Array:
         """The values of the next rounds."""
-        while rounds:
-            while not len(self._values):
-                self._values = next(self._path)
-            values = self._values[: min(rounds, CHUNK)]
-            self._values = self._values[len(values) :]
-            rounds -= len(values)
-            yield values
+        known = [self._values]
+        while sum(map(len, known)) < rounds:
+            known.append(next(self._path))
+        values = known[0] if len(known) == 1 else np.concatenate(known)
+        self._values = values[rounds:]
+        return values[:rounds]
 
     def _arms_and_values(self, plan: Plan) -> Iterator[tuple[Arms, Array]]:
         """The arms of a plan's pulls and the baseline at each, in chunks."""
         self._check_horizon(plan.pulls)
-        sample = self._arm_sampler(plan)
-        for values in self._chunks(plan.pulls):
-            arms = self._arms[: len(values)]
-            sample(arms)
-            yield arms, values
+        for arms in self._arms_in_order(plan):
+            yield arms, self._next_values(len(arms))
 
     def _single_pulls(self, plan: Plan) -> Iterator[Pulls]:
         for arms, values in self._arms_and_values(plan):
             yield Pulls(arms, self._add_noise(self._means[arms] + values))
 
     def _total(self, plan: Plan) -> Summary:
-        counts = np.zeros((BANKS, plan.arms), dtype=np.int64)
-        moments = np.zeros((BANKS, plan.arms, 2))
-        shift = 0.0
-        for number, (arms, values) in enumerate(self._arms_and_values(plan)):
+        counts = np.zeros(plan.arms, dtype=np.int64)
+        first, second = np.zeros((2, plan.arms))
+        shift = None
+        for arms, values in self._arms_and_values(plan):
             # Measured from a value on the path, a baseline far from 0 loses no digits in Σv².
-            shift = float(values[0]) if number == 0 else shift
-            _add_moments(arms, values, shift, counts, moments)
-        first, second = moments.sum(axis=0).T
-        level = self._means + shift
-        return self._gaussian_totals(counts.sum(axis=0), level, first, second, plan.center)
+            shift = float(values[0]) if shift is None else shift
+            moved = values - shift
+            counts += np.bincount(arms, minlength=plan.arms)
+            first += np.bincount(arms, moved, plan.arms)
+            second += np.bincount(arms, moved * moved, plan.arms)
+        level = self._means + (shift or 0.0)
+        return self._gaussian_totals(counts, level, first, second, plan.center)
 
     def _block_rewards(self, arms: Arms) -> Array:
         self._check_horizon(len(arms))
-        levels = np.concatenate([values.copy() for values in self._chunks(len(arms))])
-        return self._add_noise(self._means[arms] + levels[:, None])
+        return self._add_noise(self._means[arms] + self._next_values(len(arms))[:, None])
 
     def presample(self, rounds: int) -> PresampledRewards | None:
         """Rewards of the next rounds, as far as the path goes."""
@@ -498,8 +495,7 @@ class MovingStream(BlockStream):
 
     def skip(self, rounds: int) -> None:
         """Advance by this many rounds, and along the path with them."""
-        for _ in self._chunks(rounds):
-            pass
+        self._next_values(rounds)
         super().skip(rounds)
 
 
@@ -510,59 +506,12 @@ class AdversaryStream(BaseStream):
         self, means: Array, *, bound: float, noise: float, rng: np.random.Generator
     ) -> None:
         super().__init__(means, noise=noise, rng=rng)
-        self._bound = bound
-        self._past = AdversaryState.empty(len(means))
+        self._past = AdversaryPast(bound, len(means))
 
     def presample(self, rounds: int) -> PresampledRewards | None:
         """Rewards of the next rounds, but for the adversary's baseline, which is added to them."""
-        common = self._presample_common(np.zeros(rounds))
-        return common._replace(bound=self._bound, past=self._past)
+        return self._presample_common(np.zeros(rounds))._replace(past=self._past)
 
     def _single_pulls(self, plan: Plan) -> Iterator[Pulls]:
-        for _, arms in self._arms_in_order(plan):
-            rewards = self._add_noise(np.zeros(len(arms)))
-            respond_to_pulls(arms, self._means, self._bound, tuple(self._past), rewards)
-            yield Pulls(arms, rewards)
-
-
-@compiled
-def _reflect(steps: Array, start: float, bound: float) -> None:
-    """Turn steps, in place, into a walk from `start` reflected at ±bound."""
-    now = start
-    for i in range(len(steps)):
-        now += steps[i]
-        while abs(now) > bound:
-            now = (2.0 * bound if now > 0 else -2.0 * bound) - now
-        steps[i] = now
-
-
-@compiled
-def _add_moments(arms: Arms, values: Array, shift: float, counts: Counts, moments: Array) -> None:
-    """Add count, Σv and Σv² per arm, v = ν − shift, in BANKS separate rows.
-
-    These are n, `first` and `second` of `BaseStream._gaussian_totals`.
-    """
-    whole = len(arms) - len(arms) % BANKS
-    for i in range(0, whole, BANKS):
-        for bank in range(BANKS):
-            arm = arms[i + bank]
-            value = values[i + bank] - shift
-            counts[bank, arm] += 1
-            moments[bank, arm, 0] += value
-            moments[bank, arm, 1] += value * value
-    for i in range(whole, len(arms)):
-        arm = arms[i]
-        value = values[i] - shift
-        counts[0, arm] += 1
-        moments[0, arm, 0] += value
-        moments[0, arm, 1] += value * value
-
-
-@compiled
-def respond_to_pulls(arms: Arms, means: Array, bound: float, past: Parts, rewards: Array) -> None:
-    """Pull `arms` against the adversary.
-
-    `past` are the parts of its `AdversaryState`; `rewards` holds the noise, and then the rewards.
-    """
-    for i, arm in enumerate(arms.astype(np.int64)):
-        rewards[i] = respond(past, bound, arm, rewards[i] + means[arm])
+        for arms in self._arms_in_order(plan):
+            yield Pulls(arms, self._past.respond(arms, self._add_noise(self._means[arms])))

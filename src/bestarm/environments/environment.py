@@ -31,7 +31,7 @@ class Pulls(NamedTuple):
         times: when each was drawn, in seconds, or None if they have no time.
     """
 
-    arms: NDArray[np.uint32]
+    arms: NDArray[np.int64]
     rewards: Array
     covariates: Array | None = None
     times: Array | None = None

@@ -114,6 +114,7 @@ class MovingMeansStream(BaseStream):
                 remedy="Give the policy a budget or a cap of so many pulls, or the world more "
                 "rounds.",
             )
-        for start, arms in self._arms_in_order(plan):
-            rounds = self._rounds + start + np.arange(len(arms))
-            yield arms, self._table[rounds, arms]
+        start = self._rounds
+        for arms in self._arms_in_order(plan):
+            yield arms, self._table[start + np.arange(len(arms)), arms]
+            start += len(arms)

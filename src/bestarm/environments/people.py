@@ -85,8 +85,10 @@ class _PeopleStream(BaseStream):
 
     def _single_pulls(self, plan: Plan) -> Iterator[Pulls]:
         world = self._world
-        for start, arms in self._arms_in_order(plan):
-            days = (self._rounds + start + np.arange(len(arms))) / world._per_day
+        start = self._rounds
+        for arms in self._arms_in_order(plan):
+            days = (start + np.arange(len(arms))) / world._per_day
+            start += len(arms)
             person = self._baseline_rng.integers(len(world._levels), size=len(arms))
             baseline = world._levels[person] + world._rhythm * np.sin(2 * np.pi * days)
             rewards = self._add_noise(self._means[arms] + baseline)

@@ -5,35 +5,23 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.checks import whole
-from bestarm.compiling import compiled
-from bestarm.environments.environment import FixedWorld, ForecastFunction, Pulls, Stream
-from bestarm.environments.streams import (
-    CHUNK,
-    Arms,
-    BlockStream,
-    Guide,
-    Totals,
-    Words,
-    draw_categorical,
-    guide_table,
-    state_of,
-)
+from bestarm.environments.environment import FixedWorld, Pulls, Stream
+from bestarm.environments.streams import Arms, BlockStream
 from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
-from bestarm.presampled import Parts, PresampledRewards
+from bestarm.numerics.sampling import Categorical
+from bestarm.presampled import PresampledRewards
 from bestarm.problem import Problem, as_features, as_weights
-from bestarm.records import Counts, Plan, Summary
+from bestarm.records import Plan
 
 # A pairwise sum of a million products is wrong by less than this times the sum of their sizes.
 _ROUNDING = 32 * float(np.finfo(float).eps)
-_CELLS = 16  # of a guide table per value: few draws need a second word, and tables stay cached
-_AT_ONCE = 32  # pulls per distinct value above which a multinomial is quicker than single draws
 
 
 class Ratings(FixedWorld):
@@ -140,40 +128,10 @@ class Ratings(FixedWorld):
         return kind(self, rng).with_blocks(self._block)
 
     @cached_property
-    def _columns(self) -> _Columns:
-        """The distribution of the ratings of each item."""
-        values, masses, bounds, guides, bits = [], [], [], [], []
-        for column in self.matrix.T:
-            distinct, place = np.unique(column, return_inverse=True)
-            total = len(column) if self._weights is None else 1.0
-            mass = np.bincount(place, weights=self._weights) / total
-            # The last value receives the remainder of rounding: make it the most frequent one.
-            order = np.argsort(mass, kind="stable")[np.count_nonzero(mass == 0) :]
-            distinct, mass = distinct[order], mass[order] / mass.sum()
-            borders, guide, size = guide_table(mass, _CELLS * len(mass))
-            values.append(distinct)
-            masses.append(mass)
-            bounds.append(np.append(borders, np.uint64(2**64 - 1)))
-            guides.append(guide)
-            bits.append(size)
-        return _Columns(
-            starts=_offsets(values),
-            values=np.concatenate(values),
-            masses=np.concatenate(masses),
-            bounds=np.concatenate(bounds),
-            cells=_offsets(guides),
-            guide=np.concatenate(guides),
-            bits=np.array(bits, dtype=np.int64),
-            places=np.arange(max(map(len, values)), dtype=np.uint32),
-        )
-
-    @cached_property
-    def _users(self) -> tuple[Words, Guide, int, Arms]:
-        """The users as `draw_categorical` draws them; those of weight 0 are never drawn."""
-        weights = np.ones(len(self.matrix)) if self._weights is None else self._weights
-        support = np.flatnonzero(weights)
-        guide = guide_table(weights[support] / weights.sum(), _CELLS * len(support))
-        return *guide, support.astype(np.uint32)
+    def _users(self) -> Categorical:
+        """The users, to draw; those of weight 0 are never drawn."""
+        assert self._weights is not None
+        return Categorical(self._weights / self._weights.sum())
 
     def _order(self, rng: np.random.Generator) -> NDArray[np.int64]:
         """A random order of the users, without those of weight 0.
@@ -188,9 +146,8 @@ class Ratings(FixedWorld):
         return users[np.argsort(clocks)]
 
     def __getstate__(self) -> dict[str, object]:
-        # Tables are made again where needed.
-        tables = ("_columns", "_users")
-        return {key: part for key, part in super().__getstate__().items() if key not in tables}
+        # The table is made again where needed.
+        return {key: part for key, part in super().__getstate__().items() if key != "_users"}
 
     def __repr__(self) -> str:
         users, items = self.matrix.shape
@@ -199,29 +156,6 @@ class Ratings(FixedWorld):
             f"Ratings({self.name!r}, {users} users, {items} items, best={self.best}, "
             f"gap={self.gap:g}, {drawn} replacement)"
         )
-
-
-class _Columns(NamedTuple):
-    """The distribution of the ratings of each item, side by side in flat arrays.
-
-    The distinct ratings of item a are `values[starts[a]:starts[a + 1]]`, with probabilities
-    `masses`, the most frequent last. Its guide is `guide[cells[a]:cells[a + 1]]`, of `bits[a]`
-    bits, over `bounds`; `places` counts 0, 1, …
-    """
-
-    starts: Counts
-    values: Array
-    masses: Array
-    bounds: Words
-    cells: Counts
-    guide: Guide
-    bits: Counts
-    places: Arms
-
-
-def _offsets(parts: list[NDArray[Any]]) -> Counts:
-    """Where each part begins, and where the last one ends."""
-    return np.concatenate([[0], np.cumsum(list(map(len, parts)))]).astype(np.int64)
 
 
 class _UserStream(BlockStream):
@@ -245,57 +179,20 @@ class _UserStream(BlockStream):
 
 
 class DrawnUsers(_UserStream):
-    """A run in which every pull draws a user: the ratings of an arm are independent draws.
-
-    Given the number of pulls of each arm, its ratings are independent, with the distribution of
-    its column. Few ratings are drawn one by one; for many, the multinomial counts of the distinct
-    ratings are drawn instead. Presampled rounds draw whole users and show one rating of each.
-    """
-
-    def __init__(self, world: Ratings, rng: np.random.Generator) -> None:
-        super().__init__(world, rng)
-        self._many = _AT_ONCE * np.diff(world._columns.starts)
-        self._users_state = state_of(self._baseline_rng.bit_generator)
-        self._drawn = np.empty(CHUNK, dtype=np.uint32)
+    """A run in which every pull draws a user: the ratings of an arm are independent draws."""
 
     def presample(self, rounds: int) -> PresampledRewards | None:
         """The ratings of the next users."""
-        users = self._next_users(rounds).astype(np.int64)
-        return PresampledRewards(self._world.matrix, users, np.zeros(rounds))
+        return PresampledRewards(self._world.matrix, self._next_users(rounds), np.zeros(rounds))
 
-    def _next_users(self, rounds: int) -> Arms:
-        users = np.empty(rounds, dtype=np.uint32)
-        draw_categorical(self._users_state, *self._world._users, users)
-        return users
-
-    def _total(self, plan: Plan) -> Summary:
-        columns = self._world._columns
-        counts = self._counts(plan)
-        totals = Totals.empty(plan.arms)._replace(counts=counts.copy())
-        many = counts > self._many
-        single = np.where(many, 0, counts)
-        draw_ratings(
-            self._users_state, single, tuple(columns), self._drawn, plan.center, tuple(totals)
-        )
-        for arm in np.flatnonzero(many):
-            own = slice(columns.starts[arm], columns.starts[arm + 1])
-            values = columns.values[own] - plan.center
-            times = self._noise_rng.multinomial(counts[arm], columns.masses[own])
-            totals.sums[arm] = times @ values
-            totals.squares[arm] = times @ (values * values)
-            totals.cubes[arm] = times @ values**3
-            drawn = values[times > 0]
-            totals.least[arm], totals.largest[arm] = drawn.min(), drawn.max()
-        return totals.summary(plan.center)
+    def _next_users(self, rounds: int) -> NDArray[np.int64]:
+        if self._world._weights is None:
+            return self._baseline_rng.integers(len(self._world.matrix), size=rounds)
+        return self._world._users.draw(self._baseline_rng, rounds)
 
     def _single_pulls(self, plan: Plan) -> Iterator[Pulls]:
-        for arms in self._arms_by_counts(plan):
+        for arms in self._arms_in_order(plan):
             yield self._ask(self._next_users(len(arms)), arms)
-
-    def _total_by_pull(self, plan: Plan, forecast: ForecastFunction | None = None) -> Summary:
-        if forecast is None:
-            return self._total(plan)  # it draws every rating, or counts each distinct one
-        return super()._total_by_pull(plan, forecast)
 
 
 class ShuffledUsers(_UserStream):
@@ -325,38 +222,6 @@ class ShuffledUsers(_UserStream):
 
     def _single_pulls(self, plan: Plan) -> Iterator[Pulls]:
         users = self._next_users(plan.pulls)
-        for start, arms in self._arms_in_order(plan):
-            yield self._ask(users[start : start + len(arms)], arms)
-
-
-@compiled
-def draw_ratings(
-    state: Words, counts: Counts, columns: Parts, drawn: Arms, center: float, totals: Parts
-) -> None:
-    """Add `counts[a]` draws from column a to all totals of arm a but its count, for every a.
-
-    `columns` are the parts of `_Columns`, `totals` of `Totals`; `drawn` is room for the draws made
-    at a time.
-    """
-    starts, values, _, every_bound, cells, guide, bits, places = columns
-    _, sums, squares, least, largest, cubes = totals
-    for arm in range(len(counts)):
-        left = counts[arm]
-        low, high = starts[arm], starts[arm + 1]
-        here = guide[cells[arm] : cells[arm + 1]]
-        bounds = every_bound[low : high - 1]
-        while left > 0:
-            block = drawn[: min(left, len(drawn))]
-            draw_categorical(state, bounds, here, bits[arm], places, block)
-            total, square, cube = 0.0, 0.0, 0.0
-            for i in range(len(block)):
-                value = values[low + block[i]] - center
-                total += value
-                square += value * value
-                cube += value * value * value
-                least[arm] = min(least[arm], value)
-                largest[arm] = max(largest[arm], value)
-            sums[arm] += total
-            squares[arm] += square
-            cubes[arm] += cube
-            left -= len(block)
+        for arms in self._arms_in_order(plan):
+            yield self._ask(users[: len(arms)], arms)
+            users = users[len(arms) :]

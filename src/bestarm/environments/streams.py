@@ -2,42 +2,31 @@
 
 A policy sees only totals per arm, so only totals need to be drawn. If the baseline does not react
 to the rewards, arms are drawn pull by pull and the noise arm by arm.
-
-Loops over single pulls are compiled. Their random words come from NumPy's SFC64, continued from the
-state of the generator, so that they need not pass through memory: bit for bit, they are those of
-`SFC64.random_raw`.
 """
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numba import uint64
 from numpy.typing import NDArray
 
-from bestarm.compiling import compiled
 from bestarm.environments.environment import AdjustableStream, ForecastFunction, Pulls, Stream
 from bestarm.errors import InvalidInputError
 from bestarm.forecasting import Forecaster
 from bestarm.numerics.geometry import Array
-from bestarm.numerics.sampling import next_random_word, round_probabilities
-from bestarm.presampled import Parts, PresampledRewards
+from bestarm.numerics.grouping import group
+from bestarm.numerics.sampling import Categorical
+from bestarm.presampled import PresampledRewards
 from bestarm.records import BlockPlan, Counts, Plan, Rounds, Summary
 
-Arms = NDArray[np.uint32]  # unsigned: no test for negative indices in the inner loops
-Guide = NDArray[np.int32]
-Words = NDArray[np.uint64]
-FillArms = Callable[[Arms], None]  # fills an array with the next arms of a plan
+Arms = NDArray[np.int64]
 
 CHUNK = 2**14  # pulls drawn at a time; their arms and values stay in the nearest caches
-BANKS = 4  # accumulators per arm: consecutive pulls of one arm do not wait for each other's store
-_LANE = 16  # bits of a word used per pull; a word serves BANKS pulls
-_CELLS = 256  # of the guide table per arm: at most one draw in 256 needs a second word
 
 
 class Totals(NamedTuple):
@@ -62,7 +51,16 @@ class Totals(NamedTuple):
 
     def add(self, arms: Arms, rewards: Array, center: float) -> None:
         """Add single pulls."""
-        add_rewards(arms, rewards, center, tuple(self))
+        found = group(arms, rewards - center, len(self.counts))
+        for total, more in (
+            (self.counts, found.counts),
+            (self.sums, found.sums),
+            (self.squares, found.squares),
+            (self.cubes, found.cubes),
+        ):
+            np.add(total, more, out=total)
+        np.minimum(self.least, found.least, out=self.least)
+        np.maximum(self.largest, found.largest, out=self.largest)
 
     def summary(self, center: float, forecast_sum: float = 0.0) -> Summary:
         """The totals as a policy is told them."""
@@ -84,7 +82,7 @@ class BaseStream(ABC):
         self._entropy: list[int] = rng.integers(0, 2**32, size=4).tolist()
         self._rounds, self._block = 0, 1
         # Of the last plan that was drawn: many have the same weights.
-        self._last_sampler: tuple[Array, int, FillArms] | None = None
+        self._last_drawn: tuple[Array, Categorical] | None = None
 
     def _bit_generator(self, place: int) -> np.random.SFC64:
         """One of the children of `SeedSequence(entropy)`; few runs need all of them."""
@@ -101,15 +99,6 @@ class BaseStream(ABC):
     @cached_property
     def _baseline_rng(self) -> np.random.Generator:
         return np.random.Generator(self._bit_generator(2))
-
-    @cached_property
-    def _arms_state(self) -> Words:
-        return state_of(self._arms_rng.bit_generator)
-
-    @cached_property
-    def _arms(self) -> Arms:
-        """Room for the arms of a chunk."""
-        return np.empty(CHUNK, dtype=np.uint32)
 
     def pull(self, plan: Plan) -> Summary:
         """Carry out a plan and return its totals."""
@@ -167,60 +156,25 @@ class BaseStream(ABC):
         """How often each arm is pulled: as planned, or one multinomial draw."""
         if plan.counts is not None:
             return plan.counts
-        support, weights = self._support(plan)
-        counts = np.zeros(plan.arms, dtype=np.int64)
-        counts[support] = self._arms_rng.multinomial(plan.pulls, weights)
+        arms, counts = self._categorical(plan), np.zeros(plan.arms, dtype=np.int64)
+        counts[arms.outcomes] = self._arms_rng.multinomial(plan.pulls, arms.probabilities)
         return counts
 
-    def _support(self, plan: Plan) -> tuple[Arms, Array]:
-        """The arms of positive probability, and their probabilities.
-
-        Only these are drawn: an arm of probability 0 must not receive the remainder of rounding.
-        """
+    def _categorical(self, plan: Plan) -> Categorical:
+        """The arms of a randomised plan, to draw."""
         assert plan.weights is not None
-        support = np.flatnonzero(plan.weights).astype(np.uint32)
-        weights = round_probabilities(plan.weights[support])
-        return support, weights / math.fsum(weights)
+        if self._last_drawn is None or self._last_drawn[0] is not plan.weights:
+            self._last_drawn = plan.weights, Categorical(plan.weights)
+        return self._last_drawn[1]
 
-    def _arm_sampler(self, plan: Plan) -> FillArms:
-        """A function that fills an array with the plan's next arms: drawn, or in a round-robin."""
+    def _arms_in_order(self, plan: Plan) -> Iterator[Arms]:
+        """The arms of a plan's pulls in chunks: drawn, or dealt in a round-robin."""
         if plan.counts is not None:
-            active = np.flatnonzero(plan.counts).astype(np.uint32)
-            left = np.array(plan.counts)
-            cursor = np.array([len(active), len(active), 0], dtype=np.int64)  # a round just ended
-            return lambda arms: deal_round_robin(active, left, cursor, arms)
-        assert plan.weights is not None
-        if self._last_sampler is not None and self._last_sampler[0] is plan.weights:
-            _, pulls, sampler = self._last_sampler
-            if plan.pulls < 2 * pulls:
-                return sampler
-        support, weights = self._support(plan)
-        cells = min(_CELLS * len(support), plan.pulls // 8)  # a short plan needs no long table
-        bounds, guide, bits = guide_table(weights, cells)
-
-        def sample(arms: Arms) -> None:
-            draw_categorical(self._arms_state, bounds, guide, bits, support, arms)
-
-        self._last_sampler = plan.weights, plan.pulls, sample
-        return sample
-
-    def _arms_in_order(self, plan: Plan) -> Iterator[tuple[int, Arms]]:
-        """The number of the first pull and the arms of each chunk, which share their memory."""
-        sample = self._arm_sampler(plan)
-        for start in range(0, plan.pulls, CHUNK):
-            arms = self._arms[: min(plan.pulls - start, CHUNK)]
-            sample(arms)
-            yield start, arms
-
-    def _arms_by_counts(self, plan: Plan) -> Iterator[Arms]:
-        """The arms of each chunk, where only their counts are drawn.
-
-        They are shuffled, because forecasts must not learn from the order.
-        """
-        arms = np.repeat(np.arange(plan.arms, dtype=np.uint32), self._counts(plan))
-        self._arms_rng.shuffle(arms)
-        for start in range(0, plan.pulls, CHUNK):
-            yield arms[start : start + CHUNK]
+            yield from deal_round_robin(plan.counts)
+        else:
+            arms = self._categorical(plan)
+            for start in range(0, plan.pulls, CHUNK):
+                yield arms.draw(self._arms_rng, min(CHUNK, plan.pulls - start))
 
     def _add_noise(self, means: Array) -> Array:
         """Rewards with these means; changes them in place."""
@@ -238,9 +192,8 @@ class BaseStream(ABC):
     def _presample_common(self, common: Array) -> PresampledRewards:
         """Rewards of the arms' means and what the rounds add to all; adds noise to it in place."""
         self._add_noise(common)
-        table = self._means.reshape(1, -1)
-        table.flags.writeable = False  # as tables of ratings are: kernels are compiled once
-        return PresampledRewards(table, np.zeros(len(common), dtype=np.int64), common)
+        table, rows = self._means.reshape(1, -1), np.zeros(len(common), dtype=np.int64)
+        return PresampledRewards(table, rows, common)
 
     def _gaussian_totals(
         self, counts: Counts, level: Array, first: Array, second: Array, center: float
@@ -273,8 +226,8 @@ class BlockStream(BaseStream):
     """A run whose rounds may pull several arms, all under one baseline."""
 
     @cached_property
-    def _blocks_state(self) -> Words:
-        return state_of(self._bit_generator(3))
+    def _blocks_rng(self) -> np.random.Generator:
+        return np.random.Generator(self._bit_generator(3))
 
     def with_blocks(self, size: int) -> Self:
         """This run, with rounds of up to so many pulls."""
@@ -288,17 +241,13 @@ class BlockStream(BaseStream):
     def _pull_blocks(self, plan: BlockPlan) -> Rounds:
         """Draw the block of every round, and pull all its arms."""
         self._check(plan)
-        support = np.flatnonzero(plan.block_weights).astype(np.uint32)
-        weights = plan.block_weights[support] / plan.block_weights.sum()
-        cells = min(_CELLS * len(support), plan.rounds // 8)
-        kinds = np.empty(plan.rounds, dtype=np.uint32)
-        draw_categorical(self._blocks_state, *guide_table(weights, cells), support, kinds)
-        arms = plan.blocks.astype(np.uint32)[kinds]
+        kinds = Categorical(plan.block_weights).draw(self._blocks_rng, plan.rounds)
+        arms = plan.blocks[kinds]
         table = self._block_rewards(arms)
         self._rounds += plan.rounds
         totals = Totals.empty(plan.arms)
         totals.add(arms.ravel(), table.ravel(), plan.center)
-        rounds = {"blocks": plan.blocks, "kinds": kinds.astype(np.int64), "table": table}
+        rounds = {"blocks": plan.blocks, "kinds": kinds, "table": table}
         rounds["awaited"] = np.zeros(table.shape, np.bool_)
         return Rounds.unchecked(totals.by_name() | rounds, center=plan.center)
 
@@ -340,113 +289,12 @@ class ForecastStream:
         return np.minimum(np.maximum(forecasts, low), high)
 
 
-def state_of(generator: Any) -> Words:
-    """The state of an SFC64, for kernels that continue it."""
-    return np.array(generator.state["state"]["state"], dtype=np.uint64)
-
-
-def guide_table(weights: Array, cells: int) -> tuple[Words, Guide, int]:
-    """Bounds, a guide table of about this many cells, and its bits, for `draw_categorical`."""
-    # A cumulative sum rounds each difference by 2⁻⁵³ at most, and the last outcome takes the rest:
-    # probabilities are exact to 2⁻⁵³, that of the last outcome to 2⁻⁵³ times their number.
-    cumulative = np.minimum(np.cumsum(weights)[:-1], 1.0 - 2.0**-53)
-    bounds = (cumulative * 2.0**64).astype(np.uint64)
-    bits = min(max(cells.bit_length(), 4), _LANE)
-    guide = np.empty(2**bits, dtype=np.int32)
-    fill_guide(bounds, bits, guide)
-    return bounds, guide, bits
-
-
-@compiled
-def fill_guide(bounds: Words, bits: int, guide: Guide) -> None:
-    """Index a cumulative distribution: entry j is for uniforms whose first `bits` bits are j.
-
-    An entry is the outcome k if the whole cell belongs to k, and −1 − k if k is the lowest outcome
-    of the cell and more bits must decide. `bounds[k]` · 2⁻⁶⁴ is P(outcome ≤ k).
-    """
-    shift = uint64(64 - bits)
-    rest = (uint64(1) << shift) - uint64(1)
-    k, last = 0, len(bounds)
-    for j in range(len(guide)):
-        low = uint64(j) << shift
-        while k < last and bounds[k] <= low:
-            k += 1
-        guide[j] = k if k == last or bounds[k] > low + rest else -1 - k
-
-
-@compiled
-def draw_categorical(
-    state: Words, bounds: Words, guide: Guide, bits: int, support: Arms, arms: Arms
-) -> None:
-    """Fill `arms` with independent draws: inversion of a 64-bit uniform, through the guide table.
-
-    The first `bits` bits of the uniform are a lane of a word shared by BANKS pulls; if they do not
-    settle the outcome, the rest come from another word. Only the bounds are rounded.
-    """
-    a, b, c, w = state[0], state[1], state[2], state[3]
-    mask, unused, below = uint64((1 << _LANE) - 1), uint64(_LANE - bits), uint64(64 - bits)
-    last = len(bounds)
-    word = uint64(0)
-    for i in range(len(arms)):
-        if i % BANKS == 0:
-            word, a, b, c, w = next_random_word(a, b, c, w)
-        cell = (word & mask) >> unused
-        word >>= uint64(_LANE)
-        k = guide[cell]
-        if k < 0:
-            more, a, b, c, w = next_random_word(a, b, c, w)
-            uniform = (cell << below) | (more >> uint64(bits))
-            k = -1 - k
-            while k < last and bounds[k] <= uniform:
-                k += 1
-        arms[i] = support[uint64(k)]
-    state[0], state[1], state[2], state[3] = a, b, c, w
-
-
-@compiled
-def _regroup(active: Arms, left: Counts, size: int) -> tuple[int, int]:
-    """Move the arms with pulls left to the front; count the rounds until one of them runs out."""
-    kept, rounds = 0, np.iinfo(np.int64).max
-    for j in range(size):
-        arm = active[j]
-        if left[arm] > 0:
-            active[kept] = arm
-            kept += 1
-            rounds = min(rounds, left[arm])
-    for j in range(kept):
-        left[active[j]] -= rounds
-    return kept, rounds
-
-
-@compiled
-def deal_round_robin(active: Arms, left: Counts, cursor: Counts, arms: Arms) -> None:
-    """Fill `arms` with the next pulls of a round-robin: each remaining arm once per round.
-
-    `cursor` holds the place in this round, the number of arms in it, and the rounds still to be
-    dealt among these arms, this one included; `left` is the pulls of each arm after those.
-    """
-    place, size, rounds = cursor[0], cursor[1], cursor[2]
-    for i in range(len(arms)):
-        if place == size:
-            place = 0
-            rounds -= 1
-            if rounds <= 0:
-                size, rounds = _regroup(active, left, size)
-        arms[i] = active[place]
-        place += 1
-    cursor[0], cursor[1], cursor[2] = place, size, rounds
-
-
-@compiled
-def add_rewards(arms: Arms, rewards: Array, center: float, totals: Parts) -> None:
-    """Add single pulls to totals. `totals` are the parts of `Totals`."""
-    counts, sums, squares, least, largest, cubes = totals
-    for i in range(len(arms)):
-        arm = arms[i]
-        value = rewards[i] - center
-        counts[arm] += 1
-        sums[arm] += value
-        squares[arm] += value * value
-        cubes[arm] += value * value * value
-        least[arm] = min(least[arm], value)
-        largest[arm] = max(largest[arm], value)
+def deal_round_robin(counts: Counts) -> Iterator[Arms]:
+    """The pulls of a fixed plan in chunks: each remaining arm once per round."""
+    for before, after in pairwise([0, *np.unique(counts[counts > 0]).tolist()]):
+        remaining = np.flatnonzero(counts > before)  # for so many rounds
+        left = (after - before) * len(remaining)
+        chunk = np.tile(remaining, min(after - before, max(1, CHUNK // len(remaining))))
+        while left:
+            yield chunk[: min(left, len(chunk))]
+            left -= min(left, len(chunk))

@@ -71,12 +71,10 @@ class _TwoPointRun(BaseStream):
         order = np.argsort(means, kind="stable")
         rank = np.empty_like(order)
         rank[order] = np.arange(len(means))
-        # Floats, whatever the bounds are given as: kernels are compiled once.
         table = np.where(rank >= np.arange(len(means) + 1)[:, None], float(high), float(low))
-        table.flags.writeable = False
         threshold = low + (high - low) * self._noise_rng.random(len(common)) - common
         rows = np.searchsorted(means[order], threshold, side="right")
-        return PresampledRewards(table, rows.astype(np.int64), np.zeros(len(common)))
+        return PresampledRewards(table, rows, np.zeros(len(common)))
 
     def _summary(self, counts: Counts, successes: Counts, center: float) -> Summary:
         low, high = (end - center for end in self._bounds)
@@ -92,7 +90,7 @@ class _ConstantRun(_TwoPointRun, ConstantStream):
     def _total(self, plan: Plan) -> Summary:
         counts = self._counts(plan)
         probabilities = _success_probabilities(self._means, self._bounds)
-        successes = self._noise_rng.binomial(counts, probabilities)
+        successes = self._noise_rng.binomial(counts, round_probabilities(probabilities))
         return self._summary(counts, successes, plan.center)
 
 
@@ -118,4 +116,4 @@ def _success_probabilities(means: Array, bounds: tuple[float, float]) -> Array:
             field="bounds",
             value=bounds,
         )
-    return round_probabilities(np.clip(probabilities, 0.0, 1.0))
+    return np.clip(probabilities, 0.0, 1.0)

@@ -150,7 +150,7 @@ class PullByPull(StepwisePolicy):
             The number of pulls made, twice, because each of them is a plan. Both are 0 against an
             adversary, which reacts to every pull.
         """
-        if self._stopped is not None or presampled.bound > 0:
+        if self._stopped is not None or presampled.past is not None:
             return 0, 0
         if self._open is not None:  # it may have been adopted
             self._next_arm = int(np.argmax(np.asarray(self._open.counts)))

@@ -1,21 +1,19 @@
-"""Probabilities that are the same on every processor, and random words.
-
-The words are those of NumPy's SFC64, continued in compiled code from the state of a generator. They
-need not pass through memory, and are, bit for bit, those of `SFC64.random_raw`.
-"""
+"""Independent draws with given probabilities."""
 
 from __future__ import annotations
 
-import numpy as np
-from numba import uint64
+import math
+from functools import cached_property
 
-from bestarm.compiling import compiled
+import numpy as np
+from numpy.typing import NDArray
+
 from bestarm.numerics.geometry import Array
 
-__all__ = ["Word", "next_random_word", "round_probabilities"]
+__all__ = ["Categorical", "round_probabilities"]
 
-Word = np.uint64
 _DIGITS = 12
+_LANE = 16  # bits that a draw takes; four draws share a random word
 
 
 def round_probabilities(probabilities: Array) -> Array:
@@ -28,9 +26,46 @@ def round_probabilities(probabilities: Array) -> Array:
     return np.asarray(np.ldexp(np.round(mantissas, _DIGITS), exponents))
 
 
-@compiled
-def next_random_word(a: Word, b: Word, c: Word, w: Word) -> tuple[Word, Word, Word, Word, Word]:
-    """One step of SFC64: the word, then the new state."""
-    word = a + b + w
-    rotated = (c << uint64(24)) | (c >> uint64(40))
-    return word, b ^ (b >> uint64(11)), c + (c << uint64(3)), rotated + word, w + uint64(1)
+class Categorical:
+    """Draws of outcomes 0, 1, … with these probabilities; one of probability 0 is never drawn.
+
+    A draw is 16 random bits, the cell of a table that holds the outcome. Where a border between
+    outcomes runs through the cell, 53 more bits decide.
+
+    Attributes:
+        outcomes: the outcomes of positive probability.
+        probabilities: theirs. Only these are drawn: an outcome of probability 0 must not receive
+            what rounding leaves.
+    """
+
+    def __init__(self, weights: Array) -> None:
+        self.outcomes: NDArray[np.int64] = np.flatnonzero(weights)
+        rounded = round_probabilities(weights[self.outcomes])
+        self.probabilities: Array = rounded / math.fsum(rounded)
+
+    @cached_property
+    def _bounds(self) -> Array:
+        """P(outcome ≤ k), for all but the last."""
+        return np.asarray(np.minimum(np.cumsum(self.probabilities)[:-1], 1.0))
+
+    @cached_property
+    def _table(self) -> NDArray[np.uint16] | NDArray[np.uint32]:
+        """The outcome of each cell, or the largest number where more bits must decide."""
+        cells = 1 << _LANE
+        borders = np.minimum((self._bounds * cells).astype(np.int64), cells - 1)
+        widths = np.diff(borders, prepend=0, append=cells)
+        small = self.outcomes[-1] < np.iinfo(np.uint16).max
+        table = np.repeat(self.outcomes.astype(np.uint16 if small else np.uint32), widths)
+        table[borders] = np.iinfo(table.dtype).max
+        return table
+
+    def draw(self, rng: np.random.Generator, size: int) -> NDArray[np.int64]:
+        """So many draws."""
+        table = self._table
+        words: NDArray[np.uint64] = rng.bit_generator.random_raw(-(-size // 4))
+        cells = words.view(np.uint16)[:size]
+        drawn = np.take(table, cells, mode="wrap").astype(np.int64)  # "wrap": no test of indices
+        undecided = np.flatnonzero(drawn == np.iinfo(table.dtype).max)
+        places = (cells[undecided] + rng.random(len(undecided))) / (1 << _LANE)
+        drawn[undecided] = self.outcomes[np.searchsorted(self._bounds, places, side="right")]
+        return drawn

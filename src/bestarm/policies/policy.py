@@ -9,21 +9,19 @@ layer knows the name of a policy or of one of its options.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.numerics.geometry import Array
+from bestarm.presampled import PresampledRewards
 from bestarm.problem import Problem
 from bestarm.recommendation import Recommendation
 from bestarm.records import Plan, Summary
-
-if TYPE_CHECKING:
-    from bestarm.presampled import PresampledRewards  # loads Numba, which asking does not need
 
 
 @dataclass(frozen=True)
@@ -217,6 +215,10 @@ class Policy(Protocol):
             asks for the next plan to be carried out as usual.
         """
         return 0, 0
+
+    def like(self) -> Hashable:
+        """What runs have in common that `group` makes side by side: their problem, by default."""
+        return type(self), self.problem, self.traits
 
     def group(self, seeds: Sequence[int]) -> Group:  # noqa: ARG002
         """Runs of this policy side by side, each with the seed of what it draws itself.

@@ -7,7 +7,7 @@ thread, so a run depends only on its number and the seed.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Executor, Future, as_completed, wait
 from contextlib import contextmanager, suppress
 from copy import deepcopy
@@ -19,7 +19,6 @@ from uuid import uuid4
 import numpy as np
 
 from bestarm.checks import probability, whole
-from bestarm.compiling import compile_eagerly
 from bestarm.defaults import DELTA
 from bestarm.environments import Environment, Semiparametric, Stream, World
 from bestarm.environments.environment import fixed_world
@@ -29,14 +28,14 @@ from bestarm.forecasting import Forecaster
 from bestarm.forecasting.forecaster import find_forecaster, less_forecasts
 from bestarm.numerics.blas import one_thread
 from bestarm.numerics.geometry import Array
-from bestarm.policies.policy import Method, Policy, Traits
+from bestarm.policies.policy import Method, Policy
 from bestarm.problem import Problem, as_problem
 from bestarm.recommendation import Recommendation
 from bestarm.records import Plan, Summary
 from bestarm.simulation.methods import Oracle, code_version, method_name, with_mean_bound
 from bestarm.simulation.progress import Progress, reporting
 from bestarm.simulation.results import Outcome, Results, RunJournal, run_count
-from bestarm.simulation.run import Observe, follow_together, run_policy
+from bestarm.simulation.run import EndOfRewardsError, Observe, follow_together, run_policy
 from bestarm.units import plural
 
 Collect = Callable[[Sequence[Outcome]], None]
@@ -198,7 +197,6 @@ class Simulation:
 
     def begin(self, run: int) -> tuple[Policy, Stream, World]:
         """The policy, stream and world of run number `run`."""
-        compile_eagerly()
         world = self._world(run)
         method = self.method.bind(world) if isinstance(self.method, Oracle) else self.method
         seed = self._policy_seed(run)
@@ -229,8 +227,10 @@ class Simulation:
         """Make run number `run` from beginning to end."""
         policy, stream, world = self.begin(run)
         if observe is None and self._stands_side_by_side(policy, stream):
-            [(recommendation, outcome)] = self._together([run])
-            return recommendation, outcome
+            with suppress(EndOfRewardsError):
+                [(recommendation, outcome)] = self._together([run])
+                return recommendation, outcome
+            policy, stream, world = self.begin(run)
         pulls, rounds, plans, _ = run_policy(policy, stream, delay=self.delay, observe=observe)
         recommendation = policy.recommend()
         return recommendation, self._outcome_of(
@@ -263,11 +263,10 @@ class Simulation:
 
     def _together(self, runs: Sequence[int]) -> Iterator[tuple[Recommendation, Outcome]]:
         """Make runs beside those of the same problem and policy, and yield them as they end."""
-        groups: dict[tuple[Problem, Traits], list[tuple[int, Policy, Any, World]]] = {}
+        groups: dict[Hashable, list[tuple[int, Policy, Any, World]]] = {}
         for run in runs:
             policy, stream, world = self.begin(run)
-            key = policy.problem, policy.traits
-            groups.setdefault(key, []).append((run, policy, stream, world))
+            groups.setdefault(policy.like(), []).append((run, policy, stream, world))
         for members in groups.values():
             group = members[0][1].group([self._policy_seed(run) for run, *_ in members])
             for place in follow_together(group, [stream for _, _, stream, _ in members]):
@@ -301,7 +300,7 @@ class Simulation:
                 for _, outcome in self._together(left.copy()):
                     left.remove(outcome.run)
                     yield outcome
-            except BestArmError:  # one by one, so that the note names the run
+            except (BestArmError, EndOfRewardsError):  # one by one: a note names the run
                 yield from (self.outcome(run) for run in left)
 
     def outcome(self, run: int) -> Outcome:

@@ -221,7 +221,7 @@ def installed_versions() -> tuple[str, ...]:
         source.update(file.read_bytes())
     return (
         f"Python {'.'.join(platform.python_version_tuple()[:2])}",
-        *(f"{name} {version(name)}" for name in ("numpy", "scipy", "numba")),
+        *(f"{name} {version(name)}" for name in ("numpy", "scipy")),
         f"bestarm {__version__} with source {source.hexdigest()[:8]}",
     )
 

@@ -34,11 +34,15 @@ _LONGEST_SIDE_BY_SIDE = 2**12  # the same where many runs keep theirs at the sam
 _NEARLY_ALL = 16  # outcomes that came for each that is outstanding: as in a live experiment
 
 
+class EndOfRewardsError(Exception):
+    """A run among others needs more rewards than its stream has: alone it is told so."""
+
+
 class PresamplingStream(Protocol):
     """A run that knows rewards ahead."""
 
-    def presample(self, rounds: int) -> PresampledRewards:
-        """The rewards of at most this many future rounds."""
+    def presample(self, rounds: int) -> PresampledRewards | None:
+        """The rewards of at most this many future rounds; None if there are no more."""
         ...
 
     def skip(self, rounds: int) -> None:
@@ -107,7 +111,11 @@ def run_policy(
 
 
 def follow_together(group: Group, streams: Sequence[PresamplingStream]) -> Iterator[int]:
-    """Carry out runs side by side, each on a stream of its own, and yield them as they end."""
+    """Carry out runs side by side, each on a stream of its own, and yield them as they end.
+
+    Raises:
+        EndOfRewardsError: a run needs more rewards than its stream has.
+    """
     chunks, running = np.full(len(streams), _CHUNK // 2), group.running.copy()
     lacking = dict.fromkeys(range(len(streams)), (0, 0))
     while lacking:
@@ -115,7 +123,10 @@ def follow_together(group: Group, streams: Sequence[PresamplingStream]) -> Itera
         for run, (used, needed) in lacking.items():
             streams[run].skip(used)
             chunks[run] = max(min(2 * chunks[run], _LONGEST_SIDE_BY_SIDE), 2 * needed)
-            rewards.append(streams[run].presample(int(chunks[run])))
+            given = streams[run].presample(int(chunks[run]))
+            if given is None or len(given.rows) < needed:
+                raise EndOfRewardsError
+            rewards.append(given)
         try:
             group.follow(np.array(list(lacking)), rewards)
         finally:  # what has ended counts, if it is interrupted too

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plans import next_counts, run
+from plans import next_counts
+from plans import run as run_policy
 
 from bestarm import (
     LUCB,
@@ -19,18 +20,13 @@ from bestarm import (
     Problem,
     Summary,
     bounds,
-    compiling,
     simulate,
 )
 from bestarm.environments import Ratings, Semiparametric, baselines
-from bestarm.numerics.geometry import Array
-from bestarm.policies.means import action_elimination, lucb
-from bestarm.policies.means.base import Radius, radius_after
+from bestarm.policies.means.rounds import Radius
 from bestarm.presampled import PresampledRewards
 
 RULES = [LUCB, ActionElimination]
-LIL: Radius = (2.2, 0.0125, 0.0)
-MIXTURE: Radius = (1.0, 4.0, 300.0)
 ARMS, DELTA, SIGMA, PULLS = 4, 0.08, 0.7, 25
 RHO = 300.0  # pulls for which the certified radius is chosen, fixed beforehand
 
@@ -44,7 +40,6 @@ def presample(seed: int, arms: int, pulls: int) -> PresampledRewards:
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(
-    rule=st.sampled_from(RULES),
     radius=st.sampled_from(["lil", "certified"]),
     seed=st.integers(0, 10**6),
     arms=st.integers(2, 6),
@@ -52,7 +47,6 @@ def presample(seed: int, arms: int, pulls: int) -> PresampledRewards:
     cap=st.one_of(st.none(), st.integers(1, 750)),
 )
 def test_many_rounds_at_once_are_the_planned_rounds(
-    rule: type[LUCB | ActionElimination],
     radius: Literal["lil", "certified"],
     seed: int,
     arms: int,
@@ -61,23 +55,8 @@ def test_many_rounds_at_once_are_the_planned_rounds(
 ) -> None:
     problem = Problem(np.eye(arms))
     rewards = presample(seed, arms, 600)
-    make = partial(rule, problem, sigma=0.3, radius=radius, max_pulls=cap)
-    assert vars(run(make(), rewards)) == vars(run(make(), rewards, block))
-
-
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("radius", ["lil", "certified"])
-def test_python_code_decides_as_compiled_code_does(
-    rule: type[LUCB | ActionElimination],
-    radius: Literal["lil", "certified"],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A live experiment runs rounds as Python code, a simulation of it compiles them."""
-    make = partial(rule, Problem(np.eye(4)), sigma=0.1, radius=radius)
-    compiled = run(make(), presample(5, 4, 400), 400)
-    monkeypatch.setattr(compiling._Tiered, "__call__", lambda self, *each: self.py_func(*each))
-    assert vars(run(make(), presample(5, 4, 400))) == vars(compiled)
-    assert compiled.final
+    make = partial(ActionElimination, problem, sigma=0.3, radius=radius, max_pulls=cap)
+    assert vars(run_policy(make(), rewards)) == vars(run_policy(make(), rewards, block))
 
 
 def test_arms_that_were_pulled_unequally_are_eliminated_as_planned() -> None:
@@ -89,84 +68,93 @@ def test_arms_that_were_pulled_unequally_are_eliminated_as_planned() -> None:
         policy.adopt(Plan.fixed([9, 1, 4], phase=1))
         pulled = np.repeat(np.arange(3), [9, 1, 4])
         policy.update(Summary.from_pulls(pulled, 0.1 * pulled, size=3))
-        made.append(vars(run(policy, presample(3, 3, 600), block)))
+        made.append(vars(run_policy(policy, presample(3, 3, 600), block)))
     assert made[0] == made[1]
     assert made[0]["final"]
 
 
-# --- shortcuts of the loops: without any they decide the same, to the bit ------------------------
+# --- many rounds at once: they decide as rounds one by one ---------------------------------------
 
 
 def far_rewards(seed: int) -> PresampledRewards:
     rng = np.random.default_rng(seed)
     table = rng.normal(size=(300, 5)) + np.array([0.5, 0.3, 0.0, 0.0, -0.5])
-    table.flags.writeable = False
     return PresampledRewards(table, rng.integers(300, size=6000), np.zeros(6000))
 
 
-def eliminated(
-    presampled: PresampledRewards, counts: Array, sums: Array, radius: Radius
-) -> list[int]:
-    """Action elimination from its definition; changes counts and sums."""
-    active, used = list(range(len(counts))), 0
+def eliminated(presampled: PresampledRewards, radius: Radius) -> list[int]:
+    """Action elimination from its definition, after a first round without rewards."""
+    counts, sums = np.ones(5, dtype=np.int64), np.zeros(5)
+    active, used = list(range(5)), 0
     while len(active) > 1 and used + len(active) <= len(presampled.rows):
         for arm in active:
             sums[arm] += presampled.table[presampled.rows[used], arm] + presampled.common[used]
             counts[arm] += 1
             used += 1
         means = [sums[arm] / counts[arm] for arm in active]
-        best = active[int(np.argmax(means))]
-        width = 2.0 * radius_after(int(counts[best]), radius)
+        width = 2.0 * float(radius.after(counts[active[:1]])[0])
         bar = max(means) - width
         active = [arm for arm, mean in zip(active, means, strict=True) if bar < mean + width]
     return active
 
 
-@pytest.mark.parametrize("radius", [LIL, MIXTURE])
-@pytest.mark.parametrize("start", [1, 40])
-def test_elimination_drops_whom_its_definition_drops(radius: Radius, start: int) -> None:
-    """An adopted plan may have pulled the arms before, each as often as the others."""
+def test_elimination_drops_whom_its_definition_drops() -> None:
     for seed in range(5):
-        presampled = far_rewards(seed)
-        counts, sums, active = np.full(5, start), np.full(5, 0.1 * start), np.arange(5)
-        plain = counts.copy(), sums.copy()
-        _, _, left = action_elimination.advance(
-            presampled.parts, active, counts, sums, radius, 2.0, 6000
-        )
-        assert active[:left].tolist() == eliminated(presampled, *plain, radius)
-        assert counts.tolist() == plain[0].tolist()
-        assert sums.tolist() == plain[1].tolist()
-        assert left < 5
+        presampled, policy = far_rewards(seed), ActionElimination(Problem(np.eye(5)), sigma=0.4)
+        policy.update(Summary(np.ones(5, int), np.zeros(5), np.zeros(5)))
+        policy.follow(presampled)
+        left = eliminated(presampled, policy._radius)
+        assert policy.recommend().active == tuple(left)
+        assert len(left) < 5
 
 
-def test_lucb_does_not_depend_on_how_many_radii_are_tabulated() -> None:
-    presampled, runs = far_rewards(3), []
-    known = lucb.first_radii(LIL)
-    for first in (known, known[:50].copy(), np.empty(0)):
-        pair, counts, sums = np.empty(2, dtype=np.int64), np.full(5, 10), np.full(5, 1.0)
-        found = lucb.advance(presampled.parts, pair, counts, sums, LIL, first, 6000)
-        runs.append((found, pair.tolist(), counts.tolist(), sums.tolist()))
-    assert runs[0] == runs[1] == runs[2]
-    assert runs[0][0][1]
+@pytest.mark.parametrize("radius", ["lil", "certified"])
+@pytest.mark.parametrize("cap", [None, 3, 61, 62])
+def test_runs_of_lucb_side_by_side_are_the_planned_runs(
+    radius: Literal["lil", "certified"], cap: int | None
+) -> None:
+    """However many stand beside each other, and whenever they are given rewards."""
+    problem = Problem(np.eye(4))
+    make = partial(LUCB, problem, sigma=0.3, radius=radius, max_pulls=cap)
+    rewards = [presample(run, 4, 3000) for run in range(7)]
+    for chunk in (3000, 17):
+        group, given, used = make().group(range(7)), {}, np.zeros(7, dtype=np.int64)
+        for run in range(7):
+            given[run] = rewards[run].after(0)
+        lacking = dict.fromkeys(range(7), (0, 4))
+        while lacking:
+            for run, (taken, needed) in lacking.items():
+                used[run] += taken
+                most = slice(used[run], used[run] + max(chunk, needed))
+                whole = rewards[run]
+                given[run] = whole._replace(rows=whole.rows[most], common=whole.common[most])
+            group.follow(np.array(list(lacking)), [given[run] for run in lacking])
+            lacking = group.wanted()
+        for run in range(7):
+            alone = run_policy(make(), rewards[run])
+            assert vars(group.recommend(run)) == vars(alone)
+            assert group.pulls[run] == alone.pulls
+            assert not group.running[run]
 
 
 @pytest.mark.parametrize("n", [1, 2, 77, 10**6])
 def test_radii_are_those_of_bounds(n: int) -> None:
     problem = Problem(np.eye(ARMS), delta=DELTA)
     lil = bounds.lil_radius(np.array([n]), sigma=SIGMA, delta=DELTA, arms=ARMS)[0]
-    assert radius_after(n, LUCB(problem, sigma=SIGMA)._radius) == pytest.approx(lil, rel=1e-12)
+    assert LUCB(problem, sigma=SIGMA)._radius.after(np.array(n)) == pytest.approx(lil, rel=1e-12)
     for rule, share in ((LUCB, DELTA / ARMS), (ActionElimination, DELTA / (ARMS - 1))):
         variance, reference = np.asarray(SIGMA**2 / n), np.asarray(SIGMA**2 / RHO)
         mixture = float(bounds.mixture_radius(variance, delta=share, reference=reference))
-        found = radius_after(n, rule(problem, sigma=SIGMA, radius="certified")._radius)
+        found = rule(problem, sigma=SIGMA, radius="certified")._radius.after(np.array(n))
         assert found == pytest.approx(mixture, rel=1e-12)
 
 
 @given(st.floats(1e-100, 0.5), st.integers(1, 10**6), st.booleans())
 @settings(max_examples=300, deadline=None, derandomize=True)
 def test_radii_fall_with_the_pulls(delta: float, pulls: int, lil: bool) -> None:
-    radius = (1.0, delta if lil else bounds.mixture_level(delta), 0.0 if lil else RHO)
-    assert radius_after(pulls + 1, radius) <= radius_after(pulls, radius)
+    radius = Radius(1.0, delta if lil else bounds.mixture_level(delta), 0.0 if lil else RHO)
+    before, after_one_more = radius.after(np.array([pulls, pulls + 1]))
+    assert after_one_more <= before
 
 
 def test_lucb_by_hand() -> None:

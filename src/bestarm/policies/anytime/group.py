@@ -7,21 +7,20 @@ rewards of a run come from its own streams, so that it is the same however many 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from bestarm.numerics.geometry import Array
+from bestarm.numerics.grouping import group
 from bestarm.policies.anytime.assumptions import LEVEL_NATS, contradictions
 from bestarm.policies.anytime.bets import Frame, Totals
 from bestarm.policies.anytime.evidence import LevelEvidence, drop, opponents, ranked_first
 from bestarm.policies.anytime.readout import Indices
 from bestarm.policies.anytime.sampler import Config, IndependentSampler
+from bestarm.presampled import PresampledRewards, RewardsAhead, within
 from bestarm.recommendation import Recommendation
 from bestarm.records import Counts
-
-if TYPE_CHECKING:
-    from bestarm.presampled import PresampledRewards  # loads Numba
 
 _STEPS = 2.0**40  # probabilities are rounded to this: sums with a run's number are then exact
 _AHEAD = 2**12  # random numbers of a run that are drawn at a time
@@ -77,7 +76,7 @@ class AnytimeGroup:
         self._wealth = np.zeros((runs, targets, len(config.grid)))
         self._level_evidence = LevelEvidence(runs)
         self._draws = _Draws(seeds)
-        self._ahead = _Ahead(runs, len(config.arms))
+        self._ahead = RewardsAhead(runs)
         self._planned: tuple[Frame, Counts] | None = None
 
     def follow(self, runs: Counts, rewards: Sequence[PresampledRewards]) -> None:
@@ -115,7 +114,7 @@ class AnytimeGroup:
     def _carry_out(self, frame: Frame, sizes: Counts) -> None:
         """Draw a batch of every run, bet, drop, learn."""
         config, places, runs = self._config, self._places, np.arange(len(self._places))
-        sums, extremes = self._ahead.draw(frame.weights, sizes, self._draws, frame.center)
+        sums, extremes = draw(frame.weights, sizes, self._draws, self._ahead, frame.center)
         self._judge(frame, sums, extremes)
         totals = Totals.about(frame.guess, sums, extremes)
         against = opponents(frame.leaders, len(config.targets))
@@ -205,7 +204,7 @@ class _Draws:
             fresh = self._generators[run].random(width - len(rest))
             self._numbers[run, len(rest) :] = np.floor(fresh * _STEPS) / _STEPS
             self._used[run] = 0
-        taken = self._numbers[runs, self._used[runs] + _within(sizes)]
+        taken = self._numbers[runs, self._used[runs] + within(sizes)]
         self._used = self._used + sizes
         return taken
 
@@ -217,145 +216,26 @@ class _Draws:
         self._used = self._used + self._numbers.shape[1] - old.shape[1]
 
 
-def _within(sizes: Counts) -> Indices:
-    """0, 1, … up to each size, one after the other."""
-    ends = np.cumsum(sizes)
-    return np.asarray(np.arange(ends[-1]) - np.repeat(ends - sizes, sizes))
+def draw(
+    weights: Array, sizes: Counts, draws: _Draws, ahead: RewardsAhead, center: float
+) -> tuple[Sums, Sums]:
+    """Draw arms of every run, and add up what they pay, less a center.
 
-
-class _Ahead:
-    """Rewards of pulls to come.
-
-    Attributes:
-        left: how many there are for each run.
-        used: how many of the last ones given each run has used.
+    Returns:
+        Counts, Σx and Σx², then the least and the largest x, and Σx³; each (runs, arms).
     """
-
-    def __init__(self, runs: int, arms: int) -> None:
-        self._arms = arms
-        self.left, self.used = np.zeros((2, runs), dtype=np.int64)
-        self._rewards: list[PresampledRewards | None] = [None] * runs
-        self._common, self._rows = np.zeros((runs, 0)), np.zeros((runs, 0), dtype=np.int64)
-        self._tables: Array | None = None  # one of all runs, or one for each
-        self._adversary: _Adversaries | None = None
-
-    def put(self, places: Indices, rewards: Sequence[PresampledRewards]) -> None:
-        """Replace the rewards of some runs."""
-        longest = max((len(each.common) for each in rewards), default=0)
-        if longest > self._common.shape[1]:
-            wider = ((0, 0), (0, longest - self._common.shape[1]))
-            self._common, self._rows = np.pad(self._common, wider), np.pad(self._rows, wider)
-        for place, given in zip(places.tolist(), rewards, strict=True):
-            count = len(given.common)
-            self._rewards[place] = given
-            self._common[place, :count], self._rows[place, :count] = given.common, given.rows
-            self.left[place], self.used[place] = count, 0
-            if given.bound > 0 and self._adversary is None:
-                self._adversary = _Adversaries(given.bound, len(self.left), self._arms)
-        self._tables = None
-
-    def select(self, kept: Counts) -> None:
-        """Go on with these runs alone."""
-        self._rewards = [self._rewards[run] for run in kept]
-        self.left, self.used = self.left[kept], self.used[kept]
-        self._common, self._rows = self._common[kept], self._rows[kept]
-        self._tables = None
-        if self._adversary is not None:
-            self._adversary.select(kept)
-
-    def _of_arms(self, runs: Indices, rows: Indices, arms: Indices) -> Array:
-        """What arms pay, but for what is common to all."""
-        tables = [each.table for each in self._rewards if each is not None]
-        if self._tables is None:
-            same = all(table is tables[0] or table.base is tables[0].base for table in tables)
-            shapes = {table.shape for table in tables}
-            same = same and len(shapes) == 1
-            if not same and len(shapes) == 1:
-                same = all(np.array_equal(table, tables[0]) for table in tables[1:])
-            if same:
-                self._tables = tables[0][None]
-            elif len(shapes) == 1:
-                self._tables = np.stack(tables)
-            else:
-                most = max(len(table) for table in tables)
-                wide = [np.pad(table, ((0, most - len(table)), (0, 0))) for table in tables]
-                self._tables = np.stack(wide)
-        where = runs if len(self._tables) > 1 else 0
-        return np.asarray(self._tables[where, rows, arms])
-
-    def draw(
-        self, weights: Array, sizes: Counts, draws: _Draws, center: float
-    ) -> tuple[Sums, Sums]:
-        """Draw arms, and add up what they pay, less a center.
-
-        Returns:
-            Counts, Σx and Σx², then the least and the largest x, and Σx³; each (runs, arms).
-        """
-        count, arms = weights.shape
-        runs = np.repeat(np.arange(count), sizes)
-        bounds = np.minimum(np.ceil(np.cumsum(weights, axis=1) * _STEPS) / _STEPS, 1.0)
-        last = arms - 1 - (weights[:, ::-1] > 0).argmax(axis=1)  # takes what rounding leaves
-        bounds[np.arange(arms) >= last[:, None]] = 1.0
-        cells = (bounds + np.arange(count)[:, None]).ravel()
-        drawn = np.searchsorted(cells, draws.take(runs, sizes) + runs, side="right")
-        # The cell of an arm; those of probability 0 are empty.
-        chosen = drawn - runs * arms
-        at = self.used[runs] + _within(sizes)
-        rewards = self._of_arms(runs, self._rows[runs, at], chosen) + self._common[runs, at]
-        if self._adversary is not None:
-            rewards = self._adversary.respond(chosen, rewards, sizes)
-        self.used, self.left = self.used + sizes, self.left - sizes
-        return _added_up(drawn, rewards - center, weights.shape)
-
-
-def _added_up(cells: Indices, x: Array, shape: tuple[int, int]) -> tuple[Sums, Sums]:
-    """The totals of numbers that belong to cells."""
-    room = shape[0] * shape[1]
-    order = np.argsort(cells.astype(np.uint16 if room < 2**16 else np.int64), kind="stable")
-    counts = np.bincount(cells, minlength=room)
-    some = np.flatnonzero(counts)
-    heads = (np.cumsum(counts) - counts)[some]
-    sums, squares, cubes, least, largest = np.zeros((5, room))
-    x = x[order]
-    power = x.copy()
-    for part in (sums, squares, cubes):
-        part[some] = np.add.reduceat(power, heads)
-        power *= x
-    least[some], largest[some] = np.minimum.reduceat(x, heads), np.maximum.reduceat(x, heads)
-    first = counts.astype(float).reshape(shape), sums.reshape(shape), squares.reshape(shape)
-    return first, (least.reshape(shape), largest.reshape(shape), cubes.reshape(shape))
-
-
-class _Adversaries:
-    """The adversary of `baselines.adversary` in every run: see `presampled.respond`."""
-
-    def __init__(self, bound: float, runs: int, arms: int) -> None:
-        self._bound = bound
-        self._pulled = np.zeros((runs, arms))
-        self._average = np.full((runs, arms), -np.inf)
-        self._successor = np.full((runs, arms), -1)
-        self._last = np.full(runs, -1)
-
-    def select(self, kept: Counts) -> None:
-        """Go on with these runs alone."""
-        self._pulled, self._average = self._pulled[kept], self._average[kept]
-        self._successor, self._last = self._successor[kept], self._last[kept]
-
-    def respond(self, arms: Indices, rewards: Array, sizes: Counts) -> Array:
-        """Rewards with the baseline that it chooses pull by pull, from the pulls before."""
-        rewards, heads = rewards.copy(), np.cumsum(sizes) - sizes
-        for step in range(int(sizes.max())):
-            runs = np.flatnonzero(sizes > step)
-            at = heads[runs] + step
-            arm, last = arms[at], self._last[runs]
-            predicted = np.where(last >= 0, self._successor[runs, last], -1)
-            leader = self._average[runs].argmax(axis=1)
-            rewards[at] += np.where(predicted == leader, -self._bound, self._bound)
-            self._pulled[runs, arm] += 1
-            pulled, before = self._pulled[runs, arm], self._average[runs, arm]
-            before = np.where(pulled == 1, rewards[at], before)
-            self._average[runs, arm] = before + (rewards[at] - before) / pulled
-            known = last >= 0
-            self._successor[runs[known], last[known]] = arm[known]
-            self._last[runs] = arm
-        return rewards
+    count, arms = weights.shape
+    runs = np.repeat(np.arange(count), sizes)
+    bounds = np.minimum(np.ceil(np.cumsum(weights, axis=1) * _STEPS) / _STEPS, 1.0)
+    last = arms - 1 - (weights[:, ::-1] > 0).argmax(axis=1)  # takes what rounding leaves
+    bounds[np.arange(arms) >= last[:, None]] = 1.0
+    cells = (bounds + np.arange(count)[:, None]).ravel()
+    # The cell of an arm; those of probability 0 are empty.
+    drawn = np.searchsorted(cells, draws.take(runs, sizes) + runs, side="right")
+    found = group(drawn, ahead.pull(drawn - runs * arms, sizes) - center, count * arms)
+    none = found.counts == 0
+    found.least[none] = found.largest[none] = 0.0
+    shape = count, arms
+    first = found.counts.astype(float).reshape(shape), found.sums.reshape(shape)
+    extremes = found.least.reshape(shape), found.largest.reshape(shape)
+    return (*first, found.squares.reshape(shape)), (*extremes, found.cubes.reshape(shape))

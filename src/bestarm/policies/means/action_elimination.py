@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numba import uint64 as _uint64
+from numpy.typing import NDArray
 
 from bestarm import bounds
-from bestarm.compiling import tiered
 from bestarm.numerics.geometry import Array
-from bestarm.policies.means.base import Radius, RoundRule, radius_after
+from bestarm.policies.means.rounds import RoundRule
+from bestarm.policies.policy import same_plan
 from bestarm.policies.stepwise import Indices
-from bestarm.presampled import Parts, PresampledRewards, reward_at
+from bestarm.presampled import PresampledRewards
 
-_HORIZON = 32  # a width is used until an arm has 1/32 more pulls, …
-_SAFE = 1 - 1e-9  # … and then reduced by what rounding can do
-
-uint64: Any = _uint64  # indices of arms: no test for negative ones in the inner loops
+_SAFE = 1 - 1e-9  # less than what rounding can do
+_LEAST_AHEAD, _MOST_AHEAD = 16, 2**16  # pulls looked at together
 
 
 class ActionElimination(RoundRule):
@@ -51,6 +49,7 @@ class ActionElimination(RoundRule):
     """
 
     version: ClassVar[int] = 1
+    _follows = True
 
     @property
     def _half_lead(self) -> float:
@@ -60,87 +59,66 @@ class ActionElimination(RoundRule):
     def _share(self) -> float:
         return bounds.contrast_delta(self.problem.delta, active=self.problem.arms)
 
-    def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, int]:
-        active = self._active.copy()
-        pulls, rounds, left = advance(
-            presampled.parts,
-            active,
-            self._counts,
-            self._sums,
-            self._radius,
-            self._half_lead,
-            most,
-        )
-        self._round = self._active = active[:left]
-        return pulls, rounds
+    def _decide(self) -> None:
+        active = self._active
+        kept = ~self._lost(self._sums[active], self._counts[active])
+        self._round = self._active = active[kept]
 
+    def _lost(self, sums: Array, counts: Indices) -> NDArray[np.bool_]:
+        """Whose upper bound is not above the lower bound of the one with the best mean.
 
-@tiered
-def advance(
-    presampled: Parts,
-    active: Indices,
-    counts: Indices,
-    sums: Array,
-    radius: Radius,
-    half_lead: float,
-    most: int,
-) -> tuple[int, int, int]:
-    """Drop arms, pull each of those left, and so on.
+        Sums and numbers of pulls have the active arms last.
+        """
+        means, widths = sums / counts, self._half_lead * self._radius.after(counts)
+        best = means.argmax(axis=-1)[..., None]
+        bar = np.take_along_axis(means - widths, best, axis=-1)
+        return np.asarray(bar >= means + widths)
 
-    It ends when the rewards or `most` pulls do not suffice for a round, or one arm is left. Returns
-    the pulls made, the number of rounds, and the number of arms left, which are at the front of
-    `active`; `counts` and `sums` are updated in place. No round is made after an adopted plan that
-    pulled the arms left unequally often.
-    """
-    left = _drop(active, counts, sums, radius, half_lead)
-    pulls = counts[active[0]]
-    for j in range(1, left):
-        if counts[active[j]] != pulls:
-            return 0, 0, left
-    end, used, rounds = min(len(presampled[1]), most), 0, 0
-    until, close = 0, 0.0
-    while left > 1 and used + left <= end:
-        most_paid, least_paid = -np.inf, np.inf
-        for j in range(left):
-            arm = uint64(active[j])
-            total = sums[arm] + reward_at(presampled, used + j, arm)
-            sums[arm] = total
-            most_paid = total if total > most_paid else most_paid
-            least_paid = total if total < least_paid else least_paid
-        used += left
-        rounds += 1
-        pulls += 1
-        # The lead on the worst arm, to the last bit: rounding keeps the order of quotients.
-        if pulls <= until and most_paid / pulls - least_paid / pulls < close:
-            continue  # no arm is so far behind: the width need not be known
-        if pulls > until:  # radii fall from each number of pulls to the next, for δ ≤ ½
-            until = pulls + pulls // _HORIZON
-            close = _SAFE * 2 * half_lead * radius_after(until, radius)
-        for j in range(left):
-            counts[active[j]] = pulls
-        left = _drop(active[:left], counts, sums, radius, half_lead)
-    for j in range(left):
-        counts[active[j]] = pulls
-    return used, rounds, left
+    def follow(self, presampled: PresampledRewards) -> tuple[int, int]:
+        """Make as many whole rounds as the presampled rewards allow: for simulations.
 
+        Until an arm is dropped rounds pull the same arms, so that many are looked at together.
 
-@tiered
-def _drop(active: Indices, counts: Indices, sums: Array, radius: Radius, half_lead: float) -> int:
-    """Keep the arms whose upper bound exceeds the lower bound of the leader; how many they are.
+        Returns:
+            The number of pulls made, and of rounds. Both 0 where the next round must be planned:
+            the first one, one that the cap cuts short, one after a plan was adopted, and against an
+            adversary.
+        """
+        if self._stopped is not None or not self._plans or presampled.past is not None:
+            return 0, 0
+        if self._open is not None and not same_plan(self._open, self._make_plan()):
+            return 0, 0
+        if np.ptp(self._counts[self._active]):
+            return 0, 0  # an adopted plan pulled them unequally often
+        self._counts, self._sums = self._counts.copy(), self._sums.copy()
+        used, rounds, end = 0, 0, min(len(presampled.rows), self._left())
+        while len(self._active) > 1 and used + len(self._active) <= end:
+            made = self._make_rounds(presampled.after(used), end - used)
+            used += made * len(self._round)
+            rounds += made
+            self._decide()
+        self._note_answered(self._counts)
+        self._end_plans(rounds, used, used, self._reason())
+        return used, rounds
 
-    They are moved to the front of `active`, in their order.
-    """
-    leader = active[0]
-    for arm in active[1:]:
-        if sums[arm] / counts[arm] > sums[leader] / counts[leader]:
-            leader = arm
-    pulls, width = counts[leader], half_lead * radius_after(counts[leader], radius)
-    bar = sums[leader] / pulls - width
-    kept = 0
-    for arm in active:
-        if counts[arm] != pulls:
-            pulls, width = counts[arm], half_lead * radius_after(counts[arm], radius)
-        if bar < sums[arm] / pulls + width:
-            active[kept] = arm
-            kept += 1
-    return kept
+    def _make_rounds(self, presampled: PresampledRewards, most: int) -> int:
+        """Make rounds until one drops an arm, or for so many pulls; how many."""
+        active, pulls = self._active, int(self._counts[self._active[0]])
+        size = len(active)
+        # Few where an arm may soon be dropped, so that not much is looked at in vain.
+        ahead = min(max(pulls * size // 4, _LEAST_AHEAD), _MOST_AHEAD, most)
+        rounds = max(ahead // size, 1)
+        shown = slice(rounds * size)
+        paid = presampled.table[presampled.rows[shown], np.tile(active, rounds)]
+        paid = (paid + presampled.common[shown]).reshape(rounds, size)
+        sums = np.cumsum(np.vstack([self._sums[active], paid]), axis=0)[1:]
+        after = pulls + np.arange(1, rounds + 1)
+        # The first round that may drop one: the best mean is so far above the worst.
+        lead = (sums.max(axis=1) - sums.min(axis=1)) / after
+        close = lead >= _SAFE * 2 * self._half_lead * self._radius.after(after)
+        for last in np.flatnonzero(close):
+            if self._lost(sums[last], np.full(size, after[last])).any():
+                rounds = int(last) + 1
+                break
+        self._sums[active], self._counts[active] = sums[rounds - 1], pulls + rounds
+        return rounds

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Any, ClassVar
+from collections.abc import Hashable, Sequence
+from copy import copy
+from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
-from numba import uint64 as _uint64
+from numpy.typing import NDArray
 
-from bestarm.compiling import tiered
 from bestarm.numerics.geometry import Array
-from bestarm.policies.means.base import Radius, RoundRule, radius_after
+from bestarm.policies.means.rounds import RoundRule
+from bestarm.policies.policy import Group, Traits
 from bestarm.policies.stepwise import Indices
-from bestarm.presampled import Parts, PresampledRewards, reward_at
-
-_TABULATED = 2**16  # pulls of an arm up to which radii are kept: half a megabyte
-
-uint64: Any = _uint64  # indices of arms: no test for negative ones in the inner loops
+from bestarm.presampled import PresampledRewards, RewardsAhead
+from bestarm.recommendation import Recommendation
 
 
 class LUCB(RoundRule):
@@ -46,75 +45,133 @@ class LUCB(RoundRule):
 
     version: ClassVar[int] = 1
 
-    def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, int]:
-        self._round, radius = np.empty(2, dtype=np.int64), self._radius
-        table = first_radii(radius) if most else np.empty(0)
-        pulls, separated = advance(
-            presampled.parts, self._round, self._counts, self._sums, radius, table, most
-        )
-        if separated:
+    @property
+    def traits(self) -> Traits:
+        """What the policy declares about itself."""
+        return replace(super().traits, side_by_side=True)
+
+    def like(self) -> Hashable:
+        """Features do not matter: runs of different problems may stand side by side."""
+        return LUCB, self.problem.arms, self._radius, self._max_pulls
+
+    def group(self, seeds: Sequence[int]) -> Group:
+        """Runs of this policy side by side."""
+        return _Runs(self, len(seeds))
+
+    def _decide(self) -> None:
+        means, radii = self._sums / self._counts, self._radius.after(self._counts)
+        pairs, separated = leader_and_challenger(means[None], radii[None])
+        self._round = pairs[0]
+        if separated[0]:
             self._active = self._round[:1].copy()
-        return pulls, pulls // 2
+
+    def _recommend_of(
+        self, counts: Indices, sums: Array, plans: int, identified: bool
+    ) -> Recommendation:
+        """What this rule would recommend after a run of a group that ended like this."""
+        rule, pulls = copy(self), int(counts.sum())
+        rule._counts, rule._sums, rule._answered = counts, sums, set()
+        rule._note_answered(counts)
+        reason = rule._reason()
+        if identified:
+            rule._active, reason = np.array([rule._leader]), "identified"
+        rule._end_plans(plans, pulls, pulls, reason)
+        return rule.recommend()
 
 
-@lru_cache(maxsize=32)
-def first_radii(radius: Radius) -> Array:
-    """The radii after 0 (infinite), 1, 2, … pulls, which are the same in all runs."""
-    radii = np.full(_TABULATED, np.inf)
-    _tabulate(radius, radii)
-    return radii
+def leader_and_challenger(means: Array, radii: Array) -> tuple[Indices, NDArray[np.bool_]]:
+    """The leader and its challenger in each run, and whether their bounds separate.
 
-
-@tiered
-def _tabulate(radius: Radius, radii: Array) -> None:
-    for n in range(1, len(radii)):
-        radii[n] = radius_after(n, radius)
-
-
-@tiered
-def advance(
-    presampled: Parts,
-    pair: Indices,
-    counts: Indices,
-    sums: Array,
-    radius: Radius,
-    first: Array,
-    most: int,
-) -> tuple[int, bool]:
-    """Find the leader and its challenger, pull both, and so on.
-
-    It ends when the rewards or `most` pulls do not suffice for a round, or when the bounds of the
-    two separate. Returns the pulls made, and whether the bounds separate; `pair` becomes the leader
-    and its challenger, and `counts` and `sums` are updated in place. `first` is from `first_radii`,
-    or empty.
+    Means and radii are (runs, arms).
     """
-    arms = uint64(len(counts))
-    means, radii = np.empty(arms), np.empty(arms)
-    for a in range(arms):
-        means[a] = sums[a] / counts[a]
-        radii[a] = radius_after(counts[a], radius)
-    end, used = min(len(presampled[1]), most), 0
-    while True:
-        leader = uint64(0)
-        for a in range(arms):
-            if means[a] > means[leader]:
-                leader = a
-        challenger, highest = leader, -np.inf
-        for a in range(arms):
-            upper = means[a] + radii[a]
-            if a != leader and (challenger == leader or upper > highest):
-                challenger, highest = a, upper
-        pair[0], pair[1] = leader, challenger
-        # Stop once the lower bound of the leader exceeds the upper bound of the challenger.
-        if means[leader] - radii[leader] > highest:
-            return used, True
-        if used + 2 > end:
-            return used, False
-        for second in range(2):  # in index order, as a fixed plan is pulled
-            arm = max(leader, challenger) if second else min(leader, challenger)
-            sums[arm] += reward_at(presampled, used, arm)
-            counts[arm] += 1
-            n = counts[arm]
-            means[arm] = sums[arm] / n
-            radii[arm] = first[uint64(n)] if n < len(first) else radius_after(n, radius)
-            used += 1
+    runs = np.arange(len(means))
+    leaders, upper = means.argmax(axis=1), means + radii
+    upper[runs, leaders] = -np.inf
+    challengers = upper.argmax(axis=1)
+    lower = means[runs, leaders] - radii[runs, leaders]
+    # Stop once the lower bound of the leader exceeds the upper bound of the challenger.
+    return np.stack([leaders, challengers], axis=1), lower > upper[runs, challengers]
+
+
+class _Runs:
+    """Runs of LUCB side by side. All that have not stopped are in the same round.
+
+    Attributes:
+        running: which runs have not stopped.
+        pulls: pulls so far.
+        plans: plans so far.
+    """
+
+    def __init__(self, rule: LUCB, runs: int) -> None:
+        self._rule, arms = rule, rule.problem.arms
+        self._most, self._radius = rule._max_pulls, rule._radius
+        self.running = np.ones(runs, np.bool_)
+        self.pulls, self.plans = np.zeros((2, runs), dtype=np.int64)
+        self._ended: dict[int, tuple[Indices, Array, bool]] = {}
+        self._made = self._rounds = 0  # pulls and rounds of every run that has not stopped
+        # Of these, in the order of `_places`:
+        self._places = np.arange(runs)
+        self._counts = np.zeros((runs, arms), dtype=np.int64)
+        self._sums, self._means, self._radii = np.zeros((3, runs, arms))
+        self._next = np.tile(np.arange(arms), (runs, 1))  # the arms to pull
+        self._ahead = RewardsAhead(runs)
+
+    def follow(self, runs: Indices, rewards: Sequence[PresampledRewards]) -> None:
+        """Give these runs rewards of pulls to come, and make rounds until one lacks some."""
+        self._ahead.put(np.searchsorted(self._places, runs), rewards)
+        enough = self._ahead.left.min()
+        while len(self._places) and enough >= self._next_size():
+            enough -= self._next_size()
+            self._make_round()
+
+    def wanted(self) -> dict[int, tuple[int, int]]:
+        """For each run that lacks rewards: how many it used of the last ones, and needs next."""
+        size, ahead = self._next_size(), self._ahead
+        lacking = np.flatnonzero(ahead.left < size)
+        return {int(self._places[each]): (int(ahead.used[each]), size) for each in lacking}
+
+    def _next_size(self) -> int:
+        """The pulls of the next round, which the cap may cut short."""
+        whole: int = self._next.shape[1]
+        return whole if self._most is None else min(whole, self._most - self._made)
+
+    def _make_round(self) -> None:
+        size, whole = self._next_size(), self._next.shape[1]
+        arms = np.sort(self._next[:, :size], axis=1)  # as a fixed plan is pulled
+        # Places in arrays of (runs, arms) laid out flat: found in half the time of pairs.
+        at = np.arange(len(arms))[:, None] * self._counts.shape[1] + arms
+        counts, sums = (part.reshape(-1) for part in (self._counts, self._sums))
+        pulls, paid = counts[at] + 1, sums[at] + self._ahead.pull_equally(arms)
+        counts[at], sums[at] = pulls, paid
+        self._made += size
+        self._rounds += 1
+        identified = np.zeros(len(arms), np.bool_)
+        if size == whole:
+            self._means.reshape(-1)[at] = paid / pulls
+            self._radii.reshape(-1)[at] = self._radius.after(pulls)
+            self._next, identified = leader_and_challenger(self._means, self._radii)
+        if self._made == self._most:
+            self._end(np.ones(len(arms), np.bool_), identified)
+        elif identified.any():
+            self._end(identified, identified)
+
+    def _end(self, over: NDArray[np.bool_], identified: NDArray[np.bool_]) -> None:
+        """Note how runs ended, and go on without them."""
+        for run in np.flatnonzero(over):
+            known = self._counts[run].copy(), self._sums[run].copy(), bool(identified[run])
+            self._ended[int(self._places[run])] = known
+        ended, kept = self._places[over], np.flatnonzero(~over)
+        self.running[ended] = False
+        self.pulls[ended], self.plans[ended] = self._made, self._rounds
+        self._places, self._next, self._counts = (
+            part[kept] for part in (self._places, self._next, self._counts)
+        )
+        self._sums, self._means, self._radii = (
+            part[kept] for part in (self._sums, self._means, self._radii)
+        )
+        self._ahead.select(kept)
+
+    def recommend(self, run: int) -> Recommendation:
+        """What the rule recommends at the end of a run."""
+        counts, sums, identified = self._ended[run]
+        return self._rule._recommend_of(counts, sums, int(self.plans[run]), identified)

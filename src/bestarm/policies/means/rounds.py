@@ -1,47 +1,47 @@
-"""The base of rules on arm means that pull a few arms per round."""
+"""The base of rules on arm means that pull a few arms per round: LUCB and action elimination."""
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from bestarm import bounds
 from bestarm.checks import choice, positive
-from bestarm.compiling import tiered
-from bestarm.policies.policy import same_plan
+from bestarm.numerics.geometry import Array
 from bestarm.policies.stepwise import Indices, StepwisePolicy, sub_gaussian_assumptions
-from bestarm.presampled import PresampledRewards
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
 _RHO = 300.0  # pulls; the certified radius is tightest at about ten times as many
 
-Radius = tuple[float, float, float]  # the constants of `radius_after`
 
-
-@tiered
-def radius_after(n: int, radius: Radius) -> float:
-    """The radius of the mean of one arm after n pulls.
+class Radius(NamedTuple):
+    """The radius of the mean of one arm, by its number of pulls.
 
     With ρ = 0 it is `bounds.lil_radius`, with scale = 2σ(1 + √ε) and level = δ/K. Otherwise it is
     `bounds.mixture_radius`, with scale = σ, level from `bounds.mixture_level` and ρ = σ²/v₀.
     """
-    scale, level, rho = radius
-    if rho == 0:  # 2σ(1 + √ε) √((1 + ε) log(log((1 + ε)n + 2) / (δ/K)) / (2n)), ε = 0.01
-        return scale * math.sqrt(1.01 * math.log(math.log(1.01 * n + 2) / level) / (2 * n))
-    # σ √((1 + ρ/n) (2 log(1/(2δ′c)) + log(1 + n/ρ)) / n)
-    return scale * math.sqrt((1 + rho / n) * (level + math.log1p(n / rho)) / n)
+
+    scale: float
+    level: float
+    rho: float
+
+    def after(self, pulls: Indices) -> Array:
+        """The radii after these numbers of pulls."""
+        scale, level, rho = self
+        n = np.asarray(pulls, dtype=float)
+        if rho == 0:  # 2σ(1 + √ε) √((1 + ε) log(log((1 + ε)n + 2) / (δ/K)) / (2n)), ε = 0.01
+            return np.asarray(scale * np.sqrt(1.01 * np.log(np.log(1.01 * n + 2) / level) / n / 2))
+        # σ √((1 + ρ/n) (2 log(1/(2δ′c)) + log(1 + n/ρ)) / n)
+        return np.asarray(scale * np.sqrt((1 + rho / n) * (level + np.log1p(n / rho)) / n))
 
 
 class RoundRule(StepwisePolicy):
     """A policy that decides after every round from the means of all pulls so far.
 
-    The first round pulls every arm once. Every other one is decided on by `_advance`, which
-    subclasses write as a compiled loop: live experiments go through it once per round, simulations
-    make thousands of rounds at once (`follow`).
+    The first round pulls every arm once. Every other one is decided on by `_decide`.
 
     Args:
         problem: the problem; its targets must be its source arms.
@@ -50,7 +50,6 @@ class RoundRule(StepwisePolicy):
     """
 
     _blind = True
-    _follows = True
     _kind = "fixed"
     _transductive = False
 
@@ -70,14 +69,13 @@ class RoundRule(StepwisePolicy):
         self._counts = np.zeros(problem.arms, dtype=np.int64)
         self._sums = np.zeros(problem.arms)
         self._round: Indices = np.arange(problem.arms)  # the arms to pull next
-        self._radius: Radius
         if self._certified:
-            self._radius = self._sigma, bounds.mixture_level(self._share()), _RHO
+            self._radius = Radius(self._sigma, bounds.mixture_level(self._share()), _RHO)
         else:
             scale, level = bounds.lil_constants(
                 sigma=self._sigma, delta=problem.delta, arms=problem.arms
             )
-            self._radius = scale, level, 0.0
+            self._radius = Radius(scale, level, 0.0)
 
     def _share(self) -> float:
         """The part of δ that each of the certified radii may spend."""
@@ -89,18 +87,10 @@ class RoundRule(StepwisePolicy):
         return Plan.fixed(counts, phase=self._plans + 1)
 
     @abstractmethod
-    def _advance(self, presampled: PresampledRewards, most: int) -> tuple[int, int]:
-        """Decide on the next round, pull its arms, and so on.
+    def _decide(self) -> None:
+        """Decide on the next round: set `_round`, and `_active` to one arm once that is the best.
 
-        Updates `_counts` and `_sums` in place; sets `_round`, and `_active` to one arm once that is
-        shown to be the best. Deciding twice on the same pulls must change nothing.
-
-        Args:
-            presampled: the rewards of the pulls to come.
-            most: how many pulls to make at most; with 0 it only decides.
-
-        Returns:
-            The number of pulls made, and of rounds.
+        Deciding twice on the same pulls must change nothing.
         """
 
     def _observe(self, plan: Plan, summary: Summary) -> str | None:
@@ -108,25 +98,8 @@ class RoundRule(StepwisePolicy):
         self._counts = self._counts + summary.counts
         self._sums = self._sums + summary.sums
         if plan.pulls >= len(self._round):
-            self._advance(PresampledRewards.single(0.0, self.problem.arms), 0)
+            self._decide()
         return self._reason()
-
-    def follow(self, presampled: PresampledRewards) -> tuple[int, int]:
-        """Make as many whole rounds as the presampled rewards allow: for simulations.
-
-        Returns:
-            The number of pulls made, and of rounds. Both 0 where the next round must be planned:
-            the first one, and one that the cap cuts short.
-        """
-        if self._stopped is not None or not self._plans:
-            return 0, 0
-        if self._open is not None and not same_plan(self._open, self._make_plan()):
-            return 0, 0  # it was adopted
-        self._counts, self._sums = self._counts.copy(), self._sums.copy()
-        pulls, rounds = self._advance(presampled, min(len(presampled.rows), self._left()))
-        self._note_answered(self._counts)
-        self._end_plans(rounds, pulls, pulls, self._reason())
-        return pulls, rounds
 
     def _reason(self) -> str | None:
         """Find the leader; whether it is identified."""
