@@ -21,11 +21,9 @@ demo: .venv/.demo
 	$(BIN)/bestarm demo --out demo
 
 # Each of the many processes that tests start would fight the others for the cores with threads of
-# its own. A third worker has the cores while others wait for what they started. Functions are
-# compiled once before, and not by each of the workers at the same time.
+# its own. A third worker has the cores while others wait for what they started.
 test: export OPENBLAS_NUM_THREADS := 1
 test: .venv/.installed
-	$(BIN)/bestarm warm-up --simulations
 	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 lint: .venv/.installed

@@ -1,11 +1,9 @@
-"""A signal that comes while compiled code runs ends a simulation as it does anywhere else."""
+"""A signal that comes while runs are made ends a simulation, and keeps the runs that have ended."""
 
 from __future__ import annotations
 
-import _thread
 import io
 import json
-import operator
 import os
 import signal
 import sys
@@ -14,145 +12,27 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from commands import data, run
-from numba.core.registry import CPUDispatcher
 
-from bestarm import LUCB, AnytimeBAI, environments
-from bestarm.compiling import compiled
-from bestarm.numerics.geometry import Array
+from bestarm import AnytimeBAI, environments
 from bestarm.planning import Effort, JobEffort, worker
 from bestarm.planning import plan as planning_module
 from bestarm.policies.anytime.group import AnytimeGroup
-from bestarm.policies.means import lucb
 from bestarm.simulation import simulate
 
-METHOD = partial(LUCB, max_pulls=900)  # a run is one call of compiled code
 PLANNING = "--gap", "0.9", "--policy", "anytime", "--runs", "5"
 PLAN = {"source": [[1, 0], [0, 1]], "gap": 0.9, "policies": ["anytime"], "runs": 5}
 
 
-class TimeUpError(Exception):
-    pass
-
-
-def time_is_up(*_: object) -> None:
-    raise TimeUpError
-
-
 @pytest.fixture(autouse=True)
 def handlers() -> Iterator[None]:
-    """Those of a program in a terminal, with a time limit."""
-    ours: dict[signal.Signals, Any]
-    ours = {signal.SIGINT: signal.default_int_handler, signal.SIGALRM: time_is_up}
-    before = {number: signal.signal(number, handler) for number, handler in ours.items()}
+    """Those of a program in a terminal."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGALRM)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
-
-
-def during(call: Any, number: signal.Signals, *arguments: Any) -> Any:
-    """Call what is compiled with a signal that comes before it returns.
-
-    Python handles signals between two steps of Python code, and here there are none: one function
-    written in C calls both.
-    """
-
-    def call_interrupted(kernel: Any, *given: Any) -> Any:
-        run = partial(CPUDispatcher.__call__, kernel, *given)
-        return list(map(operator.call, (partial(_thread.interrupt_main, number), run)))[1]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bestarm.compiling._call", call_interrupted)
-        return call(*arguments)
-
-
-class Interrupted:
-    """Compiled code during one of whose calls a signal comes."""
-
-    def __init__(self, run: Any, number: signal.Signals, *, call: int = 3) -> None:
-        self.run, self.number, self.call, self.calls = run, number, call, 0
-
-    def __call__(self, *arguments: Any) -> Any:
-        self.calls += 1
-        if self.calls == self.call:
-            return during(self.run, self.number, *arguments)
-        return self.run(*arguments)
-
-
-def test_here_signals_come_while_compiled_code_runs() -> None:
-    """Code that changes its argument has changed it by the time the signal is handled."""
-    changed = np.zeros(1)
-    add_one(changed)  # once before, to compile it
-    with pytest.raises(KeyboardInterrupt):
-        during(add_one, signal.SIGINT, changed)
-    assert changed == 2
-
-
-@compiled
-def add_one(values: Array) -> None:
-    values += 1
-
-
-@compiled
-def same(values: Array) -> Array:
-    return values
-
-
-@compiled
-def two(values: Array) -> tuple[Array, Array]:
-    return values + 1, values + 2
-
-
-@compiled
-def nested(values: Array) -> tuple[bool, tuple[Array, tuple[Array, float]]]:
-    return True, (values + 1, (values, 2.0))
-
-
-@pytest.mark.parametrize("function", [add_one, same, two, nested])
-@pytest.mark.parametrize(
-    ("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGALRM, TimeUpError)]
-)
-def test_compiled_code_raises_what_a_handler_raises(
-    function: Any, number: signal.Signals, error: type[BaseException]
-) -> None:
-    values = np.zeros(2)
-    function(values)  # once before, to compile it
-    with pytest.raises(error) as raised:
-        during(function, number, values)
-    assert raised.value.__cause__ is None
-    function(values)  # as ever
-
-
-def test_other_errors_of_the_interpreter_stay_what_they_are(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def fail(*_: object) -> None:
-        raise SystemError("out of order")
-
-    monkeypatch.setattr("bestarm.compiling._call", fail)
-    with pytest.raises(SystemError, match="out of order"):
-        same(np.zeros(2))
-
-
-def test_ctrl_c_in_a_compiled_run_gives_back_the_finished_runs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    world = environments.small_gap(declared_baseline=2)
-    whole = simulate(METHOD, world, runs=5)
-    monkeypatch.setattr(lucb, "advance", code := Interrupted(lucb.advance, signal.SIGINT))
-    part = simulate(METHOD, world, runs=5)
-    assert code.calls == 3
-    assert part.interrupted
-    assert part.runs < 5
-    np.testing.assert_array_equal(part.pulls, whole.pulls[: part.runs])
-
-
-def test_a_time_limit_in_a_compiled_run_raises_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lucb, "advance", Interrupted(lucb.advance, signal.SIGALRM))
-    with pytest.raises(TimeUpError):
-        simulate(METHOD, environments.small_gap(declared_baseline=2), runs=5)
 
 
 class Ended:

@@ -20,7 +20,7 @@ import pytest
 from served import HANG_TIMEOUT, Served, in_thread, post
 from served import get as served_get
 
-from bestarm import Problem, compiling
+from bestarm import Problem
 from bestarm.live import Experiment
 from bestarm.live.watch.overview import overview
 from bestarm.server.api.requests import COOKIE
@@ -140,21 +140,6 @@ def test_updates_are_asked_for_cheaply(served: Served) -> None:
     news = get(served, f"{PLACE}/panels", headers={"If-None-Match": tag})
     assert news.status_code == 200
     assert news.headers["etag"] != tag
-
-
-def test_the_page_says_what_is_being_compiled(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    words, known = "Compiling the <step> of a policy.", {}
-    for now in ("", words, ""):
-        monkeypatch.setattr(compiling, "in_progress", lambda now=now: now)
-        news = get(served, f"{PLACE}/panels", headers=known)
-        assert news.status_code == 200
-        assert news.json()["compiling"] == now
-        known = {"If-None-Match": news.headers["etag"]}
-        assert get(served, f"{PLACE}/panels", headers=known).status_code == 304
-        page = get(served, PLACE).text
-        assert ("Compiling the &lt;step&gt; of a policy." in page) == bool(now)
 
 
 def test_assets_are_served_from_packages_and_kept(served: Served) -> None:

@@ -52,7 +52,6 @@ from bestarm.planning import Effort, JobEffort, plan as planning_module, worker
 job = JobEffort("anytime", "sine", 0.03, 4e9, 601.0)
 planning_module.estimate_effort = lambda _, request: Effort(request.runs, (job,))
 planning_module.simulate = None
-worker._compile = lambda _: None
 worker.main()
 """
 # Stand-ins, where it does not matter what is simulated: one that never ends, one that ends without
@@ -87,7 +86,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 @pytest.fixture(scope="module")
 def client(served: Served) -> Iterator[httpx.Client]:
     with served.client(Role.TELL) as made:
-        made.timeout = LIMIT  # a fresh machine compiles first
+        made.timeout = LIMIT
         yield made
 
 
@@ -246,10 +245,7 @@ def test_a_plan_whose_time_is_up_keeps_what_was_found(
 def test_the_time_that_is_up_is_the_server_s(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What stops a simulation in the test above is a signal, after the seconds it was given.
-
-    They begin once a tiny plan has compiled everything.
-    """
+    """What stops a simulation in the test above is a signal, after the seconds it was given."""
     given: list[float] = []
     plans: list[tuple[int, list[float]]] = []
 
@@ -264,13 +260,13 @@ def test_the_time_that_is_up_is_the_server_s(
     request = LONG | {"gap": 0.9, "runs": 2, "delta": 0.05, "seed": 0, "seconds": 12.5}
     monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(request)))
     worker.main()
-    assert plans == [(1, []), (2, [12.5])]
+    assert plans == [(2, [12.5])]
     *_, last = capsys.readouterr().out.splitlines()
     assert list(json.loads(last)) == ["plan"]
 
 
 def test_the_time_of_a_plan_begins_with_its_first_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before that, a fresh machine compiles."""
+    """Before that, the process starts."""
     monkeypatch.setattr(plan_api, "_GRACE", 0.0)
     monkeypatch.setattr(plan_api, "_WORKER", ("-c", QUICK))
 

@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 
 from bestarm import __version__
 from bestarm.cli.demo import demo
-from bestarm.cli.doctor import doctor, warm_up
+from bestarm.cli.doctor import doctor
 from bestarm.cli.evaluate import evaluate
 from bestarm.cli.experiment import experiment
 from bestarm.cli.plan import plan
@@ -60,7 +60,7 @@ def _bestarm(
 
 
 _CORE = (
-    demo, evaluate, compare, design, check, plan, reproduce, leaderboard, serve, doctor, warm_up
+    demo, evaluate, compare, design, check, plan, reproduce, leaderboard, serve, doctor
 )  # fmt: skip
 for _command in _CORE:
     app.command()(_command)

@@ -309,7 +309,7 @@ def estimate_effort(
 
 
 def _estimate_job(job: Job, request: PlanRequest, clock: Clock) -> JobEffort:
-    """Follow two runs: the first pays for compiling and for designs, the second counts.
+    """Follow two runs: the first pays for designs, the second counts.
 
     If that does not end in time, its pulls are the lower bound times a ratio that is usual for the
     policy, plus those made before the first outcome is known. Its time grows with the same power of

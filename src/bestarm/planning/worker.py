@@ -8,9 +8,9 @@
 A request with visitors is answered with the lifts that these can find.
 
 The process stops when its time is up and returns the runs finished by then; it also ends when its
-reader does. Compiling, which takes a minute on a fresh machine, does not count. A plan is refused
-if the time is too short for one run of every policy in every scenario. It is a process of its own,
-and not of a pool, because the server ends it as soon as its client has gone.
+reader does. A plan is refused if the time is too short for one run of every policy in every
+scenario. It is a process of its own, and not of a pool, because the server ends it as soon as its
+client has gone.
 """
 
 from __future__ import annotations
@@ -24,17 +24,13 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from bestarm.errors import BestArmError
-from bestarm.planning.plan import Effort, plan_experiment
-from bestarm.planning.request import PlanRequest, read_request
+from bestarm.planning.plan import Effort
+from bestarm.planning.request import read_request
 from bestarm.planning.wording import plan_in_words
-from bestarm.problem import Problem
 from bestarm.tables import TextTable
 
 _PAUSE = 0.25  # seconds between two reports of progress
@@ -50,7 +46,6 @@ def main() -> None:
     try:
         visitors = document.pop("visitors", None)
         request = read_request(document)
-        _compile(request)
         _alarm(seconds)
         announce = partial(_announce, limit=seconds)
         found, words = plan_in_words(
@@ -73,28 +68,6 @@ def _encoded(part: str | TextTable) -> str | dict[str, Any]:
         return part
     rows = [[line.name, *(entry.text for entry in line.entries)] for line in part.lines]
     return {"title": part.title, "rows": [[column.heading for column in part.columns], *rows]}
-
-
-def _compile(request: PlanRequest) -> None:
-    """Simulate a tiny experiment of the same kind, so that everything it needs is compiled."""
-    drifts = [each.drift for each in request.scenarios] or request.drifts
-    kinds = [each.kind for each in drifts]
-    baseline = float(request.problem.drifts)
-    tiny = replace(
-        request,
-        problem=Problem(np.eye(max(request.block, 3)), noise=0.5, baseline=baseline),
-        gap=0.5,
-        scenarios=(),
-        drift=list(dict.fromkeys(kinds)),
-        bounds=None if request.bounds is None else (0.0, 1.0),
-        level=None,
-        base=None,
-        window=None if request.window is None else 1.0,
-        runs=1,
-        max_pulls=200,
-    )
-    with suppress(BestArmError):  # the experiment itself will say it
-        plan_experiment(tiny)
 
 
 def _announce(effort: Effort, *, limit: float) -> None:

@@ -21,7 +21,7 @@ from bestarm.server.api.requests import WITH_BODY, api_router
 from bestarm.server.errors import ApiError
 from bestarm.server.tokens import Role
 
-_COMPILING = 600.0  # seconds for which it may compile, on a fresh machine
+_STARTING = 60.0  # seconds in which it says its first words
 _GRACE = 5.0  # seconds beyond its time after which a simulation is ended from outside
 _LISTENING = 0.5  # seconds between two looks at whether the client is still there
 _LONGEST_LINE = 2**24
@@ -155,7 +155,7 @@ class Planner:
             assert process.stdout is not None
             process.stdin.write(json.dumps(request | {"seconds": self.seconds}).encode())
             process.stdin.close()
-            async with asyncio.timeout(_COMPILING):
+            async with asyncio.timeout(_STARTING):
                 line = await process.stdout.readline()
             async with asyncio.timeout(self.seconds + _GRACE):
                 while line.endswith(b"\n"):  # written whole

@@ -18,7 +18,6 @@ from pydantic import AfterValidator
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from bestarm import compiling
 from bestarm.errors import BestArmError, StoreError
 from bestarm.live import ExperimentListing
 from bestarm.live.inputs import normal_form
@@ -218,7 +217,6 @@ async def show_experiment(name: Name, request: Request, experiments: Experiments
         printed=False,
         overview=shown,
         panels=parts,
-        compiling=compiling.in_progress() or "",
     )
 
 
@@ -227,14 +225,13 @@ async def show_panels(
     name: Name, request: Request, experiments: Experiments, if_none_match: IfNoneMatch = None
 ) -> Response:
     """What is new of an experiment: panels as HTML, charts as numbers."""
-    compiled = compiling.in_progress() or ""
 
     def tag_of(revision: str) -> str:
-        return f'W/"{revision}{"-compiling" if compiled else ""}"'
+        return f'W/"{revision}"'
 
     def make(watch: Watch) -> tuple[str, str]:
         shown = watch.overview()
-        known = {"state": shown.head.state, "compiling": compiled}
+        known = {"state": shown.head.state}
         news = json.dumps({**known, "panels": panels(shown, _snippets(request, shown))})
         return tag_of(shown.head.revision), f'{news[:-1]}, "charts": {charts_json(shown)}}}'
 

@@ -54,9 +54,6 @@
   const shown = {};
 
   function show(news) {
-    const notice = document.getElementById("compiling");
-    notice.textContent = news.compiling;
-    notice.hidden = !news.compiling;
     for (const [name, html] of Object.entries(news.panels)) {
       if (shown[name] === html) continue;
       shown[name] = html;
