@@ -14,7 +14,7 @@ from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
 if TYPE_CHECKING:
-    from bestarm.presampled import PresampledRewards
+    from bestarm.presampled import AdversaryPast, PresampledRewards
 
 # Rewards of the pulls to come: as the i-th of them, arm a pays table[rows[i], a] + common[i]. The
 # table is read-only: kernels are compiled again for one that is not.
@@ -138,25 +138,42 @@ class PullByPull(StepwisePolicy):
         assert plan.counts is not None
         self._next_arm = int(np.argmax(plan.counts))  # the plan may have been adopted
         reward = float(summary.sums[self._next_arm]) + summary.center
+        return "identified" if self._pull_once(reward) else None
+
+    def _pull_once(self, reward: float) -> bool:
+        """Pull `_next_arm` for this reward; whether the rule has its answer."""
         table = _read_only(np.zeros((1, self.problem.arms)))
         rewards = table, np.zeros(1, dtype=np.int64), np.array([reward])
-        _, identified = self._open_and_advance(rewards, 1)
-        return "identified" if identified else None
+        return self._open_and_advance(rewards, 1)[1]
 
     def follow(self, presampled: PresampledRewards) -> tuple[int, int]:
         """Make as many pulls as the presampled rewards allow: for simulations.
 
         Returns:
-            The number of pulls made, twice, because each of them is a plan. Both are 0 against an
-            adversary, which reacts to every pull.
+            The number of pulls made, twice, because each of them is a plan.
         """
-        if self._stopped is not None or presampled.past is not None:
+        if self._stopped is not None:
             return 0, 0
         if self._open is not None:  # it may have been adopted
             self._next_arm = int(np.argmax(np.asarray(self._open.counts)))
         most = min(len(presampled.rows), self._left())
         rewards = _read_only(presampled.table), presampled.rows, presampled.common
-        pulls, identified = self._open_and_advance(rewards, most)
+        if presampled.past is None:
+            pulls, identified = self._open_and_advance(rewards, most)
+        else:
+            pulls, identified = self._pull_against(presampled.past, rewards, most)
         self._note_answered(self._counts)
         self._end_plans(pulls, pulls, pulls, "identified" if identified else None)
         return pulls, pulls
+
+    def _pull_against(
+        self, adversary: AdversaryPast, rewards: Rewards, most: int
+    ) -> tuple[int, bool]:
+        """As `_open_and_advance`, but pull by pull: the adversary reacts to each of them."""
+        table, rows, common = rewards
+        for i in range(most):
+            arm = self._next_arm
+            reward = adversary.respond(np.array([arm]), table[rows[i], arm] + common[i : i + 1])
+            if self._pull_once(float(reward[0])):
+                return i + 1, True
+        return most, False
