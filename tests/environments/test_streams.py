@@ -3,8 +3,8 @@
 Every comparison is at fixed seeds. Together the tests of this file would raise a false alarm with
 probability below 1e-3 under fresh seeds. Seen to fail in development: a chi-square with n − 1
 degrees of freedom; z₂ left out or given to single pulls; √S halved; Σν² wrong; a path cut at the
-end of each plan; a phase shift of the sinusoid; guide cells on a border that give their lowest arm;
-lanes that overlap by a bit; an adversary that sees the present arm, or predicts the predecessor.
+end of each plan; a phase shift of the sinusoid; cells that are not shared out; lanes that overlap
+by a bit; an adversary that sees the present arm, or predicts the predecessor.
 """
 
 from __future__ import annotations
@@ -342,8 +342,8 @@ def test_draws_do_not_depend_on_the_last_digit_of_a_probability(baseline: Baseli
     assert counts(0, 1, 1, 1) == counts(1, 0, 0, 0) == counts(1, 1, 0, 0)
 
 
-def test_probabilities_far_below_a_lane_are_kept() -> None:
-    # 2⁻¹⁸ is finer than the 16 bits of a lane: a second word must decide.
+def test_probabilities_far_below_a_cell_are_kept() -> None:
+    # 2⁻¹⁸ is finer than the bits of a cell: the cells left must be shared out.
     weights = np.array([2.0**-18, 1 - 2.0**-17, 2.0**-18])
     stream = baselines.sinusoid().begin(np.zeros(3), noise=1.0, rng=np.random.default_rng(14))
     pulls = 20_000_000

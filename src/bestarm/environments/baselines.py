@@ -463,16 +463,20 @@ class MovingStream(BlockStream):
             yield Pulls(arms, self._add_noise(self._means[arms] + values))
 
     def _total(self, plan: Plan) -> Summary:
-        counts = np.zeros(plan.arms, dtype=np.int64)
-        first, second = np.zeros((2, plan.arms))
-        shift = None
-        for arms, values in self._arms_and_values(plan):
+        self._check_horizon(plan.pulls)
+        arm_of, chunks = self._cells_in_order(plan)
+        room, shift = len(arm_of), None
+        n, first, second = np.zeros((3, room))
+        for cells in chunks:
+            values = self._next_values(len(cells))
             # Measured from a value on the path, a baseline far from 0 loses no digits in Σv².
             shift = float(values[0]) if shift is None else shift
             moved = values - shift
-            counts += np.bincount(arms, minlength=plan.arms)
-            first += np.bincount(arms, moved, plan.arms)
-            second += np.bincount(arms, moved * moved, plan.arms)
+            n += np.bincount(cells, minlength=room)
+            first += np.bincount(cells, moved, room)
+            second += np.bincount(cells, moved * moved, room)
+        n, first, second = (np.bincount(arm_of, part, plan.arms) for part in (n, first, second))
+        counts = n.astype(np.int64)
         level = self._means + (shift or 0.0)
         return self._gaussian_totals(counts, level, first, second, plan.center)
 

@@ -169,12 +169,21 @@ class BaseStream(ABC):
 
     def _arms_in_order(self, plan: Plan) -> Iterator[Arms]:
         """The arms of a plan's pulls in chunks: drawn, or dealt in a round-robin."""
+        arm_of, chunks = self._cells_in_order(plan)
+        return (arm_of[cells] for cells in chunks)
+
+    def _cells_in_order(self, plan: Plan) -> tuple[Arms, Iterator[Arms]]:
+        """The arm of each cell, and the cells of a plan's pulls in chunks.
+
+        Totals per cell need no look at the arm of each pull; an arm may have many.
+        """
         if plan.counts is not None:
-            yield from deal_round_robin(plan.counts)
-        else:
-            arms = self._categorical(plan)
-            for start in range(0, plan.pulls, CHUNK):
-                yield arms.draw(self._arms_rng, min(CHUNK, plan.pulls - start))
+            return np.arange(plan.arms), deal_round_robin(plan.counts)
+        arms, rng = self._categorical(plan), self._arms_rng
+        sizes = (min(CHUNK, plan.pulls - start) for start in range(0, plan.pulls, CHUNK))
+        if len(arms.outcome_of) > CHUNK // 2:  # to add them up would take longer than to look
+            return np.arange(plan.arms), (arms.draw(rng, size) for size in sizes)
+        return arms.outcome_of, (arms.draw_cells(rng, size) for size in sizes)
 
     def _add_noise(self, means: Array) -> Array:
         """Rewards with these means; changes them in place."""

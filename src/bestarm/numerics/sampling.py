@@ -13,7 +13,6 @@ from bestarm.numerics.geometry import Array
 __all__ = ["Categorical", "round_probabilities"]
 
 _DIGITS = 12
-_LANE = 16  # bits that a draw takes; four draws share a random word
 
 
 def round_probabilities(probabilities: Array) -> Array:
@@ -29,8 +28,8 @@ def round_probabilities(probabilities: Array) -> Array:
 class Categorical:
     """Draws of outcomes 0, 1, … with these probabilities; one of probability 0 is never drawn.
 
-    A draw is 16 random bits, the cell of a table that holds the outcome. Where a border between
-    outcomes runs through the cell, 53 more bits decide.
+    A draw is some random bits, the number of a cell. As many whole cells as fit into its
+    probability belong to each outcome; the few that are left are shared out by another draw.
 
     Attributes:
         outcomes: the outcomes of positive probability.
@@ -42,30 +41,34 @@ class Categorical:
         self.outcomes: NDArray[np.int64] = np.flatnonzero(weights)
         rounded = round_probabilities(weights[self.outcomes])
         self.probabilities: Array = rounded / math.fsum(rounded)
+        # Totals per cell stay in the nearest cache, unless cells to share out were too many.
+        self._cells = 2**12 if len(rounded) < 2**6 else 2**16
 
     @cached_property
-    def _bounds(self) -> Array:
-        """P(outcome ≤ k), for all but the last."""
-        return np.asarray(np.minimum(np.cumsum(self.probabilities)[:-1], 1.0))
+    def _whole(self) -> NDArray[np.int64]:
+        """The number of whole cells of each outcome."""
+        return np.asarray((self.probabilities * self._cells).astype(np.int64))
 
     @cached_property
-    def _table(self) -> NDArray[np.uint16] | NDArray[np.uint32]:
-        """The outcome of each cell, or the largest number where more bits must decide."""
-        cells = 1 << _LANE
-        borders = np.minimum((self._bounds * cells).astype(np.int64), cells - 1)
-        widths = np.diff(borders, prepend=0, append=cells)
-        small = self.outcomes[-1] < np.iinfo(np.uint16).max
-        table = np.repeat(self.outcomes.astype(np.uint16 if small else np.uint32), widths)
-        table[borders] = np.iinfo(table.dtype).max
-        return table
+    def _shares(self) -> Array:
+        """P(outcome ≤ k) within the cells that are left, for all but the last."""
+        left = self.probabilities * self._cells - self._whole
+        return np.asarray(np.cumsum(left)[:-1] / max(left.sum(), np.finfo(float).tiny))
+
+    @cached_property
+    def outcome_of(self) -> NDArray[np.int64]:
+        """The outcome of each cell; after the whole ones, one cell for what is shared out."""
+        return np.concatenate([np.repeat(self.outcomes, self._whole), self.outcomes])
+
+    def draw_cells(self, rng: np.random.Generator, size: int) -> NDArray[np.int64]:
+        """So many draws, as cells: `outcome_of` has their outcomes."""
+        words: NDArray[np.uint64] = rng.bit_generator.random_raw(-(-size // 4))
+        cells = (words.view(np.uint16)[:size] & np.uint16(self._cells - 1)).astype(np.int64)
+        whole = len(self.outcome_of) - len(self.outcomes)
+        left = np.flatnonzero(cells >= whole)
+        cells[left] = whole + np.searchsorted(self._shares, rng.random(len(left)), side="right")
+        return cells
 
     def draw(self, rng: np.random.Generator, size: int) -> NDArray[np.int64]:
         """So many draws."""
-        table = self._table
-        words: NDArray[np.uint64] = rng.bit_generator.random_raw(-(-size // 4))
-        cells = words.view(np.uint16)[:size]
-        drawn = np.take(table, cells, mode="wrap").astype(np.int64)  # "wrap": no test of indices
-        undecided = np.flatnonzero(drawn == np.iinfo(table.dtype).max)
-        places = (cells[undecided] + rng.random(len(undecided))) / (1 << _LANE)
-        drawn[undecided] = self.outcomes[np.searchsorted(self._bounds, places, side="right")]
-        return drawn
+        return self.outcome_of[self.draw_cells(rng, size)]
