@@ -475,8 +475,10 @@ class MovingStream(BlockStream):
             n += np.bincount(cells, minlength=room)
             first += np.bincount(cells, moved, room)
             second += np.bincount(cells, moved * moved, room)
-        n, first, second = (np.bincount(arm_of, part, plan.arms) for part in (n, first, second))
-        counts = n.astype(np.int64)
+        counts = np.bincount(arm_of, n, plan.arms).astype(np.int64)
+        first, second = (
+            np.bincount(arm_of, part, plan.arms).astype(float) for part in (first, second)
+        )
         level = self._means + (shift or 0.0)
         return self._gaussian_totals(counts, level, first, second, plan.center)
 
