@@ -222,7 +222,7 @@ def test_totals_never_say_more_than_the_pulls_do_with_noise_beyond_what_is_allow
     lowest: float,
 ) -> None:
     """Lemma 4: rewards below −0.788 make z fall below −C. Then the form with M is not used, though
-    it would show more (docs/anytime.md, after Lemma 3)."""
+    it would show more (docs/anytime.md, Lemma 3)."""
     bets, arms, rewards = noisy_batch(lowest)
     summary = Summary.from_pulls(arms, rewards, size=2)
     (stakes,), (growth,) = bets.settle(BatchOutcome(bets.frame, summary))

@@ -677,8 +677,10 @@ def test_who_retires_the_best_at_the_worst_moment_fools_kept_wealth_alone(
 def test_what_is_assumed_of_the_best_follows_the_options() -> None:
     policy, rng = make(), np.random.default_rng(12)
     play(policy, [0.5, 0.5, 0.5], rng, plans=1)
-    assert any("at every moment" in each for each in policy.recommend().assumptions)
+    assert any(
+        "same option is the best at every" in each for each in policy.recommend().assumptions
+    )
     policy.add(policy.problem.with_option("d"))
     assumptions = " ".join(policy.recommend().assumptions)
-    assert "until a better one is added or it is retired" in assumptions
-    assert "at every moment" not in assumptions
+    assert "Of any two options the same one is the better at every moment." in assumptions
+    assert "same option is the best" not in assumptions

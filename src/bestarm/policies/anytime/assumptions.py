@@ -36,12 +36,12 @@ _OWN_BLOCKS = (
     "that all options of a round share, it does not depend on which options the round has. These "
     "are drawn with the plan's probabilities."
 )
+_SAME = "The same {options} at every moment."
+_SAME_ORDER = "Of any two options the same one is the better at every moment."
 _CHANGES = (
-    "The same {options}{when}. If that changes, the bound is for each option by itself, "
+    "If that changes, the bound is for each option by itself, "
     "and for this: {error}, on a weighted average over the rounds until then."
 )
-_ALWAYS = " at every moment"
-_WHILE_THERE = " of those there are, until a better one is added or it is retired"
 _AVERAGED = "Until there is a winner, the interval of a lead is about its weighted average."
 _ITEMS = (
     "The items, {items:,} in all, come in a random order, each once. What an option pays on an "
@@ -229,8 +229,8 @@ class Question(NamedTuple):
             error = "it is left out although one that is named was not ahead of it"
             if self.tolerance:
                 error = f"one that is named was more than {self.tolerance:g} behind it"
-        when = _WHILE_THERE if self.changed else _ALWAYS
-        changes = _CHANGES.format(options=options, when=when, error=error)
+        same = _SAME_ORDER if self.changed else _SAME.format(options=options)
+        changes = f"{same} {_CHANGES.format(error=error)}"
         return (changes, _AVERAGED) if self.control else (changes,)
 
 

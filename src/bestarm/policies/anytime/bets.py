@@ -420,7 +420,7 @@ def settle_bets(
     stakes = np.minimum(signal / safe_deviation[..., None], MAX_LOSS / safe_fall[..., None])
     stakes = np.where(bets[..., None], stakes, 0.0)
 
-    # Σ p w c + ε − |s|R − κ (Lemmas 4 and 5), rounded downwards as all that follows: evidence is a
+    # Σ p w c − v − |s|R − κ (Lemmas 4 and 5), rounded downwards as all that follows: evidence is a
     # lower bound after rounding too ("Rounding").
     charge = charges + frame.tail[:, None] * over_arms(size, frame.weights)
     offset = over_arms(w, frame.weights * frame.guess) + margin - charge
@@ -430,7 +430,7 @@ def settle_bets(
     gain -= over_arms(size, totals.rounding + relative * np.abs(totals.first))
     gain += totals.counts.sum(axis=1)[:, None] * offset
 
-    # F and M, the farthest z did fall below zero and rise above it (after Lemma 2).
+    # F and M, the farthest z did fall below zero and rise above it (Lemma 2).
     deepest, highest = farthest(totals.under, totals.over), farthest(totals.over, totals.under)
     variation = over_arms(squares, totals.second) * (1 + relative)  # Σ z²
     skew = over_arms(squares * w, totals.third)  # Σ z³

@@ -1,4 +1,6 @@
-"""Betting on contrasts round by round: the mathematics of blocks (lemmas of docs/blocks.md).
+"""Betting on contrasts round by round: the mathematics of blocks.
+
+The proof, with Lemmas B1 to B4, is in docs/anytime.md.
 
 Before a batch is drawn, fix a distribution q over blocks, a linear guess c of the arms' rewards
 and, for a contrast y, u = X M⁻¹y with M = Σ q_B A_B. A round whose members B have outcomes gives
@@ -103,7 +105,7 @@ class Population:
     changes: int = 0
 
     def rounding(self, rounds: int, scale: Scale, guess: float) -> float:
-        """What rounding may do to Σ (S/(N − t + 1) + c) over the next rounds: docs/blocks.md."""
+        """What rounding may do to Σ (S/(N − t + 1) + c) over the next rounds (Lemma B4)."""
         before = self.seen + np.arange(rounds)
         largest = max(abs(scale.low), abs(scale.high)) * before / (self.items - before) + guess
         return float(EPSILON * ((before + self.changes + rounds + ROUNDINGS) * largest).sum())
@@ -241,7 +243,7 @@ class BlockOutcome:
         return table
 
     def _of_remaining_items(self, population: Population) -> tuple[float, tuple[Array, Array]]:
-        """What rounds before each round say of the items that were left then: docs/blocks.md."""
+        """What rounds before each round say of the items that were left then (Lemma B4)."""
         scale, arms = self.frame.scale, self.frame.sampling.arms
         left = population.items - population.seen - np.arange(self.summary.rounds)
         ends = []

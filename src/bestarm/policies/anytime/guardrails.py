@@ -7,7 +7,7 @@ control by more than a margin m. With p the probabilities of a batch, a an optio
     w = ±1/p_a on a, ∓1/p_c on c, 0 elsewhere,        z = w (g − guess)
 
 reads "how much worse" off one assignment, whatever g's baseline, and with no model of how options
-differ: what each shows may move as it likes. The bets are those of Lemma 4, with −m for ε. An
+differ: what each shows may move as it likes. The bets are those of Lemma 4, with m for v. An
 option is found worse when its wealth has reached 1/α′ after some prefix of the batches; α′ is its
 share of α. Plans are never made here: those on record are adopted. docs/anytime.md has the proof.
 """
@@ -89,7 +89,7 @@ class _Wealth:
         self.wealth, self.exposure = self.wealth.copy(), self.exposure.copy()
         self.wealth[:, :options] += growth
         self.exposure[:, :options] += exposure
-        # Against y·θ ≤ m (Lemma 4 with −m for ε): every pull has the margin once.
+        # Against y·θ ≤ m (Lemma 4 with m for v): every pull has the margin once.
         at_margin = self.wealth - self._margins * self.exposure
         value = self._grid.log_value(at_margin)
         better = (value > self.value)[..., None]

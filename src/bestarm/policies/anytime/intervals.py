@@ -406,7 +406,7 @@ def average_rates(
     w(a) is 1/p_k for a = k and 0 otherwise: nothing is assumed of how μ_k moves, or that all
     options move alike. Stakes λ are the same in all rounds: then
 
-        Π (1 + λz) exp(−λ(μ_k − Σ p_a w(a) c(a)))          (Lemma 4, with −μ_k for ε)
+        Π (1 + λz) exp(−λ(μ_k − Σ p_a w(a) c(a)))          (Lemma 4, with μ_k for v)
 
     is a supermartingale whose exponent holds the plain average of μ_k over the rounds, which is
     what the interval is about. A stake ends, and counts as nothing, before a batch that could ruin
