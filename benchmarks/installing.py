@@ -30,7 +30,7 @@ from packaging.requirements import Requirement
 from benchmarks.cold_start import FOLDER, environments, run_case
 
 PARTS = ("sizes", "imports", "first-use", "journeys")
-EXTRAS = ("live", "postgres", "frames", "cli", "server", "dask", "field")
+EXTRAS = ("live", "postgres", "frames", "cli", "server", "field")
 IMPORTS = (
     "import bestarm",
     "from bestarm import Experiment, Problem",

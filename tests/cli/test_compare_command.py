@@ -16,7 +16,6 @@ import pytest
 from forked_commands import ForkedCommand
 from own_policies import POLICY, refused, run, write_module
 from terminal import start_command
-from workers_started import HANG_TIMEOUT, processes
 
 from bestarm.environments import small_gap
 from bestarm.policies import SPBAI
@@ -213,7 +212,6 @@ BAD = {
     "delta": (("--delta", "5"), "Did you mean 0.05?"),
     "max pulls": (("--max-pulls", "0"), "`max_pulls`"),
     "workers": (("--workers", "0"), "`workers`"),
-    "two kinds of workers": (("--workers", "2", "--dask", "x:1"), "exclude each other"),
     "no such folder": (("--out", "no/such/runs.csv"), "no such file or directory"),
     "a folder": (("--out", "."), "directory"),
 }
@@ -339,20 +337,6 @@ def test_ctrl_c_while_workers_start_leaves_no_traceback(folder: Path) -> None:
     assert "Traceback" not in shown
     assert code == 130
     assert json.loads(out)["complete"] is False
-
-
-def test_nothing_of_a_cluster_is_loaded_unless_asked_for() -> None:
-    code = (
-        "import sys\nfrom bestarm.cli import main\n"
-        "sys.argv = ['bestarm', 'compare', '--method', 'uniform:budget=20', '--runs', '1']\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        "assert 'bestarm.simulation.executors' in sys.modules\n"
-        "assert not {'distributed', 'dask', 'tornado'} & set(sys.modules)"
-    )
-    process = processes.Process(target=exec, args=(code,))
-    process.start()
-    process.join(HANG_TIMEOUT)
-    assert process.exitcode == 0
 
 
 def test_the_documented_example_takes_part_by_the_documented_command(

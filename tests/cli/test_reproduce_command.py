@@ -153,7 +153,6 @@ def test_a_full_disk_is_a_sentence_and_what_fitted_is_kept() -> None:
         (("jester", "--data", "other.npz"), "Joke 7 is the best"),
         (("jester", "--out", "file"), "is a file"),
         (("jester", "--out", "/proc/closed/out"), "/proc/closed"),
-        (("jester", "--dask", "127.0.0.1:1", "--workers", "2"), "exclude each other"),
     ],
 )
 def test_bad_input_is_one_sentence_and_leaves_nothing_behind(

@@ -84,7 +84,6 @@ _SHARED = """\
     runs: Runs of each method.
     seed: Results depend on it and on nothing else.
     workers (N): Processes that share the runs; 1 if left out.
-    dask (ADDRESS): A Dask scheduler whose workers share the runs.
     name (NAME): The experiment's name in the store.
     store (URL): The database: sqlite:///experiments.db for a file, postgresql://user@host/name.
     allow_module (MODULE): A module, installed or of the current folder, that the experiment's own

@@ -58,7 +58,7 @@ def demo(
     from bestarm.simulation.executors import check_workers
     from bestarm.simulation.results import run_count
 
-    check_workers(workers, None)
+    check_workers(workers)
     run_count(runs)
     whole(seed, "seed", least=0)
     methods = _methods()

@@ -80,7 +80,7 @@ def plan(
             field="gap",
             remedy=f"For example: {_EXAMPLE} --gap '+30 %', or {_EXAMPLE} --visitors 20,000.",
         )
-    check_workers(workers, None)
+    check_workers(workers)
     document: dict[str, Any] = {
         "delta": delta,
         "noise": noise,

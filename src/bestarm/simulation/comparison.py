@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from concurrent.futures import Executor
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -192,7 +194,7 @@ def compare(
     delta: float = DELTA,
     reference: str | None = None,
     workers: int | None = None,
-    dask: str | None = None,
+    executor: Executor | None = None,
     progress: Mapping[str, Progress] | None = None,
 ) -> Comparison:
     """Simulate method after method. Run i of every method has the same seed and instance.
@@ -206,7 +208,8 @@ def compare(
         delta: the error probability that the policies must keep.
         reference: the method that the others are measured against; the first if left out.
         workers: processes that share the runs; this one alone if left out.
-        dask: the address of a Dask scheduler whose workers share the runs instead.
+        executor: any `concurrent.futures` executor that shares the runs instead, such as one of a
+            cluster.
         progress: by method, as for `simulate`.
 
     Returns:
@@ -232,7 +235,7 @@ def compare(
     done: dict[str, Results] = {}
     running = ""
     try:
-        with open_executor(workers, dask) as executor:
+        with open_executor(workers) if executor is None else nullcontext(executor) as shared:
             for running, method in methods.items():
                 results = simulate(
                     method,
@@ -240,7 +243,7 @@ def compare(
                     runs=runs,
                     seed=seed,
                     delta=delta,
-                    executor=executor,
+                    executor=shared,
                     progress=(progress or {}).get(running, False),
                 )
                 if results.runs:

@@ -1,26 +1,18 @@
-"""Methods: the truths that some are told, their names, and the versions of a user's own code."""
+"""Methods: the truths that some are told, their names, and the version of a user's own code."""
 
 from __future__ import annotations
 
-import ast
 import sys
-import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache, partial
 from hashlib import sha256
-from importlib.util import resolve_name
-from itertools import accumulate
 from pathlib import Path
-from types import ModuleType
 
 from bestarm.environments import World
 from bestarm.errors import InvalidInputError
 from bestarm.policies.policy import Method, Policy
 from bestarm.policies.registry import accepted
 from bestarm.problem import Problem
-
-_INSTALLED = {"site-packages", "dist-packages"}
-_LIBRARY = sysconfig.get_path("stdlib")
 
 
 class Oracle:
@@ -78,72 +70,21 @@ def method_name(method: object) -> str:
 
 
 def code_version(method: object) -> str:
-    """The module of a user's own method, and a digest of the files that it is made of.
+    """The module of a user's own method, and a digest of its file; empty for one of bestarm's.
 
-    A folder of runs that can be resumed keeps it, so that runs of two versions are never mixed. The
-    files are the module's own and those of the modules that it imports, and so on, except what is
-    installed. An import of a computed name is not known. Empty for a method of bestarm's, unless
-    something of the user's is bound to it.
+    A folder of runs that can be resumed keeps it, so that runs of two versions are not mixed. What
+    that module imports, and what is bound to the method, is not looked at.
     """
-    if isinstance(method, Oracle):
-        return code_version(method.method)
-    function, bound = method, ()
-    if isinstance(method, partial):
-        function, bound = method.func, (*method.args, *method.keywords.values())
-    name = _module_of(function)
-    names = [] if name.partition(".")[0] == "bestarm" else [name]
-    names += [each for each in map(_module_of, bound) if _own_file(each)]
-    roots = tuple(sys.modules[each] for each in dict.fromkeys(names) if each in sys.modules)
-    return f"{names[0]} {_digest(roots)}" if names else ""
-
-
-def _module_of(thing: object) -> str:
-    return str(getattr(thing, "__module__", None) or type(thing).__module__)
+    while isinstance(method, (Oracle, partial)):
+        method = method.method if isinstance(method, Oracle) else method.func
+    name = str(getattr(method, "__module__", None) or type(method).__module__)
+    if name.partition(".")[0] == "bestarm":
+        return ""
+    return f"{name} {_digest(getattr(sys.modules.get(name), '__file__', None))}"
 
 
 @lru_cache(maxsize=64)  # a process keeps what it has imported, even if files change
-def _digest(roots: tuple[ModuleType, ...]) -> str:
-    files: dict[str, bytes] = {}
-    waiting = {each.__name__: getattr(each, "__file__", None) for each in roots}
-    while waiting:
-        name, file = waiting.popitem()
-        if file and Path(file).is_file():
-            files[name] = Path(file).read_bytes()
-            package = name if Path(file).name == "__init__.py" else name.rpartition(".")[0]
-            new = (each for each in _imports(files[name], package) if each not in files)
-            waiting.update((each, _own_file(each)) for each in new)
-    parts = (f"{name} {len(files[name])}\n".encode() + files[name] for name in sorted(files))
-    return sha256(b"".join(parts)).hexdigest()[:16]
-
-
-def _imports(content: bytes, package: str) -> Iterator[str]:
-    """The modules, and the packages around them, that a file in a package may import."""
-    try:
-        tree = ast.parse(content)
-    except (SyntaxError, ValueError):  # compiled
-        return
-    for node in ast.walk(tree):
-        names: list[str] = []
-        if isinstance(node, ast.Import):
-            names = [each.name for each in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            try:
-                base = resolve_name("." * node.level + (node.module or ""), package)
-            except ImportError:
-                continue
-            names = [base, *(f"{base}.{each.name}" for each in node.names)]
-        for name in names:
-            yield from accumulate(name.split("."), "{}.{}".format)
-
-
-def _own_file(name: str) -> Path | None:
-    """The file of a module, imported or not, that is neither installed nor ours."""
-    if name.partition(".")[0] == "bestarm":
-        return None
-    known = getattr(sys.modules.get(name), "__file__", None)
-    stems = [Path(place, *name.split(".")) for place in sys.path]
-    places = [end for stem in stems for end in (stem / "__init__.py", Path(f"{stem}.py"))]
-    file = Path(known) if known else next(filter(Path.is_file, places), None)
-    if file is None or _INSTALLED.intersection(file.parts) or file.is_relative_to(_LIBRARY):
-        return None
-    return file
+def _digest(file: str | None) -> str:
+    if file is None or not Path(file).is_file():
+        return ""
+    return sha256(Path(file).read_bytes()).hexdigest()[:16]

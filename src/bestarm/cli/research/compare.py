@@ -44,7 +44,6 @@ def compare(
     delta: float = DELTA,
     max_pulls: int | None = None,
     workers: int | None = None,
-    dask: str | None = None,
     no_check: bool = False,
     json: bool = False,
     markdown: bool = False,
@@ -83,7 +82,7 @@ def compare(
     checks.whole(seed, "seed", least=0)
     if max_pulls is not None:
         checks.whole(max_pulls, "max_pulls", least=1)
-    check_workers(workers, dask)
+    check_workers(workers)
     if out is not None:
         check_writable(out)
     try:
@@ -101,7 +100,6 @@ def compare(
                 delta=delta,
                 reference=min(entries, key=lambda entry: entry.name != _DEFAULT_METHODS[0]).name,
                 workers=workers,
-                dask=dask,
             )
     except KeyboardInterrupt:  # before the first run
         remark("interrupted before any run had finished.")

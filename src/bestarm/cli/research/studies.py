@@ -31,7 +31,6 @@ def reproduce(
     runs: int = 100,
     seed: int = 0,
     workers: int | None = None,
-    dask: str | None = None,
     out: Path = Path("reproduction"),
     resume: bool = False,
     data: Path | None = None,
@@ -67,7 +66,6 @@ def reproduce(
         runs=runs,
         seed=seed,
         workers=workers,
-        dask=dask,
         out=out,
         resume=resume,
         again=f"{' '.join(words)}, and the options it had",
@@ -96,7 +94,6 @@ def leaderboard(
     seed: int = 0,
     delta: float = DELTA,
     workers: int | None = None,
-    dask: str | None = None,
     out: Path = Path("leaderboard"),
     resume: bool = False,
 ) -> Result:
@@ -129,7 +126,6 @@ def leaderboard(
             runs=runs,
             seed=seed,
             workers=workers,
-            dask=dask,
             out=out,
             resume=resume,
             again="the same options and --resume",
@@ -145,7 +141,6 @@ def _run(
     *,
     runs: int,
     workers: int | None,
-    dask: str | None,
     out: Path,
     again: str,
     announce: Callable[[Any, Row, Results], str] | None = None,
@@ -158,10 +153,10 @@ def _run(
     from bestarm.simulation.executors import open_executor
     from bestarm.studies import run_study, write_report
 
-    if workers is None and dask is None:
+    if workers is None:
         workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     report = None
-    with display() as shown, open_executor(workers, dask) as executor:  # which prints until it ends
+    with display() as shown, open_executor(workers) as executor:  # which prints until it ends
         task = shown.add_task("", total=max(runs, 0) * len(study.rows()))
         finished_runs = 0
 
@@ -185,10 +180,8 @@ def _run(
             **settings,
         )
         if not results.interrupted:
-            # Workers of a cluster may have other folders, and other fonts.
-            drawing = executor if dask is None else None
             with suppress(KeyboardInterrupt):
-                report = write_report(results, out, executor=drawing)
+                report = write_report(results, out, executor=executor)
     if report is None:  # the workers have ended by now
         remark(f"interrupted; finished runs are kept. Continue with: {again}.")
         raise typer.Exit(130)
