@@ -37,9 +37,9 @@ from bestarm.errors import (
     UnknownAssignmentError,
 )
 from bestarm.live import Batch, Experiment, Receipt
-from bestarm.live.core import Answer, Tell
-from bestarm.live.inputs import read_told
+from bestarm.live.core import Answer
 from bestarm.live.store.contract import Ledger, Report, SummaryRecord, UnitRecord, as_data
+from bestarm.live.tell import read_told
 
 FORECASTABLE = {"provisional", "open", "randomised"}  # a fixed plan draws nothing
 KINDS = (
@@ -329,7 +329,7 @@ class Machine(RuleBasedStateMachine):
                 st.lists(pair, max_size=4, unique_by=lambda each: each[0]), min_size=1, max_size=4
             )
         )
-        calls = [Tell(read_told(outcomes)[:2], None) for outcomes in several]
+        calls = [read_told(outcomes) for outcomes in several]
         found = self.do(who, "commit_tells", calls)
         expected = self.model.tell_each(several, self.clock.now)
         assert expected == [

@@ -16,9 +16,10 @@ from recorded import told
 from bestarm import AnytimeBAI, Experiment, Problem
 from bestarm.errors import DamagedStoreError, InvalidInputError
 from bestarm.live import Batch, transitions
-from bestarm.live.core import Ask, Tell
+from bestarm.live.core import Ask
 from bestarm.live.replay import PolicyReplayer
 from bestarm.live.store.contract import Snapshot, as_data
+from bestarm.live.tell import Tell
 from bestarm.live.transitions import Step, apply
 from bestarm.policies import Policy
 from bestarm.records import Plan, Summary
@@ -106,7 +107,7 @@ def test_outcomes_that_arrive_while_a_phase_closes_are_reported_later(
 
 def _told(outcomes: dict[int, float]) -> Tell:
     """A call that takes no step."""
-    return Tell((list(outcomes), list(outcomes.values())), None)
+    return Tell(list(outcomes), list(outcomes.values()))
 
 
 def test_an_ask_waits_only_for_steps_that_must_come_first(experiment: Experiment) -> None:

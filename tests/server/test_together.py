@@ -21,8 +21,9 @@ from served import HANG_TIMEOUT, Served, create, in_thread, outcomes, wrong
 from bestarm import AnytimeBAI, Problem
 from bestarm.errors import ConflictingOutcomeError, UnknownAssignmentError, UnknownExperimentError
 from bestarm.live import Experiment
-from bestarm.live.core import Answer, Tell
+from bestarm.live.core import Answer
 from bestarm.live.store.sql import Store
+from bestarm.live.tell import Tell
 from bestarm.records import Summary
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.tokens import Role, revoke_token, token_number
@@ -40,7 +41,7 @@ class Gate:
         commit = Experiment.commit_tells
 
         def gated(experiment: Experiment, calls: Sequence[Tell]) -> Sequence[Answer | Exception]:
-            self.groups.append([number for call in calls for number in call.outcomes[0]])
+            self.groups.append([number for call in calls for number in call.ids])
             self.begun.set()
             assert self.let.wait(HANG_TIMEOUT)
             if self.error is not None and len(calls) > 1:
@@ -72,7 +73,7 @@ def experiments(sqlite_url: str) -> Iterator[OpenExperiments]:
 @pytest.fixture
 def tell(experiments: OpenExperiments) -> Telling:
     def start(rewards: dict[int, float]) -> asyncio.Task[Any]:
-        call = Tell((list(rewards), list(rewards.values())), None)
+        call = Tell(list(rewards), list(rewards.values()))
         return asyncio.create_task(experiments.tell("offer", call))
 
     return start
@@ -146,7 +147,7 @@ def test_an_unknown_experiment_is_an_error_and_leaves_nothing_behind(
     experiments: OpenExperiments,
 ) -> None:
     with pytest.raises(UnknownExperimentError):
-        asyncio.run(experiments.tell("nothing", Tell(([0], [1.0]), None)))
+        asyncio.run(experiments.tell("nothing", Tell([0], [1.0])))
 
     def is_empty() -> bool:
         gc.collect()  # the error's traceback has it, and for a moment the thread that raised it

@@ -10,7 +10,6 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from threading import Condition, Lock, RLock
 from typing import Generic, NamedTuple, TypeVar
 from weakref import WeakSet
@@ -18,14 +17,16 @@ from weakref import WeakSet
 from bestarm.checks import whole
 from bestarm.errors import BestArmError, StoreError, StoreUnavailableError
 from bestarm.forecasting import Forecaster
-from bestarm.live import inputs, transitions
+from bestarm.live import inputs, state, tell, transitions
 from bestarm.live.draws import MOST, Assigner, ForecastMaker
 from bestarm.live.forecasts import make_forecasts
-from bestarm.live.guarding import GuardrailReplayer, Value
+from bestarm.live.guarding import GuardrailReplayer
 from bestarm.live.options import Options
 from bestarm.live.replay import PolicyReplayer
 from bestarm.live.spec import Spec
+from bestarm.live.state import Precondition
 from bestarm.live.store.contract import Ledger, Snapshot, Transaction, UnitRecord
+from bestarm.live.tell import Tell
 from bestarm.live.units import AskedRounds
 from bestarm.live.values import Batch, Receipt
 from bestarm.numerics.geometry import Array
@@ -35,7 +36,6 @@ from bestarm.problem import Problem
 
 T = TypeVar("T")
 Call = TypeVar("Call")
-Precondition = Callable[[Snapshot], object]
 
 # --- group commit -------------------------------------------------------------------------------
 
@@ -124,15 +124,6 @@ class Ask(NamedTuple):
     precondition: Precondition | None = None
     asked: AskedRounds = AskedRounds()  # what is known of the rounds
     after_steps: bool = True  # whether all pending steps come first, or those that must
-
-
-class Tell(NamedTuple):
-    """A call of `tell` or `tell_many`."""
-
-    outcomes: transitions.Outcomes
-    precondition: Precondition | None
-    values: Sequence[Value] = ()  # of guardrails
-    served: int = 0  # outcomes of assignments made after the end, which are not recorded
 
 
 class Answer(NamedTuple):
@@ -278,7 +269,7 @@ class ExperimentCore:
         if not asked.available:
             transitions.record_unavailable(tx, asked, new, now)
             return self._assigner.repeat_units(tx, [], labels)
-        transitions.expire(tx, now)
+        tell.expire(tx, now)
         head = tx.head
         if head.has_pending_step and (
             call.after_steps or head.closing or not head.available(head.size)
@@ -299,15 +290,11 @@ class ExperimentCore:
         No step is taken: `advance` is called for the answer with a step pending.
         """
         with self._ledger.transaction() as tx:
-            record = partial(
-                transitions.record_told,
-                tx,
-                bounds=self.traits.bounds,
-                guardrails=self._guardrails,
-                now=self._stamp(tx),
-            )
+            bounds, rails, now = self.traits.bounds, self._guardrails, self._stamp(tx)
             receipts = _answers(
-                tx, calls, lambda call: record(call.outcomes, call.values, served=call.served)
+                tx,
+                calls,
+                lambda call: tell.record(tx, call, bounds=bounds, guardrails=rails, now=now),
             )
             pending = transitions.pending_step(tx.head)
             entered = tx.head.window is None  # a report within its window is not learned
@@ -317,7 +304,7 @@ class ExperimentCore:
             if isinstance(answer, Answer):
                 try:
                     if self._forecasts is not None and entered and not answer.receipt.late:
-                        self._forecasts.learn(*call.outcomes)
+                        self._forecasts.learn(call.ids, call.rewards)
                     pending = None
                 except Exception as error:  # of a user's forecaster: the outcomes are on record
                     answer = error
@@ -327,7 +314,7 @@ class ExperimentCore:
     def _stamp(self, tx: Transaction, *, leaps: bool = False) -> float:
         """The time of a transaction, noted in it; years may have passed since the last (`leaps`)
         only where somebody decides whether the experiment continues."""
-        return transitions.stamp(tx.head, self._now(tx), leaps=leaps or self.spec is None)
+        return state.stamp(tx.head, self._now(tx), leaps=leaps or self.spec is None)
 
     @contextmanager
     def _changing(

@@ -14,8 +14,8 @@ from bestarm.errors import (
     UnknownAssignmentError,
 )
 from bestarm.forecasting import Forecaster
-from bestarm.live import inputs, serving, transitions, units
-from bestarm.live.core import Ask, ExperimentCore, Precondition, StepPendingError, Tell
+from bestarm.live import inputs, serving, state, tell, transitions, units
+from bestarm.live.core import Ask, ExperimentCore, StepPendingError
 from bestarm.live.draws import MOST, read_seed
 from bestarm.live.events import log, recommendation_data, sha256
 from bestarm.live.forecasts import Covariates, forecast_maker, kind_of, read_covariates
@@ -32,8 +32,10 @@ from bestarm.live.spec import (
     policy_for,
     read_policy_options,
 )
+from bestarm.live.state import Precondition
 from bestarm.live.store.contract import Snapshot, UnitKey, canonical
 from bestarm.live.store.memory import MemoryLedger
+from bestarm.live.tell import Outcomes
 from bestarm.live.values import (
     Assignment,
     Batch,
@@ -138,7 +140,7 @@ class Experiment(ExperimentReader):
         rails = check_guardrails(guardrails, policy.problem, policy.traits, policy.plan())
         super().__init__(MemoryLedger(), policy, drawn, clock, forecaster, rails)
         with self._ledger.transaction() as tx:
-            tx.head, created = transitions.begin(self._now(tx), limits, seed=self.seed)
+            tx.head, created = state.begin(self._now(tx), limits, seed=self.seed)
             tx.head.options = self.problem.targets
             tx.add(created)
         self.advance()
@@ -235,7 +237,7 @@ class Experiment(ExperimentReader):
         limits = inputs.read_limits(lease, window, otherwise, spec.traits.bounds)
         with inputs.connected(url) as (store, ledgers):
             now = inputs.read_time(store.now() if clock is None else clock(), stored=True)
-            head, created = transitions.begin(now, limits, seed=spec.seed, name=title, **known)
+            head, created = state.begin(now, limits, seed=spec.seed, name=title, **known)
             head.options = problem.targets
             ledger = ledgers.create(store, title, head=head, created=created, **texts)
             experiment = cls._stored(ledger, spec, clock, forecaster)
@@ -438,13 +440,13 @@ class Experiment(ExperimentReader):
             InvalidInputError: the reward is not a finite number, or outside the policy's bounds;
                 or so is the value of a guardrail.
         """
-        named = inputs.name_told(id, unit, decision_point)
+        named = tell.name_told(id, unit, decision_point)
         told = {} if reward is None and guardrails else {"reward": reward}
         return self.tell_many([(named, told | guardrails)])
 
     def tell_many(
         self,
-        outcomes: inputs.Outcomes | pd.DataFrame,
+        outcomes: Outcomes | pd.DataFrame,
         *,
         precondition: Precondition | None = None,
     ) -> Receipt:
@@ -460,14 +462,14 @@ class Experiment(ExperimentReader):
                 guardrail. What is not told is left out, or NaN.
             precondition: see `ask`.
         """
-        pairs = inputs.read_pairs(outcomes, self._guardrail_names)
-        told = inputs.read_told(self.with_ids(pairs, precondition=precondition))
-        ids, rewards, values, served = told
-        if served and not ids and not values:
+        pairs = tell.read_pairs(outcomes, self._guardrail_names)
+        named = self.with_ids(pairs, precondition=precondition)
+        call = tell.read_told(named, precondition)
+        if call.served and not call.ids and not call.values:
             with self.read(precondition) as snapshot:
-                serving.check_served(snapshot.head, served)
-            return Receipt(0, 0, 0, served=served)
-        answer = self._tells(Tell((ids, rewards), precondition, values, served))
+                tell.check_served(snapshot.head, call.served)
+            return Receipt(0, 0, 0, served=call.served)
+        answer = self._tells(call)
         if answer.step_pending is not None:
             self.advance()
         return answer.receipt
@@ -483,12 +485,10 @@ class Experiment(ExperimentReader):
             UnknownAssignmentError: a unit has none.
             InvalidInputError: the round of a unit has several assignments.
         """
-        keys = [named for named, _ in pairs if isinstance(named, UnitKey)]
-        if not keys:
+        if not any(isinstance(named, UnitKey) for named, _ in pairs):
             return pairs
         with self.read(precondition) as snapshot:
-            ids = iter(units.find_ids(snapshot, keys))
-        return [(next(ids) if isinstance(each, UnitKey) else each, told) for each, told in pairs]
+            return tell.with_ids(snapshot, pairs)
 
     def erase(self, unit: Label, *, precondition: Precondition | None = None) -> int:
         """Erase a unit's name, decision points and covariates; return how many of these it had.
@@ -540,10 +540,10 @@ class Experiment(ExperimentReader):
 
         Raises what `fail` raises.
         """
-        numbers, served = inputs.read_ids(ids)
+        numbers, served = tell.read_ids(ids)
         with self._changing(precondition) as (tx, now):
-            serving.check_served(tx.head, served)
-            transitions.record_failures(tx, numbers, reason=inputs.clean_text(reason), now=now)
+            tell.check_served(tx.head, served)
+            tell.fail(tx, numbers, reason=inputs.clean_text(reason), now=now)
 
     def expire(self) -> bool:
         """Settle assignments whose lease or window has ended, and return whether there were any.
@@ -551,12 +551,12 @@ class Experiment(ExperimentReader):
         `ask` and `tell` do it too. As long as no time is up it only reads.
         """
         with self.read() as snapshot:
-            if not snapshot.head.has_pending_step and not transitions.overdue(
+            if not snapshot.head.has_pending_step and not tell.overdue(
                 snapshot.head, self._now(snapshot)
             ):
                 return False
         with self._changing() as (tx, now):
-            return transitions.expire(tx, now)
+            return tell.expire(tx, now)
 
     def pause(self, *, precondition: Precondition | None = None) -> None:
         """Make no assignments until `resume`. Leases and windows end, and outcomes are recorded."""

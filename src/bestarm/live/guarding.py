@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bestarm.checks import suggestion
-from bestarm.errors import ConflictingOutcomeError, InvalidInputError
+from bestarm.errors import InvalidInputError
 from bestarm.live.replay import disagreement
 from bestarm.live.store.contract import GuardrailValue, PlanRecord, Snapshot, damaged
 from bestarm.policies.guardrail import Guardrail, read_guardrails
@@ -25,8 +24,6 @@ from bestarm.records import Plan
 
 if TYPE_CHECKING:
     from bestarm.policies.anytime.guardrails import GuardrailEvidence
-
-Value = tuple[int, str, float]  # an assignment's id, the name of a guardrail, what was told of it
 
 # Columns of exports and of tables of outcomes, and what `tell` takes besides.
 _COLUMNS = (
@@ -124,59 +121,6 @@ def check_guardrails(
             remedy = "Give it the action 'alert', or use a policy that options may leave."
             raise InvalidInputError(message, field="guardrails", value=each.name, remedy=remedy)
     return found
-
-
-def new_values(
-    snapshot: Snapshot, values: Sequence[Value], guardrails: Sequence[Guardrail], now: float
-) -> list[GuardrailValue]:
-    """The values that are not on record, as they are to be added; all are within their bounds.
-
-    Raises:
-        ConflictingOutcomeError: another value was told before. A value counts from when it is told.
-    """
-    places = {each.name: place for place, each in enumerate(guardrails)}
-    records = snapshot.records_of(GuardrailValue, [number for number, _, _ in values])
-    told = {(each.assignment, each.guardrail): each.value for each in records}
-    new: dict[tuple[int, int], float] = {}
-    for number, name, value in values:
-        key = number, places[name]
-        before = told.get(key, new.get(key))
-        if before is None:
-            new[key] = value
-        elif before != value:
-            message = f"Of assignment {number}, {name!r} was already told as {before!r}, now "
-            message += f"{value!r}."
-            remedy = "Tell a guardrail's value once it is settled: it cannot be changed."
-            raise ConflictingOutcomeError(
-                message, field=name, value=value, remedy=remedy, about=number
-            )
-    rows = snapshot.rows_of(np.array(sorted({number for number, _ in new}), dtype=np.int64))
-    drawn = {number: (phase, arm) for number, phase, arm in rows[["id", "phase", "arm"]].tolist()}
-    return [
-        GuardrailValue(count, number, *drawn[number], guardrail, value, now)
-        for count, ((number, guardrail), value) in enumerate(new.items(), snapshot.head.values)
-    ]
-
-
-def outside(values: Sequence[Value], guardrails: Sequence[Guardrail]) -> list[Value]:
-    """The values outside their bounds.
-
-    Raises:
-        InvalidInputError: there is no guardrail of a name.
-    """
-    bounds = {each.name: each.bounds for each in guardrails}
-    for _, name, _ in values:
-        if name not in bounds:
-            known = "It has none: the outcome itself is the `reward`."
-            if bounds:
-                known = f"There is {', '.join(map(repr, bounds))}."
-            raise InvalidInputError(
-                f"The experiment has no guardrail {name!r}.",
-                field="guardrail",
-                value=name,
-                remedy=suggestion(name, [*bounds, "reward"]) or known,
-            )
-    return [each for each in values if not bounds[each[1]][0] <= each[2] <= bounds[each[1]][1]]
 
 
 class GuardrailReplayer:

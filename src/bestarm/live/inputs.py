@@ -6,32 +6,25 @@ import math
 import reprlib
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from numbers import Real
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bestarm.checks import duration, finite, whole
+from bestarm.checks import duration, finite
 from bestarm.errors import (
     ClockError,
-    ConflictingOutcomeError,
     InvalidInputError,
     MissingDependencyError,
 )
-from bestarm.live.store.contract import Ids, UnitKey
+from bestarm.live.store.contract import UnitKey
 from bestarm.live.store.head import TimeLimits
-from bestarm.live.values import Assignment
 from bestarm.units import plural
 
 if TYPE_CHECKING:
     from bestarm.live.store.sql import SqlLedger, Store
-
-_Named = Mapping[str, float | None]  # a reward and values of guardrails
-_Pairs = Iterable[tuple[int, float]] | Iterable[tuple[int | Assignment | None, float | _Named]]
-_Mappings = Mapping[int, float | _Named] | Mapping[Assignment, float | _Named]
-Outcomes = _Mappings | Mapping[int | None, float] | _Pairs
 
 #: A unit, or a decision point: a text, or a whole number, which is the same as its digits.
 Label = str | int
@@ -46,103 +39,8 @@ _UNITS = {"milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
 _LARGEST_REWARD = 1e100
 
 
-class Told(NamedTuple):
-    """Outcomes and values of guardrails, as they are recorded."""
-
-    ids: list[int]  # each once
-    rewards: list[float]  # of each
-    values: list[tuple[int, str, float]]  # ids, guardrails and values
-    served: int  # outcomes of assignments that were made after the end, which have no id
-
-
-def read_pairs(outcomes: Any, guardrails: Collection[str] = ()) -> list[tuple[Any, Any]]:
-    """Ids, assignments or units, each with its reward or with names and values.
-
-    They come from a mapping, from pairs or from a data frame, in which there may be a column per
-    guardrail.
-    """
-    if hasattr(outcomes, "columns"):
-        return _read_table(outcomes, guardrails)
-    listed = outcomes.items() if isinstance(outcomes, Mapping) else outcomes
-    pairs = list(listed) if isinstance(listed, Iterable) else [listed]
-    try:
-        if pairs and isinstance(pairs[0], (Mapping, str)):
-            raise TypeError  # noqa: TRY301 - their names or letters are not ids and rewards
-        return [(named, told) for named, told in pairs]
-    except (TypeError, ValueError):
-        wanted = "`outcomes` must be a mapping from id to reward, or pairs of them"
-        message = f"{wanted}; got {reprlib.repr(pairs)}."
-        remedy = "For example {0: 1.5, 1: 0.2} or zip(ids, rewards)."
-        raise InvalidInputError(message, field="outcomes", value=pairs, remedy=remedy) from None
-
-
-def _read_table(table: Any, guardrails: Collection[str]) -> list[tuple[Any, Any]]:
-    columns = set(table.columns)
-    names = [name for name in guardrails if name in columns]
-    if not {"id", "unit"} & columns or not ({"reward"} & columns or names):
-        message = "A table of outcomes needs the columns 'id' and 'reward'."
-        found, remedy = list(table.columns), "Rename its columns."
-        raise InvalidInputError(message, field="outcomes", value=found, remedy=remedy)
-    if "id" in columns:
-        named = table["id"].tolist()
-    else:
-        points = table["decision_point"] if "decision_point" in columns else [None] * len(table)
-        named = read_keys(*map(_cells, (table["unit"], points))) if len(table) else []
-    if not names:
-        return list(zip(named, table["reward"].tolist(), strict=True))
-    names += {"reward"} & columns
-    rows = zip(*(table[name].tolist() for name in names), strict=True)
-    told = (dict(zip(names, row, strict=True)) for row in rows)
-    return [
-        (each, {name: value for name, value in known.items() if not _is_missing(value)})
-        for each, known in zip(named, told, strict=True)
-    ]
-
-
-def _cells(column: Iterable[Any]) -> list[Any]:
-    """The cells of a column; where some are empty, whole numbers are kept as others there."""
-    known = (None if _is_missing(each) else each for each in column)
-    return [int(x) if isinstance(x, float) and x.is_integer() else x for x in known]
-
-
-def _is_missing(value: object) -> bool:
-    return value is None or (isinstance(value, float) and math.isnan(value))
-
-
-def read_told(pairs: Iterable[tuple[Any, Any]]) -> Told:
-    """What pairs of ids, or assignments, and rewards tell, or names with values."""
-    first: dict[int, float] = {}
-    values, served = list[tuple[int, str, float]](), 0
-    for named, told in pairs:
-        number = _outcome_id(named)
-        if isinstance(told, float) or not isinstance(told, Mapping):
-            told = {"reward": told}  # noqa: PLW2901
-        elif number is None:
-            served += 1  # nothing is recorded of it
-            continue
-        for name, value in told.items():
-            read = _reward(value, str(name), about=number)
-            if number is None:
-                served += 1
-            elif name != "reward":
-                values.append((number, str(name), read))
-            elif first.setdefault(number, read) != read:
-                raise conflict(number, first[number], read)
-    return Told(list(first), list(first.values()), values, served)
-
-
-def _outcome_id(number: object) -> int | None:
-    if type(number) is int and 0 <= number < 2**63:
-        return number
-    if number is None or isinstance(number, Assignment):
-        return None if number is None else number.id
-    if isinstance(number, np.floating) and number.is_integer():
-        number = int(number)  # a row of a table of ids and rewards
-    # Numbers that no id can be are unknown ids, whatever their size.
-    return max(-1, min(whole(number, "id"), 2**63 - 1))
-
-
-def _reward(value: object, field: str = "reward", *, about: int | None = None) -> float:
+def read_reward(value: object, field: str = "reward", *, about: int | None = None) -> float:
+    """A reward, or a value of a guardrail, as a number that sums do not overflow with."""
     if type(value) is float and abs(value) <= _LARGEST_REWARD:
         return value + 0.0  # −0.0 becomes 0.0
     try:
@@ -155,28 +53,6 @@ def _reward(value: object, field: str = "reward", *, about: int | None = None) -
         remedy = "Tell nothing until the outcome is known." if field == "reward" else ""
         raise InvalidInputError(message, field=field, value=value, remedy=remedy, about=about)
     return number + 0.0
-
-
-def read_ids(ids: object) -> tuple[Ids, int]:
-    """Ids, each once, in the same order; and how many assignments made after the end have none."""
-    every = ids if isinstance(ids, Iterable) else [ids]
-    given = [each.id if isinstance(each, Assignment) else each for each in every]
-    numbers = (whole(each, "id", least=0, below=2**63) for each in given if each is not None)
-    return np.array(list(dict.fromkeys(numbers)), dtype=np.int64), given.count(None)
-
-
-def conflict(number: int, before: float, now: float) -> ConflictingOutcomeError:
-    """The error for an outcome that contradicts the one on record."""
-    told, then = f"{before:g}", f"{now:g}"
-    if told == then:  # they differ in digits that are seldom shown
-        told, then = repr(before), repr(now)
-    return ConflictingOutcomeError(
-        f"Assignment {number} was already told {told}, now {then}.",
-        field="reward",
-        value=now,
-        remedy="Outcomes cannot be changed: the plans after them rest on them.",
-        about=number,
-    )
 
 
 def check_clock(clock: object) -> None:
@@ -236,7 +112,7 @@ def read_limits(
         message = "An experiment has a lease or a window, not both."
         remedy = "Leave the lease out: at the end of its window every outcome is known."
         raise InvalidInputError(message, field="lease", value=lease, remedy=remedy)
-    reward = _reward(otherwise, "otherwise")
+    reward = read_reward(otherwise, "otherwise")
     if bounds is not None and not bounds[0] <= reward <= bounds[1]:
         message = f"`otherwise` must lie between {bounds[0]:g} and {bounds[1]:g}; got {reward:g}."
         remedy = "It is an outcome like any other, within the bounds of the policy."
@@ -323,7 +199,7 @@ def read_asked(
         remedy = 'Name both, for example unit="person-7", decision_point="2026-11-18 09:00".'
         raise InvalidInputError(message, field="available", value=available, remedy=remedy)
     if unit is None:
-        _check_no_decision_point(decision_point)
+        check_no_decision_point(decision_point)
         return None
     if request_id is not None:
         message = "A request for a unit needs no name: the unit gets the same assignment again."
@@ -345,19 +221,8 @@ def read_asked(
     return keys
 
 
-def name_told(number: object, unit: Any, decision_point: Any) -> Any:
-    """What an outcome is told of: the id of an assignment, or a unit instead."""
-    if number is not None and unit is not None:
-        message = "An outcome needs the id of an assignment or its unit, and not both."
-        remedy = 'For example tell(17, 1) or tell(unit="visitor-81", reward=1).'
-        raise InvalidInputError(message, field="id", value=number, remedy=remedy)
-    if unit is None:
-        _check_no_decision_point(decision_point)
-        return number
-    return read_keys([unit], [decision_point])[0]
-
-
-def _check_no_decision_point(decision_point: object) -> None:
+def check_no_decision_point(decision_point: object) -> None:
+    """Raise if there is a decision point; there is no unit."""
     if decision_point is not None:
         message = "`decision_point` is that of a unit, and there is none."
         remedy = 'Give the `unit` too, for example unit="person-7".'

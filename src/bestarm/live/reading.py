@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeVar
 from bestarm import figures
 from bestarm.checks import whole
 from bestarm.errors import BestArmError, InvalidInputError, StoreError
-from bestarm.live import transitions
 from bestarm.live.audit.verify import Audit, audit
 from bestarm.live.core import ExperimentCore
 from bestarm.live.events import sha256
@@ -18,6 +17,7 @@ from bestarm.live.guarding import GuardrailReplayer, GuardrailRow
 from bestarm.live.replay import ReplayResult, recommend, replay
 from bestarm.live.spec import Spec
 from bestarm.live.standings import Standings
+from bestarm.live.state import waits_for
 from bestarm.live.store.contract import ALL, Event, Head, Snapshot
 from bestarm.live.values import Checks, Status
 from bestarm.policies.policy import Policy
@@ -95,7 +95,7 @@ class ExperimentReader(ExperimentCore):
     def status(self) -> Status:
         """The status of the experiment."""
         with self.read() as snapshot:
-            return snapshot.head.status(*transitions.waits_for(snapshot))
+            return snapshot.head.status(*waits_for(snapshot))
 
     def assignments(self) -> pd.DataFrame:
         """Every assignment by id, with its state."""

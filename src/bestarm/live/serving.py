@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from bestarm.errors import InvalidInputError
 from bestarm.live.store.contract import Head, Snapshot
 from bestarm.live.units import AskedRounds
 from bestarm.live.values import Batch, Known
@@ -55,12 +54,3 @@ def serve(head: Head, problem: Problem, target: int, count: int, asked: AskedRou
         part.flags.writeable = False
     columns = (None,) * count, *parts, labels, head.phase, 0, head.state
     return Batch(*columns, known=known or None, experiment=False)
-
-
-def check_served(head: Head, served: int) -> None:
-    """Raise InvalidInputError if outcomes have no id though the experiment is not over."""
-    if served and not head.over:
-        needs = "An outcome needs the id of an assignment or its unit"
-        message = f"{needs}: the experiment is {head.state}."
-        remedy = "Use the ids that `ask` returned: only assignments made after the end have none."
-        raise InvalidInputError(message, field="id", value=None, remedy=remedy)

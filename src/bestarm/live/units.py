@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bestarm.errors import ConflictingRequestError, InvalidInputError, UnknownAssignmentError
+from bestarm.errors import ConflictingRequestError, UnknownAssignmentError
 from bestarm.live import events
 from bestarm.live.store.contract import (
     UNREADABLE,
@@ -23,7 +23,7 @@ from bestarm.live.store.contract import (
     UnitRecord,
     damaged,
 )
-from bestarm.live.values import Known, MaybeId
+from bestarm.live.values import Known
 
 _PAGE = 5000  # decision points read at a time
 
@@ -122,32 +122,6 @@ def unavailable(snapshot: Snapshot) -> Iterator[UnitRecord]:
     """The decision points at which a unit was not available, oldest first."""
     for number in range(0, snapshot.head.unavailable, _PAGE):
         yield from reversed([*snapshot.records(UnitRecord, -number - _PAGE, -number)])
-
-
-def find_ids(snapshot: Snapshot, keys: Sequence[UnitKey]) -> list[MaybeId]:
-    """The assignments of units that have one each.
-
-    After the end units are served like all others, and it is None unless an outcome is outstanding.
-
-    Raises:
-        UnknownAssignmentError: a unit has none.
-        InvalidInputError: the round of a unit has several.
-    """
-    found = snapshot.units_named(list(dict.fromkeys(keys)))
-    if snapshot.head.over:
-        single = {key: record.first for key, record in found.items() if record.size == 1}
-        told, _ = snapshot.settlements(list(single.values()))
-        return [None if (id_ := single.get(key)) in told else id_ for key in keys]
-    for key in keys:
-        record = found.get(key)
-        if record is None or not record.size:
-            raise unknown_unit(key)
-        if record.size > 1:
-            last = record.first + record.size - 1
-            message = f"Unit {key.unit!r} has {record.size} assignments, one per option."
-            remedy = f"Tell their outcomes by id: {record.first} to {last}."
-            raise InvalidInputError(message, field="unit", value=key.unit, remedy=remedy, about=key)
-    return [found[key].first for key in keys]
 
 
 def unknown_unit(key: UnitKey) -> UnknownAssignmentError:

@@ -38,7 +38,7 @@ from bestarm.live.store.contract import (
     UnitKey,
     UnitRecord,
 )
-from bestarm.live.transitions import record_outcomes
+from bestarm.live.tell import Tell, record
 from bestarm.live.values import Receipt
 from bestarm.records import BlockPlan, Plan, Rounds, Summary
 from bestarm.testing.store_samples import (
@@ -215,10 +215,11 @@ def _one_outcome_told_by_two_is_one(case: Case) -> None:
     ledger, third = case.ledger(), None
     with ledger.transaction() as tx:
         assign(tx, [0, 1, 0, 1])
-        first = record_outcomes(tx, ([0, 1], [1.0, 2.0]), now=2.0, bounds=None)
-        second = record_outcomes(tx, ([1, 2], [2.0, 3.0]), now=2.0, bounds=None)
+        rules: dict[str, Any] = {"bounds": None, "guardrails": (), "now": 2.0}
+        first = record(tx, Tell([0, 1], [1.0, 2.0]), **rules)
+        second = record(tx, Tell([1, 2], [2.0, 3.0]), **rules)
         try:  # it contradicts the first, so 3 is not told
-            record_outcomes(tx, ([3, 0], [4.0, 5.0]), now=2.0, bounds=None)
+            record(tx, Tell([3, 0], [4.0, 5.0]), **rules)
         except ConflictingOutcomeError as error:
             third = error
         expect(tx.head.outcomes, 3, "three outcomes told by two are counted as")

@@ -169,7 +169,7 @@ def tell(
         from_ (OUTCOMES.csv): Read ids, or units, and rewards from this file, CSV or JSON, or from
             standard input if it is -. It may have a column per guardrail.
     """
-    from bestarm.live.inputs import name_told
+    from bestarm.live.tell import name_told
 
     pair, size = outcome or [], 2 if unit is None else 1
     pairs = read_pairs(guardrail, "guardrail", str, form="name=value", example="refund=0")

@@ -14,13 +14,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from bestarm.live import transitions
 from bestarm.live.experiment import Experiment
 from bestarm.live.guarding import GuardrailReplayer, GuardrailRow
 from bestarm.live.options import Options
 from bestarm.live.replay import PolicyReplayer, recommend
 from bestarm.live.spec import Spec
 from bestarm.live.standings import rates_of
+from bestarm.live.state import waits_for
 from bestarm.live.store.contract import Event, Head, Snapshot, SummaryRecord
 from bestarm.numerics.geometry import Array
 from bestarm.policies.policy import Look, Policy, Rates
@@ -185,7 +185,7 @@ class Follower:
         """Read what is new. After an error, start again with another follower."""
         with experiment.read() as snapshot:
             self.log.read(snapshot)
-            self.waits_for = transitions.waits_for(snapshot)
+            self.waits_for = waits_for(snapshot)
             self._widen(experiment.options_at(snapshot))
             for policy, step in self._replayer.follow(snapshot):
                 self._now = None

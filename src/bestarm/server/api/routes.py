@@ -15,11 +15,10 @@ from starlette.concurrency import run_in_threadpool
 
 from bestarm.errors import ConflictingRequestError, InvalidInputError
 from bestarm.live import Batch, Experiment, Receipt
-from bestarm.live.core import Tell
 from bestarm.live.events import sha256
-from bestarm.live.inputs import read_told
 from bestarm.live.spec import check_scale
 from bestarm.live.store.contract import UnitKey
+from bestarm.live.tell import read_told
 from bestarm.live.watch.overview import Watch
 from bestarm.problem import problem_of
 from bestarm.server.api import schemas
@@ -192,13 +191,14 @@ async def tell(name: Name, body: schemas.TellBody, request: Request) -> Response
     if any(isinstance(named, UnitKey) for named, _ in pairs):
         find = partial(Experiment.with_ids, pairs=pairs, precondition=allowed)
         pairs = await experiments.read(name, find)
-    told = read_told(pairs) if few else await run_in_threadpool(read_told, pairs)
-    ids, rewards, values, served = told
-    if served and not ids and not values:  # nothing to record
-        told_none = partial(Experiment.tell_many, precondition=allowed)
-        receipt = await experiments.read(name, lambda each: told_none(each, [(None, 0.0)] * served))
+    read = partial(read_told, precondition=allowed)
+    call = read(pairs) if few else await run_in_threadpool(read, pairs)
+    if call.served and not call.ids and not call.values:  # nothing to record
+        none = [(None, 0.0)] * call.served
+        told_none = partial(Experiment.tell_many, outcomes=none, precondition=allowed)
+        receipt = await experiments.read(name, told_none)
     else:
-        receipt = await experiments.tell(name, Tell((ids, rewards), allowed, values, served))
+        receipt = await experiments.tell(name, call)
     return Response(_receipt.dump_json(receipt), media_type="application/json")
 
 

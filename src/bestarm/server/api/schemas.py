@@ -22,8 +22,8 @@ from pydantic_core import PydanticCustomError, PydanticKnownError
 from bestarm.defaults import DELTA
 from bestarm.live import Assignment, Batch, Check, Experiment, ExperimentListing, Receipt, Status
 from bestarm.live.guarding import GuardrailRow
-from bestarm.live.inputs import name_told
 from bestarm.live.store.contract import Event
+from bestarm.live.tell import name_told
 from bestarm.policies.registry import policies
 from bestarm.recommendation import Effect
 from bestarm.server.errors import PROBLEM
