@@ -26,9 +26,8 @@ from bestarm.environments import (
     small_gap,
     uniform_sphere,
 )
-from bestarm.environments.environment import FixedWorld
 from bestarm.errors import BestArmError, InvalidInputError, MissingDependencyError
-from bestarm.policies import LUCB, GOpt, Uniform
+from bestarm.policies import GOpt
 from bestarm.policies.policy import Method
 from bestarm.problem import Problem
 from bestarm.records import Summary
@@ -38,7 +37,6 @@ from bestarm.simulation import (
     Results,
     RunJournal,
     engine,
-    regret,
     run_once,
     simulate,
 )
@@ -469,30 +467,3 @@ def test_a_world_that_draws_its_instance_gets_the_generator_of_the_run() -> None
         assert world.best == np.argmax(drawn)
         found.append(world.best)
     assert set(found) == {0, 1}
-
-
-# --- regret ---------------------------------------------------------------------------------------
-
-
-def test_regret_adds_up_the_gaps_of_pulled_arms() -> None:
-    world = Semiparametric(np.eye(3), [1.0, 0.6, 0.0], baseline=np.sin, declared_baseline=1.0)
-    found = regret(partial(Uniform, budget=300), world, runs=2, seed=0)
-    np.testing.assert_allclose(found, 100 * 0.4 + 100 * 1.0)
-
-
-def test_a_rule_that_follows_is_counted_as_well() -> None:
-    world = Semiparametric(np.eye(2), [0.5, 0.0])
-    found = regret(partial(LUCB, sigma=5.0, max_pulls=200), world, runs=3)
-    np.testing.assert_allclose(found, 100 * 0.5)  # both arms in every round, up to the cap
-
-
-def test_regret_needs_a_world_with_known_means() -> None:
-    class Unknown(FixedWorld):
-        def begin(self, rng: np.random.Generator) -> None:
-            """No run is made."""
-
-    values = np.array([0.0, 1.0])
-    world = Unknown("x", Problem(np.eye(2)), values, means=values, rounding=0.0, field="x")
-
-    with pytest.raises(InvalidInputError, match="means"):
-        regret(partial(Uniform, budget=3), world, runs=1)  # type: ignore[arg-type]

@@ -1,20 +1,17 @@
 """Seeded replications of policies in environments, at full speed."""
 
 from bestarm.simulation.comparison import Comparison, compare
-from bestarm.simulation.engine import ErrorEstimate, estimate_error, regret, run_once, simulate
+from bestarm.simulation.engine import run_once, simulate
 from bestarm.simulation.methods import Oracle
 from bestarm.simulation.results import Outcome, Results, RunJournal
 
 __all__ = [
     "Comparison",
-    "ErrorEstimate",
     "Oracle",
     "Outcome",
     "Results",
     "RunJournal",
     "compare",
-    "estimate_error",
-    "regret",
     "run_once",
     "simulate",
 ]

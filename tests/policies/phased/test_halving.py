@@ -13,9 +13,8 @@ import pytest
 
 from bestarm import DEO, Plan, Problem, SequentialHalving, Summary, Uniform, simulate
 from bestarm.environments import Semiparametric, baselines
-from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
-from bestarm.simulation import Results, estimate_error
+from bestarm.simulation import Results
 
 
 def _unequal(arms: int = 16, **options: object) -> Semiparametric:
@@ -165,39 +164,3 @@ def test_halving_errs_less_than_one_shot_where_targets_differ_in_merit() -> None
         partial(DEO, budget=2000, design="centered"),
     ):
         assert simulate(other, _unequal(), runs=60).error_rate > 0.09 > 2 * halving.error_rate
-
-
-# --- the estimate of its error ---------------------------------------------------------------
-
-
-def test_the_estimate_is_the_error_in_that_world() -> None:
-    world = _unequal(8, baseline=baselines.sinusoid(), declared_baseline=1.0)
-    method = partial(SequentialHalving, budget=700, batches=2)
-    estimate = estimate_error(
-        method, world.problem(0.1), world.theta, runs=50, baseline=baselines.sinusoid()
-    )
-    found = estimate.results
-    assert found.error_rate == simulate(method, world, runs=50).error_rate
-    assert found.mean_pulls == 700
-    more = estimate_error(
-        partial(SequentialHalving, budget=7000, batches=2),
-        world.problem(0.1),
-        world.theta,
-        runs=50,
-    )
-    assert more.results.error_interval()[1] < found.error_interval()[0]
-
-
-def test_the_estimate_says_what_it_assumes() -> None:
-    problem = Problem(np.eye(3), noise=0.5, source_labels=["tea", "coffee", "milk"])
-    method = partial(SequentialHalving, budget=50)
-    text = str(estimate_error(method, problem, [0, 0.25, 0], runs=20, noise=0.125))
-    for part in (
-        "20 simulated runs",
-        "'coffee' is the best by 0.25",
-        "deviation 0.125",
-        "not a gu",
-    ):
-        assert part in text
-    with pytest.raises(InvalidInputError, match="equally good"):
-        estimate_error(method, problem, [0, 1, 1], runs=20)

@@ -34,8 +34,8 @@ class SequentialHalving(Shrinking):
     nothing, being fixed beforehand. The first plan, a pilot of one pull in twenty, only serves to
     predict.
 
-    A budget is not an error probability: the answer is never final. `simulation.estimate_error`
-    says how often it would be wrong in a world one believes in.
+    A budget is not an error probability: the answer is never final. Simulations say how often it
+    would be wrong in a world one believes in.
 
     Args:
         problem: the problem; any source and targets.
