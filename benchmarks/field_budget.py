@@ -25,13 +25,12 @@ from bestarm.environments import (
     DrawnArms,
     Environment,
     InTurn,
-    MovingMeans,
     Semiparametric,
-    malicious,
     soare,
     tao,
 )
 from bestarm.environments import many_arms as fan
+from bestarm.field.moving_means import MovingMeans, malicious
 from bestarm.numerics.geometry import linear_span
 from bestarm.policies.registry import policies
 from bestarm.simulation import Results

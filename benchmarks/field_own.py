@@ -23,9 +23,10 @@ from scipy import stats
 
 from benchmarks.field_budget import corrupted
 from benchmarks.field_means import FIRST, MENARD, SECOND, ZERO_ONE, sparse
-from bestarm.environments import Environment, Semiparametric, multivariate, oscillating, soare
+from bestarm.environments import Environment, Semiparametric, soare
 from bestarm.environments.instances import turned_arms
 from bestarm.environments.two_point import TwoPoint
+from bestarm.field.moving_means import multivariate, oscillating
 from bestarm.field.p1_rage_results import stored_results
 from bestarm.policies.registry import policies
 from bestarm.simulation import Oracle, Results

@@ -9,8 +9,9 @@ import pytest
 from plans import equal_rewards, next_counts
 
 from bestarm import Problem, simulate
-from bestarm.environments import MovingMeans, Semiparametric, soare
+from bestarm.environments import Semiparametric, soare
 from bestarm.field.bayes_gap import BayesGap
+from bestarm.field.moving_means import MovingMeans
 from bestarm.field.p1 import P1
 from bestarm.field.pull_by_pull import PullByPull
 from bestarm.numerics.geometry import Array

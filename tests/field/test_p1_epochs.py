@@ -9,7 +9,8 @@ import pytest
 from plans import equal_rewards, next_plan, next_weights
 
 from bestarm import Problem, simulate
-from bestarm.environments import malicious, small_gap
+from bestarm.environments import small_gap
+from bestarm.field.moving_means import malicious
 from bestarm.field.od_linbai import ODLinBAI
 from bestarm.field.p1_rage import P1RAGE, P1Peace
 from bestarm.numerics.geometry import Array

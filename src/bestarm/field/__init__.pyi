@@ -22,6 +22,10 @@ from bestarm.field.lil_ucb import LilUCB as LilUCB
 from bestarm.field.lingame import LinGame as LinGame
 from bestarm.field.lingame import LinGameC as LinGameC
 from bestarm.field.lingape import LinGapE as LinGapE
+from bestarm.field.moving_means import MovingMeans as MovingMeans
+from bestarm.field.moving_means import malicious as malicious
+from bestarm.field.moving_means import multivariate as multivariate
+from bestarm.field.moving_means import oscillating as oscillating
 from bestarm.field.od_linbai import ODLinBAI as ODLinBAI
 from bestarm.field.p1 import P1 as P1
 from bestarm.field.p1_rage import P1RAGE as P1RAGE

@@ -22,6 +22,7 @@ from typing import NamedTuple
 from bestarm import environments
 from bestarm.datasets import RatingsData
 from bestarm.environments import Environment
+from bestarm.field import moving_means
 from bestarm.policies import Method
 from bestarm.policies.registry import policies
 from bestarm.studies.published import Metric, Published, PublishedTable, read_csv
@@ -75,32 +76,32 @@ _TABLES: dict[str, tuple[str, str, Callable[[], list[tuple[str, Environment]]]]]
     "malicious": (
         "A first third that lies",
         "Soare's arms, d = 10, angle 0.5, noise 1; 10 000 pulls.",
-        lambda: [("", environments.malicious())],
+        lambda: [("", moving_means.malicious())],
     ),
     "multivariate": (
         "Multivariate testing, without movement",
         "Four yes-no choices with their pairs: 16 arms, d = 11, noise 0.3; 10 000 pulls.",
-        lambda: [("", environments.multivariate(0.0))],
+        lambda: [("", moving_means.multivariate(0.0))],
     ),
     "magnitudes": (
         "Soare's arms, an oscillating one, by magnitude",
         "d = 10, angle 0.5, period 200, noise 1; 10 000 pulls.",
-        lambda: [(str(each), environments.oscillating(float(each), 200)) for each in _SCALES],
+        lambda: [(str(each), moving_means.oscillating(float(each), 200)) for each in _SCALES],
     ),
     "periods": (
         "Soare's arms, an oscillating one, by period",
         "d = 10, angle 0.5, magnitude 2.5, noise 1; 10 000 pulls.",
-        lambda: [(str(each), environments.oscillating(2.5, each)) for each in _PERIODS],
+        lambda: [(str(each), moving_means.oscillating(2.5, each)) for each in _PERIODS],
     ),
     "multivariate-scales": (
         "Multivariate testing, by the scale of oscillations",
         "16 arms, d = 11, period 900, noise 0.3; 10 000 pulls.",
-        lambda: [(str(each), environments.multivariate(float(each))) for each in _SCALES],
+        lambda: [(str(each), moving_means.multivariate(float(each))) for each in _SCALES],
     ),
     "multivariate-periods": (
         "Multivariate testing, by the period of oscillations",
         "16 arms, d = 11, scale 2, noise 0.3; 10 000 pulls.",
-        lambda: [(str(each), environments.multivariate(2.0, each)) for each in _PERIODS],
+        lambda: [(str(each), moving_means.multivariate(2.0, each)) for each in _PERIODS],
     ),
 }
 

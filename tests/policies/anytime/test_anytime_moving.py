@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.moving import DELTA, WORLDS, drops, play, rule
 from bestarm import AnytimeBAI, Problem, Summary, simulate
-from bestarm.environments import MovingMeans
+from bestarm.field.moving_means import MovingMeans
 from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.assumptions import has_unrestricted_means
 from bestarm.policies.anytime.bets import BatchOutcome, Bets, Frame, Scale, StakeGrid

@@ -7,9 +7,14 @@ import pytest
 from single_pulls import add_up, assert_same_law, draw_arms, totals
 
 from bestarm import Plan
-from bestarm.environments import MovingMeans
-from bestarm.environments.moving_means import MovingMeansStream
 from bestarm.errors import InvalidInputError
+from bestarm.field.moving_means import (
+    MovingMeans,
+    MovingMeansStream,
+    malicious,
+    multivariate,
+    oscillating,
+)
 
 TABLE = np.random.default_rng(0).normal(size=(40, 3)) * [1.0, 3.0, 2.0]
 WORLD = MovingMeans(np.eye(3), TABLE, noise=0.5)
@@ -55,3 +60,37 @@ def test_a_run_goes_on_where_it_was_and_ends_with_the_table() -> None:
 
 def test_the_best_arm_is_the_best_on_average() -> None:
     assert WORLD.best == np.argmax(TABLE.mean(axis=0))
+
+
+def test_instances_are_the_published_ones() -> None:
+    """Gaps as stored beside the authors' results, to all printed digits."""
+    scales = [0.03, 0.02796, 0.0324, 0.03636, 0.05102, 0.03208, 0.02403, 0.0724, 0.01033, 0.04928]
+    periods = [0.02663, 0.02203, 0.0324, 0.04867, 0.04055, 0.00144, 0.03316, 0.03634, 0.03901]
+    periods += [0.00423]
+    for scale, gap in enumerate(scales):
+        assert multivariate(float(scale)).gap == pytest.approx(gap, abs=6e-6)
+    for number, gap in enumerate(periods):
+        assert multivariate(2.0, 300 * (number + 1)).gap == pytest.approx(gap, abs=6e-6)
+    for magnitude in (0.0, 4.0, 9.0):
+        world = oscillating(magnitude, 200)
+        assert world.gap == pytest.approx(0.2, abs=1e-9)
+        assert world.best == 9
+    with pytest.raises(InvalidInputError, match="no instance") as caught:
+        multivariate(2.5)
+    assert caught.value.remedy
+
+
+def test_the_malicious_one_lies_for_a_third() -> None:
+    world = malicious()
+    assert world.best == 0
+    assert world.means[:3333].mean(axis=0).argmin() == 0
+    assert world.gap == pytest.approx((2 * 6666 * (1 - np.cos(0.5)) - 3333 * np.sin(0.5)) / 10_000)
+
+
+@pytest.mark.parametrize(
+    ("means", "words"),
+    [([[0.0, 1.0], [1.0, 0.0]], "equally good"), (np.eye(3), "3 columns; there are 2 arms")],
+)
+def test_wrong_tables_are_refused(means: object, words: str) -> None:
+    with pytest.raises(InvalidInputError, match=words):
+        MovingMeans(np.eye(2), means)
