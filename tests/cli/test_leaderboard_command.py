@@ -151,10 +151,10 @@ def test_a_method_that_is_entered_twice_plays_once(monkeypatch: pytest.MonkeyPat
 LOGS = """
 import logging, time
 
-from bestarm.policies import LUCB
+from bestarm.policies import RAGE
 
 
-class Mine(LUCB):
+class Mine(RAGE):
     def update(self, summary):
         logging.getLogger("bestarm.mine").info("A note.")
         time.sleep(0.01)
@@ -180,10 +180,10 @@ def test_lines_on_a_terminal_stand_above_the_bar_and_not_within_it() -> None:
 PRINTS = """
 import logging, os, sys, time
 
-from bestarm.policies import LUCB
+from bestarm.policies import RAGE
 
 
-class Mine(LUCB):
+class Mine(RAGE):
     def update(self, summary):
         print("A printed line.")
         logging.getLogger("mine").warning("A logged line.")
