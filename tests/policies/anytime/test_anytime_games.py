@@ -23,6 +23,7 @@ from anytime_runs import made_for_short_runs
 from bestarm import AnytimeBAI, Problem, Summary
 from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime import bets
+from bestarm.policies.anytime.bets import Frame
 from bestarm.policies.anytime.evidence import Account, BestTargetEvidence, GoodEnoughEvidence
 from bestarm.policies.anytime.sampler import IndependentSampler
 
@@ -40,8 +41,11 @@ def one_pull_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(IndependentSampler, "sizes", lambda _, pulls: np.ones_like(pulls))
 
 
-def rule(features: object = ("a", "b", "c"), **options: Any) -> AnytimeBAI:
-    problem = Problem(list(features) if isinstance(features, tuple) else features, delta=NEVER)
+def rule(
+    features: object = ("a", "b", "c"), *, baseline: float = 1.0, **options: Any
+) -> AnytimeBAI:
+    named = list(features) if isinstance(features, tuple) else features
+    problem = Problem(named, delta=NEVER, baseline=baseline)
     return AnytimeBAI(problem, bounds=(0, 1), **options)
 
 
@@ -61,6 +65,7 @@ class Game:
         retired: options that it may retire.
         late: whether the outcome of the last pull comes late, or is lost.
         naive: whether options are retired as if they had been ruled out.
+        levels: between which the baseline has to stay, or None: anything that fits the bounds.
     """
 
     means: tuple[Fraction, ...]
@@ -68,6 +73,7 @@ class Game:
     retired: tuple[int, ...] = ()
     late: bool = False
     naive: bool = False
+    levels: tuple[Fraction, Fraction] | None = None
 
     def value(self, policy: AnytimeBAI, pulls: int, waiting: Waiting = ()) -> Fraction:
         """The largest mean of the gain, with so many pulls to come."""
@@ -115,7 +121,7 @@ class Game:
                     still = waiting
                 worth[arm, reward] = self.value(after, pulls - 1, still)
         means = {arm: self.means[arm] for arm in chances}
-        ends = -min(means.values()), 1 - max(means.values())
+        ends = self.levels or (-min(means.values()), 1 - max(means.values()))
         return max(self._mean(chances, means, worth, level) for level in ends)
 
     @staticmethod
@@ -184,6 +190,29 @@ def test_nobody_gains_by_the_wealth_against_the_best(
 def test_by_that_against_another_somebody_does() -> None:
     """So that the test above can fail."""
     assert Game((SOME, NONE, NONE), against(1)).value(rule(), 3) > 1.02
+
+
+# --- a small baseline -----------------------------------------------------------------------------
+
+
+NO_ORIGIN = [[1.0, 0.0], [0.0, 1.0], [0.9, 0.45], [0.3, -0.2]]
+SMALL = 0.125  # R, about a level of ½
+
+
+def test_nobody_gains_by_a_level_within_the_declared_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights sum to what was learned in the first pull, and are charged for it (Lemma 5)."""
+    half, bound = Fraction(1, 2), Fraction(SMALL)
+    game = Game((NONE, NONE, NONE, NONE), against(2), levels=(half - bound, half + bound))
+    policy = rule(NO_ORIGIN, baseline=SMALL, level=0.5)
+    assert game.value(policy, 2) <= 1 + ROUNDED
+    honest = Frame.weigh
+
+    def free_of_charge(frame: Frame, contrasts: Array, margin: float = 0.0) -> tuple[Array, Array]:
+        w, charges = honest(frame, contrasts, margin)
+        return w, 0.0 * charges
+
+    monkeypatch.setattr(Frame, "weigh", free_of_charge)
+    assert game.value(policy, 2) > 1.005
 
 
 # --- retired --------------------------------------------------------------------------------------
