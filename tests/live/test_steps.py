@@ -16,7 +16,7 @@ from recorded import told
 from bestarm import AnytimeBAI, Experiment, Problem
 from bestarm.errors import DamagedStoreError, InvalidInputError
 from bestarm.live import Batch, transitions
-from bestarm.live.core import Ask
+from bestarm.live.ask import Ask
 from bestarm.live.replay import PolicyReplayer
 from bestarm.live.store.contract import Snapshot, as_data
 from bestarm.live.tell import Tell
@@ -113,7 +113,7 @@ def _told(outcomes: dict[int, float]) -> Tell:
 def test_an_ask_waits_only_for_steps_that_must_come_first(experiment: Experiment) -> None:
     """While a provisional plan closes nothing is assigned under it, or its summary would miss some;
     while late outcomes are to be reported, assignments may be made."""
-    first, later = Ask(1, None, None, None), Ask(1, None, None, None, after_steps=False)
+    first, later = Ask(1), Ask(1, after_steps=False)
 
     def is_assigned(call: Ask) -> bool:
         (answer,) = experiment._commit_asks([call])

@@ -30,12 +30,11 @@ from bestarm.errors import (
     StoreUnavailableError,
     UnknownAssignmentError,
 )
-from bestarm.live.core import Ask
+from bestarm.live.ask import Ask
 from bestarm.live.store.contract import UnitKey, UnitRecord
 from bestarm.live.store.sql import ledger as sql_ledger
 from bestarm.live.store.sql import session as sql_session
 from bestarm.live.store.sql.session import SqliteSession
-from bestarm.live.units import AskedRounds
 
 PROBLEM = Problem(np.eye(3), delta=0.1, source_labels=["old", "new", "video"])
 OPENING = 8  # statements that only read, before the first request
@@ -214,8 +213,7 @@ def test_two_calls_for_a_unit_in_one_transaction_get_the_same(
 ) -> None:
     for experiment in (create(store_url), in_memory()):
         calls = [
-            Ask(len(names), None, None, None, AskedRounds([UnitKey(name) for name in names]))
-            for names in ("a", "a", "ba", "b")
+            Ask(len(names), [UnitKey(name) for name in names]) for names in ("a", "a", "ba", "b")
         ]
         answers = experiment._commit_asks(calls)
         assert [list(each.ids) for each in answers if not isinstance(each, Exception)] == [

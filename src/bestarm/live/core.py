@@ -14,22 +14,20 @@ from threading import Condition, Lock, RLock
 from typing import Generic, NamedTuple, TypeVar
 from weakref import WeakSet
 
-from bestarm.checks import whole
 from bestarm.errors import BestArmError, StoreError, StoreUnavailableError
 from bestarm.forecasting import Forecaster
-from bestarm.live import inputs, state, tell, transitions
-from bestarm.live.draws import MOST, Assigner, ForecastMaker
+from bestarm.live import ask, inputs, state, tell, transitions
+from bestarm.live.ask import Ask, StepPendingError
+from bestarm.live.draws import Draws
 from bestarm.live.forecasts import make_forecasts
 from bestarm.live.guarding import GuardrailReplayer
 from bestarm.live.options import Options
 from bestarm.live.replay import PolicyReplayer
 from bestarm.live.spec import Spec
 from bestarm.live.state import Precondition
-from bestarm.live.store.contract import Ledger, Snapshot, Transaction, UnitRecord
+from bestarm.live.store.contract import Ledger, Snapshot, Transaction
 from bestarm.live.tell import Tell
-from bestarm.live.units import AskedRounds
 from bestarm.live.values import Batch, Receipt
-from bestarm.numerics.geometry import Array
 from bestarm.policies.guardrail import Guardrail
 from bestarm.policies.policy import Policy
 from bestarm.problem import Problem
@@ -115,26 +113,11 @@ def _interrupted() -> StoreUnavailableError:
 # --- calls --------------------------------------------------------------------------------------
 
 
-class Ask(NamedTuple):
-    """A call of `ask`."""
-
-    rounds: int
-    name: str | None = None
-    make_forecasts: ForecastMaker | None = None
-    precondition: Precondition | None = None
-    asked: AskedRounds = AskedRounds()  # what is known of the rounds
-    after_steps: bool = True  # whether all pending steps come first, or those that must
-
-
 class Answer(NamedTuple):
     """The answer to a `Tell`; where a step is pending, one caller of a group is to advance."""
 
     receipt: Receipt
     step_pending: transitions.StepIdentity | None
-
-
-class StepPendingError(Exception):
-    """A step is pending that comes before an `ask`."""
 
 
 _Call = TypeVar("_Call", Ask, Tell)
@@ -180,13 +163,13 @@ class ExperimentCore:
         self._first_options = self._options = Options(made_of.problem, made_of.traits)
         self._ledger, self._clock = ledger, clock
         self.spec = made_of if isinstance(made_of, Spec) else None
-        self._forecasts = make_forecasts(forecaster, self._features_at, self.spec)
+        self._forecasts = make_forecasts(forecaster, self.spec)
         make = made_of.make if isinstance(made_of, Spec) else made_of
         self._replayer = PolicyReplayer(make)  # its policy computes the steps
         self._recorded = PolicyReplayer(make)  # its policy is told nothing that is not on record
         self._guardrails = guardrails
         self._guards: GuardrailReplayer | None = None
-        self._assigner = Assigner(seed)
+        self._draws = Draws(seed)
         self._served: int | None = None  # the target that `ask` serves, once it is known to be over
         self._set_up_locks()
         _experiments.add(self)
@@ -234,9 +217,6 @@ class ExperimentCore:
             self._options = options = self._first_options.after_all(snapshot.changes())
         return options
 
-    def _features_at(self, snapshot: Snapshot) -> Array:
-        return self.options_at(snapshot).problem.source
-
     def _now(self, snapshot: Snapshot) -> float:
         now = snapshot.now() if self._clock is None else self._clock()
         return inputs.read_time(now, stored=self.spec is not None)
@@ -246,43 +226,14 @@ class ExperimentCore:
         with self._ledger.transaction() as tx:
             # After the end nothing is recorded, not even the time.
             now = tx.head.last_time if tx.head.over else self._stamp(tx)
-            return _answers(tx, calls, lambda call: self._assign(tx, call, now))
-
-    def _repeat(
-        self, snapshot: Snapshot, call: Ask, found: Sequence[UnitRecord | None] = ()
-    ) -> Batch | None:
-        """What a call was given before, by its name or to all of its units; else None."""
-        labels = self.options_at(snapshot).problem.source_labels
-        before = None if call.name is None else snapshot.request(call.name)
-        if before is not None:
-            return self._assigner.repeat(snapshot, before, call.rounds, labels)
-        if found and None not in found:
-            return self._assigner.repeat_units(snapshot, found, labels)
-        return None
-
-    def _assign(self, tx: Transaction, call: Ask, now: float) -> Batch:
-        asked, found = call.asked, call.asked.find(tx)
-        if (batch := self._repeat(tx, call, found)) is not None:
-            return batch
-        labels = self.options_at(tx).problem.source_labels
-        new = [place for place in range(call.rounds) if not found or found[place] is None]
-        if not asked.available:
-            transitions.record_unavailable(tx, asked, new, now)
-            return self._assigner.repeat_units(tx, [], labels)
-        tell.expire(tx, now)
-        head = tx.head
-        if head.has_pending_step and (
-            call.after_steps or head.closing or not head.available(head.size)
-        ):
-            raise StepPendingError
-        whole(call.rounds, "count", least=1, below=MOST // head.size + 1)
-        given = call.make_forecasts, asked
-        batch = self._assigner.assign(tx, new, call.name, now, labels, *given)
-        if self._forecasts is not None:
-            self._forecasts.drawn(batch.ids, batch.arms)
-        if len(new) == call.rounds:
-            return batch
-        return self._assigner.repeat_units(tx, asked.find(tx), labels, waiting=batch.waiting)
+            options, draws, forecasts = self.options_at(tx), self._draws, self._forecasts
+            return _answers(
+                tx,
+                calls,
+                lambda call: ask.assign(
+                    tx, call, options=options, draws=draws, forecasts=forecasts, now=now
+                ),
+            )
 
     def commit_tells(self, calls: Sequence[Tell]) -> Sequence[Answer | Exception]:
         """Record the outcomes of several calls in one transaction, for programs that gather them.

@@ -8,32 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from bestarm.checks import whole
-from bestarm.errors import ConflictingRequestError
-from bestarm.live.events import add_chained
 from bestarm.live.store.contract import (
-    Head,
     Ids,
     PlanRecord,
-    Request,
     Snapshot,
-    Transaction,
-    UnitRecord,
-    damaged,
 )
-from bestarm.live.units import AskedRounds, known_of
-from bestarm.live.values import Batch
 from bestarm.numerics.geometry import Array
 from bestarm.problem import as_weights
-from bestarm.records import BlockPlan, Blocks, Plan, round_robin
-
-# Makes the forecasts of the rounds that were asked for at these places, before the draw.
-ForecastMaker = Callable[[Snapshot, Plan, Sequence[int], float], Array]
+from bestarm.records import BlockPlan, Blocks, round_robin
 
 MOST = 10_000_000  # assignments at a time: more would keep others waiting for minutes
 _IN_ORDER = 2**12  # pulls of a fixed plan whose order is made at a time, unless more are asked for
@@ -175,106 +161,16 @@ class PlanDraws:
         return np.asarray(self._round + (ids - self._first) // self.plan.size)
 
 
-class Assigner:
-    """Makes an experiment's next assignments."""
+class Draws:
+    """The draws of an experiment under its open plan, which is read once."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
-        self._draws: PlanDraws | None = None  # of the open plan
+        self._open: PlanDraws | None = None
 
-    def assign(
-        self,
-        tx: Transaction,
-        places: Sequence[int],
-        name: str | None,
-        now: float,
-        labels: tuple[str, ...],
-        make_forecasts: ForecastMaker | None,
-        asked: AskedRounds,
-    ) -> Batch:
-        """Make up to one round of the open phase per place, for a named request if there is one.
-
-        `places` are those of new rounds among all that are `asked` for; the `labels` name the
-        source arms. `make_forecasts` is called first: what is known of a round is fixed before its
-        arms are drawn.
-        """
-        head, count, known = tx.head, len(places), None
-        start, size, first = head.assigned, head.available(count * head.size), head.rounds
-        arms, probabilities = np.empty(0, dtype=np.int64), np.empty(0)
-        if size:
-            if self._draws is None or self._draws.plan.phase != head.phase:
-                self._draws = PlanDraws(tx.plan(head.phase), self._seed)
-            plan = self._draws.plan
-            places = places[: size // head.size]
-            forecasts = None if make_forecasts is None else make_forecasts(tx, plan, places, now)
-            arms, probabilities = self._draws.arms(tx, start, size)
-            if len(arms) < size:
-                raise damaged(f"Phase {head.phase} has fewer losses on record than were counted.")
-            tx.add_assignments(arms, probabilities, at=now, forecasts=forecasts)
-            if name is not None:
-                add_chained(tx, Request(name, count, start, size, head.phase))
-            known = asked.record(tx, places) if asked else None
-            head.assigned += size
-            head.rounds += size // head.size
-            head.oldest = min(head.oldest, now)
-        fewer = size < count * head.size and head.state == "running"
-        parts = arms, probabilities, first + np.arange(size) // head.size
-        waiting = head.outstanding if fewer else 0
-        return _batch(head, head.phase, range(start, start + size), parts, labels, waiting, known)
-
-    def repeat(
-        self, snapshot: Snapshot, request: Request, count: int, labels: tuple[str, ...]
-    ) -> Batch:
-        """The assignments that a request was given before.
-
-        Raises:
-            ConflictingRequestError: it asked for another number then.
-        """
-        if request.count != count:
-            message = f"The same request asked for {request.count} before, now for {count}."
-            remedy = "Use a new request id for every new request."
-            name = request.name
-            raise ConflictingRequestError(message, field="request_id", value=name, remedy=remedy)
-        rows = np.concatenate(list(snapshot.rows(request.first, request.first + request.size)))
-        head, waiting = snapshot.head, 0
-        short = request.size < request.count * head.size and request.phase == head.phase
-        if short and head.planned and head.state == "running" and not head.available(head.size):
-            waiting = head.outstanding  # as it is now, whatever it was then
-        parts = rows["arm"].copy(), rows["probability"].copy(), rows["round"].copy()
-        first, end = (int(rows["round"][place]) for place in (0, -1))
-        known = list(snapshot.records(UnitRecord, first, end + 1)) if head.units_hash else []
-        ids = range(request.first, request.first + request.size)
-        return _batch(head, request.phase, ids, parts, labels, waiting, known)
-
-    def repeat_units(
-        self,
-        snapshot: Snapshot,
-        found: Sequence[UnitRecord | None],
-        labels: tuple[str, ...],
-        *,
-        waiting: int = 0,
-    ) -> Batch:
-        """The assignments of rounds that units have, in this order; some may have none."""
-        records = [each for each in found if each is not None]
-        ids = [number for each in records for number in range(each.first, each.first + each.size)]
-        rows = snapshot.rows_of(np.array(ids))
-        rows = rows[np.searchsorted(rows["id"], ids)]
-        parts = rows["arm"].copy(), rows["probability"].copy(), rows["round"].copy()
-        batch = _batch(snapshot.head, snapshot.head.phase, ids, parts, labels, waiting, records)
-        return replace(batch, phases=rows["phase"].tolist())
-
-
-def _batch(
-    head: Head,
-    phase: int,
-    ids: Sequence[int],
-    parts: tuple[Ids, Array, Ids],
-    labels: tuple[str, ...],
-    waiting: int,
-    records: Sequence[UnitRecord] | None,
-) -> Batch:
-    """A batch, with what is known of its rounds if anything is."""
-    for part in parts:
-        part.flags.writeable = False
-    known = [each for record in records or () for each in [known_of(record)] * record.size]
-    return Batch(ids, *parts, labels, phase, waiting, head.state, known=known or None)
+    def of_open_plan(self, snapshot: Snapshot) -> PlanDraws:
+        """The draws of the plan that is open."""
+        phase = snapshot.head.phase
+        if self._open is None or self._open.plan.phase != phase:
+            self._open = PlanDraws(snapshot.plan(phase), self._seed)
+        return self._open

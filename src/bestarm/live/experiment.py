@@ -14,11 +14,12 @@ from bestarm.errors import (
     UnknownAssignmentError,
 )
 from bestarm.forecasting import Forecaster
-from bestarm.live import inputs, serving, state, tell, transitions, units
-from bestarm.live.core import Ask, ExperimentCore, StepPendingError
-from bestarm.live.draws import MOST, read_seed
+from bestarm.live import ask, inputs, state, tell, transitions, units
+from bestarm.live.ask import Ask, StepPendingError
+from bestarm.live.core import ExperimentCore
+from bestarm.live.draws import read_seed
 from bestarm.live.events import log, recommendation_data, sha256
-from bestarm.live.forecasts import Covariates, forecast_maker, kind_of, read_covariates
+from bestarm.live.forecasts import Covariates, check_given, kind_of
 from bestarm.live.guarding import check_guardrails
 from bestarm.live.inputs import Label
 from bestarm.live.reading import ExperimentReader
@@ -33,7 +34,7 @@ from bestarm.live.spec import (
     read_policy_options,
 )
 from bestarm.live.state import Precondition
-from bestarm.live.store.contract import Snapshot, UnitKey, canonical
+from bestarm.live.store.contract import Snapshot, UnitKey
 from bestarm.live.store.memory import MemoryLedger
 from bestarm.live.tell import Outcomes
 from bestarm.live.values import (
@@ -354,29 +355,30 @@ class Experiment(ExperimentReader):
             ConflictingRequestError: the request asked for another number before, or a unit was
                 available at this decision point and now is not, or the reverse.
         """
-        if isinstance(count, str):
-            raise InvalidInputError(
-                f"`count` must be a whole number; got {count!r}.",
-                field="count",
-                value=count,
-                remedy=f"For a visitor, or another unit: ask(unit={count!r}).",
-            )
-        keys = inputs.read_asked(unit, decision_point, count, request_id, available=available)
-        rounds = (1 if keys is None else len(keys)) if count is None else count
-        rounds = whole(rounds, "count", least=1, below=MOST + 1)
-        rows = read_covariates(covariates, rounds)
-        texts = None if rows is None else list(map(canonical, rows))
-        asked = units.AskedRounds(keys, texts, available)
-        name = None if request_id is None else inputs.read_label(request_id, "request_id")
-        call = Ask(rounds, name, None, precondition, asked)
-        if keys is not None:  # first without waiting for those who write
+        call = ask.read(
+            count,
+            unit=unit,
+            decision_point=decision_point,
+            available=available,
+            request_id=request_id,
+            covariates=covariates,
+            forecasts=forecasts,
+            precondition=precondition,
+        )
+        if call.keys is not None:  # first without waiting for those who write
             with self.read(precondition) as snapshot:
-                batch = self._repeat(snapshot, call, asked.find(snapshot))
-            if batch is not None:
-                return batch
+                found = ask.find_rounds(snapshot, call)
+                before = ask.repeat(
+                    snapshot, call, found, self.options_at(snapshot).problem.source_labels
+                )
+            if before is not None:
+                return before
         if available:
-            maker = forecast_maker(self._forecasts, rows, forecasts, rounds, self.read)
-            call = call._replace(make_forecasts=maker)
+            check_given(self._forecasts, call.forecasts)
+            if self._forecasts is not None and not self._forecasts.is_ready:
+                with self.read() as snapshot:
+                    features = self.options_at(snapshot).problem.source
+                    self._forecasts.begin(snapshot, features)
         while self._served is None:
             try:
                 batch = self._asks(call)
@@ -398,17 +400,13 @@ class Experiment(ExperimentReader):
 
     def _find_served(self) -> int:
         with self.read() as snapshot:
-            end = serving.last_recommendation(snapshot)
+            end = state.last_recommendation(snapshot)
         control = self.traits.control
-        return serving.served_target(end or recommendation_data(self.recommendation()), control)
+        return ask.served_target(end or recommendation_data(self.recommendation()), control)
 
     def _serve(self, target: int, call: Ask) -> Batch:
-        """Assignments of a target after the end, or those that a named request was given before."""
         with self.read(call.precondition) as snapshot:
-            if (before := self._repeat(snapshot, call)) is not None:
-                return before
-            problem = self.options_at(snapshot).problem
-            return serving.serve(snapshot.head, problem, target, call.rounds, call.asked)
+            return ask.serve(snapshot, call, self.options_at(snapshot).problem, target)
 
     def tell(
         self,

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
-from functools import partial
 from numbers import Real
 from threading import Lock
 from typing import Any
@@ -17,7 +15,6 @@ from bestarm.checks import finite
 from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.forecasting import Encoder, Forecaster
 from bestarm.forecasting.forecaster import find_forecaster
-from bestarm.live.draws import ForecastMaker
 from bestarm.live.inputs import EARLIEST, normal_form
 from bestarm.live.spec import Spec
 from bestarm.live.store.contract import (
@@ -32,48 +29,41 @@ from bestarm.live.store.contract import (
 from bestarm.numerics.geometry import Array
 from bestarm.records import Plan
 
-_Row = Mapping[str, Any]
+Row = Mapping[str, Any]
 #: Rows of covariates: names with values, or numbers alone.
-Covariates = _Row | Iterable[_Row] | Iterable[Sequence[float]]
+Covariates = Row | Iterable[Row] | Iterable[Sequence[float]]
 Interval = tuple[float, float] | None
-FeaturesAt = Callable[[Snapshot], Array]  # of the arms, in one state of the ledger
-Snapshots = Callable[[], AbstractContextManager[Snapshot]]
 
 _LATEST = 100_000  # assignments that a forecaster learns when an experiment is opened again
 _LOOKUP_RATIO = 16  # outstanding outcomes per outcome that others told, before they are looked up
 _LONGEST = 10_000  # characters of one row of covariates
 
 
-def read_covariates(covariates: object, count: int) -> list[_Row] | None:
+def read_covariates(covariates: object, count: int) -> list[Row] | None:
     """One row of covariates per assignment, or per round."""
     if covariates is None:
         return None
     return [_covariates(row) for row in _items(_rows(covariates), "covariates", "row", count)]
 
 
-def forecast_maker(
-    maker: Forecasts | None,
-    rows: list[_Row] | None,
-    forecasts: object,
-    count: int,
-    reading: Snapshots,
-) -> ForecastMaker | None:
-    """What makes the forecasts of an `ask` for `count` assignments, from what it brings along.
-
-    `reading` gives the record, to begin from.
-    """
-    numbers = None
-    if forecasts is not None:
-        several = [forecasts] if isinstance(forecasts, Real) else forecasts
-        several = _items(several, "forecasts", "number", count)
-        numbers = np.array([_number(each, "forecasts") for each in several], dtype=float)
-    if maker is not None:
-        return maker.maker(rows, numbers, reading)
-    if numbers is None:
+def read_forecasts(forecasts: object, count: int) -> Array | None:
+    """One forecast of the caller's own per assignment, or per round."""
+    if forecasts is None:
         return None
-    message = "This experiment has no forecaster: `forecasts` cannot be used."
-    remedy = "Create one with forecaster='own' for forecasts of your own."
-    raise InvalidInputError(message, field="forecasts", value=numbers, remedy=remedy)
+    several = _items(
+        [forecasts] if isinstance(forecasts, Real) else forecasts, "forecasts", "number", count
+    )
+    return np.array([_number(each, "forecasts") for each in several], dtype=float)
+
+
+def check_given(forecasts: Forecasts | None, own: Array | None) -> None:
+    """Raise InvalidInputError unless an `ask` brings its own forecasts where they are wanted."""
+    if forecasts is not None:
+        forecasts.check_given(own)
+    elif own is not None:
+        message = "This experiment has no forecaster: `forecasts` cannot be used."
+        remedy = "Create one with forecaster='own' for forecasts of your own."
+        raise InvalidInputError(message, field="forecasts", value=own, remedy=remedy)
 
 
 def _rows(covariates: Any) -> Any:
@@ -101,7 +91,7 @@ def _items(several: Any, field: str, what: str, count: int | None) -> list[Any]:
     raise InvalidInputError(message, field=field, value=got, remedy=remedy)
 
 
-def _covariates(row: Any) -> _Row:
+def _covariates(row: Any) -> Row:
     if not isinstance(row, Mapping):
         values = _items(row, "covariates", "row", None)
         row = {f"x{place}": value for place, value in enumerate(values, 1)}
@@ -147,9 +137,7 @@ def kind_of(forecaster: object) -> str | None:
     return None if find_forecaster(forecaster) is None else "default"
 
 
-def make_forecasts(
-    forecaster: object, features_at: FeaturesAt, spec: Spec | None
-) -> Forecasts | None:
+def make_forecasts(forecaster: object, spec: Spec | None) -> Forecasts | None:
     """The forecasts of an experiment, which was created with a spec, or is in memory; or None.
 
     Raises:
@@ -164,7 +152,7 @@ def make_forecasts(
     if kind is None:
         return None
     own = forecaster if isinstance(forecaster, Forecaster) else None
-    return Forecasts(own if kind == "own" else find_forecaster(kind), features_at, interval)
+    return Forecasts(own if kind == "own" else find_forecaster(kind), interval)
 
 
 class Forecasts:
@@ -177,10 +165,8 @@ class Forecasts:
     interval, for plans that do not say where.
     """
 
-    def __init__(
-        self, forecaster: Forecaster | None, features_at: FeaturesAt, interval: Interval
-    ) -> None:
-        self._forecaster, self._features_at, self._interval = forecaster, features_at, interval
+    def __init__(self, forecaster: Forecaster | None, interval: Interval) -> None:
+        self._forecaster, self._interval = forecaster, interval
         self._features: Array = np.empty((0, 0))  # of the arms, as the last snapshot had them
         self._encoder = Encoder()
         self._lock = Lock()
@@ -194,54 +180,75 @@ class Forecasts:
         """Wait for no other thread in a forked process."""
         self._lock = Lock()
 
-    def maker(
-        self, rows: list[_Row] | None, forecasts: Array | None, reading: Snapshots
-    ) -> ForecastMaker:
-        """What makes the forecasts of an `ask` from covariates, or from forecasts of one's own."""
-        if self._forecaster is not None and forecasts is not None:
+    def check_given(self, own: Array | None) -> None:
+        """Raise unless an `ask` brings its own forecasts, or none where there is a forecaster."""
+        if self._forecaster is not None and own is not None:
             message = "This experiment has a forecaster, so `forecasts` cannot be given."
             remedy = "Give `covariates`, or create an experiment with forecaster='own'."
-            value = forecasts.tolist()
+            value = own.tolist()
             raise InvalidInputError(message, field="forecasts", value=value, remedy=remedy)
-        if self._forecaster is None and forecasts is None:
+        if self._forecaster is None and own is None:
             raise InvalidInputError(
                 "The forecasts of this experiment are your own, and there are none here.",
                 field="forecasts",
                 remedy="Give `ask` the `forecasts`, or open the experiment with your forecaster: "
                 "`Experiment.open(…, forecaster=…)`.",
             )
-        if self._forecaster is not None and not self._is_ready:
-            # Once: learn what is on record, and compile, before anybody has to wait for it.
-            with reading() as snapshot, self._lock:
-                if not self._is_ready:
-                    spare = deepcopy(self._forecaster)
-                    spare.forecast(0, EARLIEST, None)
-                    spare.learn(0, self._features_at(snapshot)[0], 0.0)
-                    self._catch_up(snapshot)
-                    self._is_ready = True
-        return partial(self._make, rows, forecasts)
 
-    def _make(
+    @property
+    def is_ready(self) -> bool:
+        """Whether what was on record at the start is learned."""
+        return self._forecaster is None or self._is_ready
+
+    def begin(self, snapshot: Snapshot, features: Array) -> None:
+        """Learn what is on record, and compile, before anybody has to wait for it.
+
+        Args:
+            snapshot: the record.
+            features: of the arms, as they are in it.
+        """
+        with self._lock:
+            if self._forecaster is not None and not self._is_ready:
+                spare = deepcopy(self._forecaster)
+                spare.forecast(0, EARLIEST, None)
+                spare.learn(0, features[0], 0.0)
+                self._catch_up(snapshot, features)
+                self._is_ready = True
+
+    def make(
         self,
-        rows: list[_Row] | None,
-        made: Array | None,
         snapshot: Snapshot,
         plan: Plan,
+        features: Array,
+        covariates: Sequence[Row] | None,
+        own: Array | None,
         places: Sequence[int],
         now: float,
     ) -> Array:
-        """The forecasts of the next assignments, before any is drawn."""
-        rows = None if rows is None else [rows[place] for place in places]
-        if self._forecaster is not None:
+        """The forecasts of the next assignments, before any is drawn.
+
+        Args:
+            snapshot: the record.
+            plan: under which they are drawn.
+            features: of the arms, as they are in the record.
+            covariates: of the rounds that were asked for.
+            own: forecasts of the caller's, one per round.
+            places: those of the next assignments among the rounds that were asked for.
+            now: the time.
+        """
+        if self._forecaster is None:
+            assert own is not None
+            made = own[places]
+        else:
             with self._lock:
-                self._catch_up(snapshot)
+                self._catch_up(snapshot, features)
                 first, moment = snapshot.head.assigned, _moment(now)
-                vectors = [None] * len(places) if rows is None else map(self._encoder.encode, rows)
+                vectors = [
+                    None if covariates is None else self._encoder.encode(covariates[place])
+                    for place in places
+                ]
                 forecast, pairs = self._forecaster.forecast, enumerate(vectors, first)
                 made = np.array([forecast(number, moment, vector) for number, vector in pairs])
-        elif made is not None:
-            made = made[places]
-        assert made is not None
         if np.isnan(made).any():
             message = "The forecaster made a forecast that is not a number."
             remedy = "Nothing was assigned. Check it with `bestarm.testing.check_forecaster`."
@@ -279,9 +286,9 @@ class Forecasts:
         while len(self._waiting) > _LATEST:
             del self._waiting[next(iter(self._waiting))]
 
-    def _catch_up(self, snapshot: Snapshot) -> None:
+    def _catch_up(self, snapshot: Snapshot, features: Array) -> None:
         """Learn what others did: their assignments, and the outcomes told to them."""
-        head, self._features = snapshot.head, self._features_at(snapshot)
+        head, self._features = snapshot.head, features
         if head.assigned > self._end:
             first = max(self._end, head.assigned - _LATEST)
             for rows in snapshot.rows(first, head.assigned):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import reprlib
 import unicodedata
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from numbers import Real
@@ -21,7 +20,6 @@ from bestarm.errors import (
 )
 from bestarm.live.store.contract import UnitKey
 from bestarm.live.store.head import TimeLimits
-from bestarm.units import plural
 
 if TYPE_CHECKING:
     from bestarm.live.store.sql import SqlLedger, Store
@@ -188,37 +186,6 @@ def connected(url: str | Store) -> Iterator[tuple[Store, type[SqlLedger]]]:
 
 
 # --- units -------------------------------------------------------------------------------------
-
-
-def read_asked(
-    unit: Any, decision_point: Any, count: int | None, request_id: str | None, *, available: bool
-) -> Sequence[UnitKey] | None:
-    """The units of an `ask`, each once; None where it names none."""
-    if not available and (unit is None or decision_point is None):
-        message = "`available` is about a unit at a decision point, and these are not named."
-        remedy = 'Name both, for example unit="person-7", decision_point="2026-11-18 09:00".'
-        raise InvalidInputError(message, field="available", value=available, remedy=remedy)
-    if unit is None:
-        check_no_decision_point(decision_point)
-        return None
-    if request_id is not None:
-        message = "A request for a unit needs no name: the unit gets the same assignment again."
-        remedy = "Leave the `request_id` out."
-        raise InvalidInputError(message, field="request_id", value=request_id, remedy=remedy)
-    several = _several(unit)
-    points = _several(decision_point)
-    keys = read_keys(several, points * len(several) if points == [decision_point] else points)
-    if count is not None and count != len(keys):
-        named = f"{'is' if len(keys) == 1 else 'are'} {plural(len(keys), 'unit')}"
-        message = f"`count` is {count}, and there {named}: each has one assignment."
-        remedy = "Leave `count` out; a unit with several decision points names one at a time."
-        raise InvalidInputError(message, field="count", value=count, remedy=remedy)
-    if len(set(keys)) < len(keys):
-        (twice, _), *_ = Counter(keys).most_common(1)
-        message = f"Unit {twice.unit!r} is there twice."
-        remedy = "Name every unit once, or once per decision point."
-        raise InvalidInputError(message, field="unit", value=twice.unit, remedy=remedy)
-    return keys
 
 
 def check_no_decision_point(decision_point: object) -> None:

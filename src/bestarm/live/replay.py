@@ -17,7 +17,7 @@ import numpy as np
 
 from bestarm.errors import DesignError, ProtocolError, ReplayError
 from bestarm.live.events import digest, recommendation_data
-from bestarm.live.serving import last_recommendation
+from bestarm.live.state import last_recommendation
 from bestarm.live.store.contract import Change, Snapshot, SummaryRecord, as_data, damaged
 from bestarm.policies.policy import Policy
 from bestarm.recommendation import Recommendation

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from bestarm import __version__
 from bestarm.errors import ClockError, UnknownAssignmentError
@@ -17,6 +18,7 @@ Precondition = Callable[[Snapshot], object]  # raises where a call is not allowe
 
 _DAY = 86_400.0
 _YEAR = 365 * _DAY
+_PAGE = 1000  # events read at a time, from the last on
 
 
 def begin(
@@ -107,3 +109,18 @@ def check_assigned(ids: Sequence[int], head: Head) -> None:
         remedy="Tell outcomes under the ids that `ask` returned.",
         about=unknown,
     )
+
+
+def last_recommendation(snapshot: Snapshot) -> dict[str, Any] | None:
+    """What the event that ended an experiment says that its policy recommended.
+
+    By it every process serves the same, whatever the policy would say now. None before the end, and
+    where the policy could not say it: one of another version, or stopped by an older bestarm.
+    """
+    head = snapshot.head
+    if not head.over:
+        return None
+    pages = reversed(range(0, head.events, _PAGE))
+    events = (event for start in pages for event in snapshot.events(start, start + _PAGE))
+    data = next(event.data for event in events if event.kind == head.state)
+    return data if head.state == "finished" else data.get("recommendation")

@@ -35,7 +35,6 @@ from bestarm.live.store.contract import (
     answers_of,
     damaged,
 )
-from bestarm.live.units import AskedRounds
 from bestarm.policies.policy import Policy
 from bestarm.recommendation import Recommendation
 from bestarm.records import BlockPlan, Plan
@@ -130,19 +129,6 @@ def _change_options(
         find_settled(tx)
     log(tx, kind, at, **events.change_data(change, head))
     return after
-
-
-# --- units ---------------------------------------------------------------------------------------
-
-
-def record_unavailable(
-    tx: Transaction, asked: AskedRounds, places: Sequence[int], at: float
-) -> None:
-    """Record that units are not available at decision points, unless the experiment is over."""
-    if not tx.head.over:
-        asked.record(tx, places)
-        data = {"count": len(places), "assigned": tx.head.assigned}
-        log(tx, "unavailable", at, **data, **events.request_data(tx.head))
 
 
 # --- steps --------------------------------------------------------------------------------------

@@ -7,13 +7,11 @@ draw, and can be erased: the log covers a digest of it, with a salt that is eras
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from bestarm.errors import ConflictingRequestError, UnknownAssignmentError
+from bestarm.errors import UnknownAssignmentError
 from bestarm.live import events
 from bestarm.live.store.contract import (
     UNREADABLE,
@@ -26,74 +24,6 @@ from bestarm.live.store.contract import (
 from bestarm.live.values import Known
 
 _PAGE = 5000  # decision points read at a time
-
-
-@dataclass(frozen=True)
-class AskedRounds:
-    """What an `ask` says of the rounds it wants, as far as it does; one entry per round."""
-
-    keys: Sequence[UnitKey] | None = None
-    covariates: Sequence[str] | None = None  # as JSON
-    available: bool = True  # whether anything may be drawn
-
-    def __bool__(self) -> bool:
-        """Whether it says anything."""
-        return self.keys is not None or self.covariates is not None
-
-    def find(self, snapshot: Snapshot) -> Sequence[UnitRecord | None]:
-        """The round that each of its units has, or None; empty where it names no units.
-
-        After the end no unit is given its round again: all are treated alike then.
-
-        Raises:
-            ConflictingRequestError: a unit was available, and now it is not, or the reverse.
-        """
-        if self.keys is None or snapshot.head.over:
-            return []
-        found = snapshot.units_named(self.keys)
-        for key, record in found.items():
-            if (record.size > 0) != self.available:
-                raise _conflict(key, record)
-        return [found.get(key) for key in self.keys]
-
-    def record(self, tx: Transaction, places: Sequence[int]) -> Sequence[UnitRecord]:
-        """Add what is known of new rounds: those asked for at these places."""
-        head, records, size = tx.head, list[UnitRecord](), tx.head.size
-        for number, place in enumerate(places):
-            unit, point = (None, None) if self.keys is None else self.keys[place]
-            known = unit, point, None if self.covariates is None else self.covariates[place]
-            salt, turn = secrets.token_hex(16), head.rounds + number
-            first = head.assigned + number * size
-            if not self.available:
-                head.unavailable += 1
-                turn, first, size = -head.unavailable, head.assigned, 0
-            record = UnitRecord(turn, first, size, digest_of(salt, *known), salt, *known)
-            records.append(record)
-            if unit is not None and self.available:
-                self._count(tx, unit, turn, again=bool(point))
-        events.add_chained(tx, *records)
-        return records
-
-    def _count(self, tx: Transaction, unit: str, turn: int, *, again: bool) -> None:
-        """Count a round of a unit, which may have had others if it has decision points."""
-        head = tx.head
-        count = 1 + (int((tx.rounds_of(unit) >= 0).sum()) if again else 0)
-        head.units += count == 1
-        head.unit_rounds += 1
-        if count > head.most_unit_rounds:
-            head.most_unit_rounds, head.busiest_round = count, turn
-
-
-def _conflict(key: UnitKey, record: UnitRecord) -> ConflictingRequestError:
-    """The error for a unit that was available and now is not, or the reverse."""
-    was = f"available, and has assignment {record.first}" if record.size else "not available"
-    return ConflictingRequestError(
-        f"Unit {key.unit!r} was {was} at decision point {key.decision_point!r}.",
-        field="available",
-        value=key.unit,
-        remedy="Whether a unit is available is known before the draw, and stands. Name its next "
-        "decision point.",
-    )
 
 
 def digest_of(

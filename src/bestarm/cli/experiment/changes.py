@@ -373,7 +373,8 @@ def stop(experiment: Experiment, *, reason: str = "") -> Result:
     Args:
         reason (TEXT): The reason, in words.
     """
-    from bestarm.live.serving import is_shown, last_recommendation, served_target
+    from bestarm.live.ask import is_shown, served_target
+    from bestarm.live.state import last_recommendation
 
     experiment.stop(reason)
     state = experiment.state
