@@ -16,7 +16,7 @@ from clocks import Clock
 from bestarm import Experiment, Problem
 from bestarm.errors import InvalidInputError
 from bestarm.forecasting import Forecaster
-from bestarm.live import transitions
+from bestarm.live import change, close
 from bestarm.live.watch.overview import Watch, overview
 from bestarm.server.pages.panels import panels
 
@@ -253,18 +253,18 @@ def test_a_plan_that_was_computed_before_a_change_is_not_recorded_after_it(tmp_p
         open_again(tmp_path, clock=Clock()) as other,
     ):
         given = list(one.ask(8))
-        prepare, steps = transitions.prepare, []
+        prepare, steps = close.prepare, []
 
-        def interrupted(*known: Any) -> transitions.Step:
+        def interrupted(*known: Any) -> close.Step:
             step = prepare(*known)
             steps.append(step)
             if step.plan is not None and len(steps) == 2:
                 with other._ledger.transaction() as tx:
-                    transitions.retire(tx, other.options_at(tx), "quiz", "late", at=2e9)
+                    change.retire(tx, other.options_at(tx), "quiz", "late", at=2e9)
             return step
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(transitions, "prepare", interrupted)
+            patch.setattr(close, "prepare", interrupted)
             one.tell_many({each.id: 1.0 for each in given})
         with one.read() as snapshot:
             second = snapshot.plan(2).plan

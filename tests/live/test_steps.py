@@ -15,12 +15,12 @@ from recorded import told
 
 from bestarm import AnytimeBAI, Experiment, Problem
 from bestarm.errors import DamagedStoreError, InvalidInputError
-from bestarm.live import Batch, transitions
+from bestarm.live import Batch, close
 from bestarm.live.ask import Ask
+from bestarm.live.close import Step, apply
 from bestarm.live.replay import PolicyReplayer
 from bestarm.live.store.contract import Snapshot, as_data
 from bestarm.live.tell import Tell
-from bestarm.live.transitions import Step, apply
 from bestarm.policies import Policy
 from bestarm.records import Plan, Summary
 from bestarm.testing.policy_contract import altered_plan
@@ -211,8 +211,8 @@ def test_a_plan_that_came_second_is_replaced_by_the_one_on_record(
 
     experiment, other = pair
     replayer, ids = experiment._replayer, experiment.ask(40).ids
-    prepare = transitions.prepare
-    monkeypatch.setattr(transitions, "prepare", prepared)
+    prepare = close.prepare
+    monkeypatch.setattr(close, "prepare", prepared)
     experiment.tell_many(dict.fromkeys(ids, 0.5))
     assert len(made) == 1
     assert experiment._replayer is replayer

@@ -16,7 +16,7 @@ from weakref import WeakSet
 
 from bestarm.errors import BestArmError, StoreError, StoreUnavailableError
 from bestarm.forecasting import Forecaster
-from bestarm.live import ask, inputs, state, tell, transitions
+from bestarm.live import ask, close, inputs, state, tell
 from bestarm.live.ask import Ask, StepPendingError
 from bestarm.live.draws import Draws
 from bestarm.live.forecasts import make_forecasts
@@ -117,7 +117,7 @@ class Answer(NamedTuple):
     """The answer to a `Tell`; where a step is pending, one caller of a group is to advance."""
 
     receipt: Receipt
-    step_pending: transitions.StepIdentity | None
+    step_pending: close.StepIdentity | None
 
 
 _Call = TypeVar("_Call", Ask, Tell)
@@ -247,7 +247,7 @@ class ExperimentCore:
                 calls,
                 lambda call: tell.record(tx, call, bounds=bounds, guardrails=rails, now=now),
             )
-            pending = transitions.pending_step(tx.head)
+            pending = close.pending_step(tx.head)
             entered = tx.head.window is None  # a report within its window is not learned
         answers: list[Answer | Exception] = []
         for call, receipt in zip(calls, receipts, strict=True):
@@ -313,18 +313,18 @@ class ExperimentCore:
                     return False
                 now = self._stamp(tx)  # first: a clock may raise
                 options = self.options_at(tx)
-                step = transitions.prepare(tx, self._replayer, self._guarding(), options.retired)
-                transitions.apply(tx, step, options, now)
+                step = close.prepare(tx, self._replayer, self._guarding(), options.retired)
+                close.apply(tx, step, options, now)
             return True
         with self.read() as snapshot:
             if not snapshot.head.has_pending_step:
                 return False
             gone = self.options_at(snapshot).retired
-            step = transitions.prepare(snapshot, self._replayer, self._guarding(), gone)
+            step = close.prepare(snapshot, self._replayer, self._guarding(), gone)
         with self._ledger.transaction() as tx:
             fits = step.fits(tx.head)
             if fits:
-                transitions.apply(tx, step, self.options_at(tx), self._stamp(tx))
+                close.apply(tx, step, self.options_at(tx), self._stamp(tx))
             changed = tx.head.changes > step.changes
         # The policy was told what is not on record, or it has a plan made before a change.
         if not fits and (step.plan is None or changed):

@@ -14,7 +14,7 @@ from bestarm.errors import (
     UnknownAssignmentError,
 )
 from bestarm.forecasting import Forecaster
-from bestarm.live import ask, inputs, state, tell, transitions, units
+from bestarm.live import ask, change, inputs, state, tell, units
 from bestarm.live.ask import Ask, StepPendingError
 from bestarm.live.core import ExperimentCore
 from bestarm.live.draws import read_seed
@@ -23,7 +23,7 @@ from bestarm.live.forecasts import Covariates, check_given, kind_of
 from bestarm.live.guarding import check_guardrails
 from bestarm.live.inputs import Label
 from bestarm.live.reading import ExperimentReader
-from bestarm.live.replay import PolicyReplayer, recommend
+from bestarm.live.replay import PolicyReplayer
 from bestarm.live.spec import (
     Spec,
     as_options,
@@ -577,14 +577,14 @@ class Experiment(ExperimentReader):
         # steps are transactions, which come one after the other.
         replayer = self._replayer if self.spec is None else PolicyReplayer(self.spec.make)
         with self.read() as snapshot:
-            _last_recommendation(replayer, snapshot)  # what takes long, while others write
+            change.recommend_at_stop(replayer, snapshot)  # what takes long, while others write
         with self._changing(precondition, leaps=True) as (tx, now):
-            final = _last_recommendation(replayer, tx)
-            transitions.change_state(tx, "stopped", now, reason=why, recommendation=final)
+            final = change.recommend_at_stop(replayer, tx)
+            change.set_state(tx, "stopped", now, reason=why, recommendation=final)
 
     def _change_state(self, kind: str, precondition: Precondition | None, **data: str) -> None:
         with self._changing(precondition, leaps=True) as (tx, now):
-            transitions.change_state(tx, kind, now, **data)
+            change.set_state(tx, kind, now, **data)
 
     def note(self, text: str, **numbers: int) -> None:
         """Add a remark to the log, with numbers to read back from `events`. Nothing else changes.
@@ -620,7 +620,7 @@ class Experiment(ExperimentReader):
         """
         seconds = inputs.read_lease(lease)
         with self._changing(precondition, leaps=True) as (tx, now):
-            transitions.change_lease(tx, seconds, now)
+            change.change_lease(tx, seconds, now)
 
     def add(
         self,
@@ -644,7 +644,7 @@ class Experiment(ExperimentReader):
                 experiment is over, or its policy does not allow for changes.
         """
         with self._changing(precondition) as (tx, now):
-            transitions.add(tx, self.options_at(tx), option, features, now)
+            change.add(tx, self.options_at(tx), option, features, now)
 
     def retire(self, option: str, *, reason: str, precondition: Precondition | None = None) -> None:
         """Retire an option for good: nothing more is drawn of it, and it is not named as the best.
@@ -663,7 +663,7 @@ class Experiment(ExperimentReader):
                 changes.
         """
         with self._changing(precondition) as (tx, now):
-            transitions.retire(tx, self.options_at(tx), option, reason, now)
+            change.retire(tx, self.options_at(tx), option, reason, now)
 
     def close(self) -> None:
         """Release the database, if there is one."""
@@ -674,14 +674,3 @@ class Experiment(ExperimentReader):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _last_recommendation(replayer: PolicyReplayer, snapshot: Snapshot) -> dict[str, Any] | None:
-    """What the log says of the recommendation at a stop.
-
-    None where the policy fails, as one of another version does: stopping does not depend on it.
-    """
-    try:
-        return recommendation_data(recommend(replayer.policy(snapshot), "stopped"))
-    except Exception:
-        return None

@@ -17,10 +17,10 @@ from starlette.concurrency import run_in_threadpool
 
 from bestarm.errors import BestArmError, ExperimentExistsError, UnknownExperimentError
 from bestarm.live import Experiment, Receipt, Status
+from bestarm.live.close import StepIdentity
 from bestarm.live.core import Answer
 from bestarm.live.store.sql import ChangeFeed, Store
 from bestarm.live.tell import Tell
-from bestarm.live.transitions import StepIdentity
 from bestarm.live.values import Checks
 from bestarm.live.watch.overview import Watch
 from bestarm.problem import Problem

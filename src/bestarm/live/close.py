@@ -1,30 +1,24 @@
-"""The transitions of an experiment, the same for every ledger: what its transactions do.
+"""Close: the policy takes its next step, from what is on record to the rows that are written.
 
-A process that is killed between two transactions leaves the ledger consistent, and whoever comes
-next continues from there. What the policy computes is computed before a transaction: `prepare`
-makes a step from a snapshot, and `apply` records it if no other step was taken since.
+A step tells the policy a summary, which closes the open phase or reports outcomes that came after
+that; or it makes the next plan; or it ends the experiment. What the policy computes may take long,
+so `prepare` makes a step from a snapshot, before the transaction, and `apply` records it if it
+still fits. A process that is killed in between leaves nothing behind, and another takes the step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from bestarm.checks import vector
-from bestarm.errors import (
-    InvalidInputError,
-)
-from bestarm.live import events, summaries
+from bestarm.live import change, events, summaries
 from bestarm.live.events import log
 from bestarm.live.guarding import Finding, GuardrailReplayer
-from bestarm.live.options import Options, read_reason
+from bestarm.live.options import Options
 from bestarm.live.replay import PolicyReplayer, tell
-from bestarm.live.state import find_settled
 from bestarm.live.store.contract import (
-    Change,
     Head,
     Ids,
     PlanRecord,
@@ -38,100 +32,6 @@ from bestarm.live.store.contract import (
 from bestarm.policies.policy import Policy
 from bestarm.recommendation import Recommendation
 from bestarm.records import BlockPlan, Plan
-
-
-def change_state(tx: Transaction, kind: str, at: float, **data: Any) -> None:
-    """Pause, resume or stop an experiment, unless it is already paused, running or stopped.
-
-    The event is `"paused"`, `"resumed"` or `"stopped"`.
-    """
-    head, goal = tx.head, "running" if kind == "resumed" else kind
-    if head.state == goal:
-        return
-    _check_not_over(head, kind)
-    head.state = goal
-    if kind == "stopped":
-        data |= events.rest_data(tx)
-    log(tx, kind, at, **data)
-
-
-def _check_not_over(head: Head, verb: str) -> None:
-    if head.over:
-        wrong = f"An experiment that is {head.state} cannot be {verb}."
-        remedy = "Create another experiment to go on."
-        raise InvalidInputError(wrong, field="state", value=head.state, remedy=remedy)
-
-
-def change_lease(tx: Transaction, lease: float | None, at: float) -> None:
-    """Set how long outcomes may take."""
-    head = tx.head
-    _check_not_over(head, "given another lease")
-    if head.window is not None:
-        message = "The outcomes of this experiment have a window, and none takes longer."
-        remedy = "A window is settled at creation: what comes early depends on its length."
-        raise InvalidInputError(message, field="lease", value=lease, remedy=remedy)
-    if lease != head.lease:
-        log(tx, "changed", at, lease=lease, before=head.lease)
-        head.lease = lease
-
-
-# --- options ------------------------------------------------------------------------------------
-
-
-def retire(
-    tx: Transaction, options: Options, label: object, reason: object, at: float, by: str = "hand"
-) -> Options:
-    """Retire an option for good: nothing more is drawn of it from this transaction on.
-
-    To repeat it with the same reason is harmless.
-
-    Args:
-        tx: the transaction.
-        options: the options as they are, before anything is changed.
-        label: the option.
-        reason: why, in words.
-        at: the time.
-        by: what retires it, if nobody did.
-
-    Returns:
-        The options as they are then.
-    """
-    why = read_reason(reason)
-    if options.knows("retired", label, reason=why):
-        return options
-    _check_not_over(tx.head, "changed")
-    name = options.problem.target_labels[options.check_retirable(label)]
-    return _change_options(tx, options, "retired", name, at, reason=why, made_by=by)
-
-
-def add(tx: Transaction, options: Options, label: object, features: object, at: float) -> Options:
-    """Add an option: see `Experiment.add`. Returns the options as they are then."""
-    row = None if features is None else tuple(vector(features, "features").tolist())
-    if options.knows("added", label, features=row):
-        return options
-    _check_not_over(tx.head, "changed")
-    row = options.check_addable(label, row)
-    return _change_options(tx, options, "added", str(label), at, features=row)
-
-
-def _change_options(
-    tx: Transaction, options: Options, kind: str, label: str, at: float, **data: Any
-) -> Options:
-    """Record a change. The open phase closes with what was assigned so far: see `prepare`."""
-    head = tx.head
-    known = {"reason": "", "features": None, "made_by": "hand"} | data
-    change = Change(head.changes, head.phase, kind, label, **known, at=at)
-    after = options.after(change)
-    events.add_chained(tx, change)
-    head.changes += 1
-    head.options += 1 if kind == "added" else -1  # until the policy says how many are left
-    if head.waits:
-        find_settled(tx)
-    log(tx, kind, at, **events.change_data(change, head))
-    return after
-
-
-# --- steps --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -289,7 +189,7 @@ def apply(tx: Transaction, step: Step, options: Options, at: float) -> None:
         log(tx, "guardrail", at, **data, **events.request_data(tx.head))
         if finding.guardrail.action == "retire" and finding.target not in options.retired:
             by = f"guardrail {finding.guardrail.name}"
-            options = retire(tx, options, labels[finding.target], finding.reason, at, by=by)
+            options = change.retire(tx, options, labels[finding.target], finding.reason, at, by=by)
     for told in step.told:
         _record_summary(tx, told, labels, at)
     if step.plan is not None:
