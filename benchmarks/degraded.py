@@ -31,8 +31,7 @@ from bestarm.datasets import RatingsData, jester
 from bestarm.design import Design
 from bestarm.environments import small_gap
 from bestarm.numerics.geometry import Array, centered_diameter
-from bestarm.policies import SPBAI, one_shot
-from bestarm.policies.phased import rage, sbe, spbai
+from bestarm.policies import SPBAI, one_shot, rage, sbe, spbai
 from bestarm.simulation import Results
 from bestarm.studies import SP_BAI, Cell, PublishedTable, Row
 from bestarm.studies.published import RUNS

@@ -20,8 +20,7 @@ import numpy as np
 from bestarm import DEO, Problem, SequentialHalving, Uniform, environments, figures, simulate
 from bestarm.environments import Environment, Semiparametric, baselines
 from bestarm.numerics.geometry import Array
-from bestarm.policies import Method
-from bestarm.policies.phased import halving, shrinking
+from bestarm.policies import Method, halving, shrinking
 from bestarm.records import Plan, Summary
 from bestarm.simulation import Results
 

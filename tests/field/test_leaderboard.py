@@ -229,7 +229,7 @@ def test_a_method_that_takes_a_budget_has_the_instance_s_unless_one_is_bound(
 
 def test_a_method_enters_with_its_line_in_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     table = dict(registry.policies())
-    table["mine"] = PolicyInfo("mine", "bestarm.policies.means.lucb:LUCB", "mine", model="means")
+    table["mine"] = PolicyInfo("mine", "bestarm.policies.lucb:LUCB", "mine", model="means")
     table["needs more"] = PolicyInfo("needs more", "bestarm.policies.one_shot:GOpt", "told")
     monkeypatch.setattr("bestarm.field.benchmark.policies", lambda: table)
     names = [each.name for each in competitors()]

@@ -42,8 +42,8 @@ from bestarm import (
     Uniform,
 )
 from bestarm.numerics.geometry import centered_diameter
-from bestarm.policies.means.rounds import RoundRule
 from bestarm.policies.policy import Policy
+from bestarm.policies.rounds import RoundRule
 from bestarm.records import BlockPlan, Plan, Rounds, Summary
 
 __all__ = [

@@ -14,10 +14,9 @@ import pytest
 from golden import CASES, KEPT
 
 from bestarm import AnytimeBAI, Problem, Summary
+from bestarm.policies import bernstein, halving, rounds
 from bestarm.policies.anytime import bets, sampler
 from bestarm.policies.catalog import BUILT_IN, PolicyInfo
-from bestarm.policies.means import bernstein, rounds
-from bestarm.policies.phased import halving
 
 RUNS: dict[str, golden.Run] = json.loads(KEPT.read_text(encoding="utf-8"))
 CLASSES = {case.policy.__name__: case.policy for case in CASES.values()}

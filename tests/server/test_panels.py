@@ -204,7 +204,7 @@ def test_an_experiment_that_has_come_to_a_halt_has_no_pace_of_its_past(sqlite_ur
 
 
 def test_a_budget_claims_no_error_probability_and_no_radius(sqlite_url: str) -> None:
-    halving = "bestarm.policies.phased.halving:SequentialHalving"
+    halving = "bestarm.policies.halving:SequentialHalving"
     with experiment(sqlite_url, halving, 1000, budget=400) as made:
         seen = overview(made)
     message = panels(seen)

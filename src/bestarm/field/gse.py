@@ -8,7 +8,7 @@ from bestarm.checks import whole
 from bestarm.design.memo import recall
 from bestarm.field.linear_designs import LinearShrinking, g_counts
 from bestarm.field.linear_model import linear_rank
-from bestarm.policies.phased.shrinking import parts
+from bestarm.policies.shrinking import parts
 from bestarm.problem import Problem
 from bestarm.records import Plan
 

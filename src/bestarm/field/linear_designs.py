@@ -13,7 +13,7 @@ from bestarm.design.rounding import round_efficiently
 from bestarm.estimation import ordinary
 from bestarm.field.linear_model import spanning_arms
 from bestarm.numerics.geometry import Array, first_largest, linear_span
-from bestarm.policies.phased.shrinking import Shrinking, linear_value
+from bestarm.policies.shrinking import Shrinking, linear_value
 from bestarm.policies.stepwise import Indices
 from bestarm.records import Counts, Plan, Summary
 

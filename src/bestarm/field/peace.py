@@ -8,7 +8,7 @@ from bestarm import bounds
 from bestarm.checks import positive
 from bestarm.design.memo import recall
 from bestarm.design.widths import WidthDesign, width_design
-from bestarm.policies.phased.rage import LeastSquaresElimination, PhaseRequest
+from bestarm.policies.rage import LeastSquaresElimination, PhaseRequest
 from bestarm.policies.stepwise import Indices
 from bestarm.problem import Problem
 

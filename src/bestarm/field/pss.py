@@ -7,7 +7,7 @@ import numpy as np
 from bestarm.checks import whole
 from bestarm.field.gse import stage_sizes
 from bestarm.numerics.geometry import Array
-from bestarm.policies.phased.shrinking import Shrinking
+from bestarm.policies.shrinking import Shrinking
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 

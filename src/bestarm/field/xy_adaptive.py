@@ -14,7 +14,7 @@ from bestarm.estimation import ordinary
 from bestarm.field.linear_model import linear_assumptions, points_of
 from bestarm.field.xy_allocation import all_pairs, greedy_pulls
 from bestarm.numerics.geometry import Array, first_largest, linear_norms
-from bestarm.policies.phased.shrinking import shares
+from bestarm.policies.shrinking import shares
 from bestarm.policies.stepwise import Indices, StepwisePolicy
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary

@@ -115,14 +115,14 @@ MAIN = (
     ),
     PolicyInfo(
         "sp-bai",
-        "bestarm.policies.phased.spbai:SPBAI",
+        "bestarm.policies.spbai:SPBAI",
         "SP-BAI as published, tuned",
         effort=10.0,
         reference=_PAPER,
     ),
     PolicyInfo(
         "sbe",
-        "bestarm.policies.phased.sbe:SBE",
+        "bestarm.policies.sbe:SBE",
         "phases with an anchored design, tuned",
         transductive=False,
         effort=30.0,
@@ -130,7 +130,7 @@ MAIN = (
     ),
     PolicyInfo(
         "rage",
-        "bestarm.policies.phased.rage:RAGE",
+        "bestarm.policies.rage:RAGE",
         "for linear rewards without drift",
         blind=True,
         model="linear",
@@ -139,7 +139,7 @@ MAIN = (
     ),
     _on_means(
         "lucb",
-        "bestarm.policies.means.lucb:LUCB",
+        "bestarm.policies.lucb:LUCB",
         "compares means, without drift",
         example={"sigma": 0.5},
         effort=6.0,
@@ -147,7 +147,7 @@ MAIN = (
     ),
     _on_means(
         "ae",
-        "bestarm.policies.means.action_elimination:ActionElimination",
+        "bestarm.policies.action_elimination:ActionElimination",
         "drops options by their means, without drift",
         example={"sigma": 0.5},
         effort=30.0,
@@ -155,7 +155,7 @@ MAIN = (
     ),
     _on_means(
         "bernstein",
-        "bestarm.policies.means.bernstein:BernsteinElimination",
+        "bestarm.policies.bernstein:BernsteinElimination",
         "drops arms by means and variances of bounded rewards, without drift",
         example=_BOUNDS,
         proven=True,
@@ -163,7 +163,7 @@ MAIN = (
     ),
     PolicyInfo(
         "paired-tests",
-        "bestarm.policies.means.paired:PairedTests",
+        "bestarm.policies.paired:PairedTests",
         "all options in every round, compared in pairs, under any drift",
         example=_BOUNDS,
         proven=True,
@@ -173,7 +173,7 @@ MAIN = (
     ),
     _with_budget(
         "sequential-halving",
-        "bestarm.policies.phased.halving:SequentialHalving",
+        "bestarm.policies.halving:SequentialHalving",
         "a fixed number of pulls, under any drift",
     ),
     _with_budget(

@@ -12,7 +12,7 @@ from bestarm import bounds as levels
 from bestarm.checks import positive
 from bestarm.errors import ProtocolError
 from bestarm.numerics.geometry import Array
-from bestarm.policies.means.bounded import BoundedRule
+from bestarm.policies.bounded import BoundedRule
 from bestarm.policies.stepwise import NO_DRIFT
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary

@@ -11,7 +11,7 @@ from bestarm import bounds
 from bestarm.design import deo
 from bestarm.design.memo import recall
 from bestarm.numerics.geometry import Array, centered_norms
-from bestarm.policies.phased.spbai import SPBAI, PhaseTerms
+from bestarm.policies.spbai import SPBAI, PhaseTerms
 from bestarm.problem import Problem
 
 

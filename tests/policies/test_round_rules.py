@@ -23,7 +23,7 @@ from bestarm import (
     simulate,
 )
 from bestarm.environments import Ratings, Semiparametric, baselines
-from bestarm.policies.means.rounds import Radius
+from bestarm.policies.rounds import Radius
 from bestarm.presampled import PresampledRewards
 
 RULES = [LUCB, ActionElimination]

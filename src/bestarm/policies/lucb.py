@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.numerics.geometry import Array
-from bestarm.policies.means.rounds import RoundRule
 from bestarm.policies.policy import Group, Traits
+from bestarm.policies.rounds import RoundRule
 from bestarm.policies.stepwise import Indices
 from bestarm.presampled import PresampledRewards, RewardsAhead
 from bestarm.recommendation import Recommendation

@@ -13,7 +13,7 @@ from bestarm import PairedTests, Problem, simulate
 from bestarm.environments import Ratings, Semiparametric, baselines
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.numerics.geometry import Array
-from bestarm.policies.means.paired import settle
+from bestarm.policies.paired import settle
 from bestarm.records import BlockPlan, Plan, Rounds
 
 PAIR = Problem(np.eye(2), delta=0.05)

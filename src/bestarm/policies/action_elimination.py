@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from bestarm import bounds
 from bestarm.numerics.geometry import Array
-from bestarm.policies.means.rounds import RoundRule
 from bestarm.policies.policy import same_plan
+from bestarm.policies.rounds import RoundRule
 from bestarm.policies.stepwise import Indices
 from bestarm.presampled import PresampledRewards
 

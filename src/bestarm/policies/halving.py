@@ -13,7 +13,7 @@ from bestarm.design import centered_xy, check_tolerance
 from bestarm.design.memo import recall
 from bestarm.estimation import predict_level
 from bestarm.numerics.geometry import Array, centered_diameter, covariance
-from bestarm.policies.phased.shrinking import Shrinking, parts
+from bestarm.policies.shrinking import Shrinking, parts
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 

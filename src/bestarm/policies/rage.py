@@ -15,7 +15,7 @@ from bestarm.design.memo import recall
 from bestarm.design.rounding import round_any
 from bestarm.estimation import ordinary
 from bestarm.numerics.geometry import Array, first_largest
-from bestarm.policies.phased.shrinking import linear_value, shares
+from bestarm.policies.shrinking import linear_value, shares
 from bestarm.policies.stepwise import StepwisePolicy
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary

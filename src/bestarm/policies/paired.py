@@ -11,7 +11,7 @@ from bestarm import bounds as levels
 from bestarm.checks import whole
 from bestarm.errors import ProtocolError
 from bestarm.numerics.geometry import Array, first_largest
-from bestarm.policies.means.bounded import BoundedRule
+from bestarm.policies.bounded import BoundedRule
 from bestarm.problem import Problem
 from bestarm.records import BlockPlan, Plan, Rounds, Summary
 

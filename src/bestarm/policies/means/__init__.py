@@ -1,1 +1,0 @@
-"""Methods that pull a few arms per round, by their means and bounds."""

@@ -1,1 +1,0 @@
-"""Methods that work in phases: plan, estimate, eliminate."""
