@@ -259,7 +259,7 @@ def test_a_plan_that_was_computed_before_a_change_is_not_recorded_after_it(tmp_p
             step = prepare(*known)
             steps.append(step)
             if step.plan is not None and len(steps) == 2:
-                with other._ledger.transaction() as tx:
+                with other.engine.ledger.transaction() as tx:
                     change.retire(tx, other.options_at(tx), "quiz", "late", at=2e9)
             return step
 

@@ -43,7 +43,7 @@ def finish(experiment: Experiment, *, batch: int = 1, shuffle: random.Random | N
 
 
 def everything(experiment: Experiment) -> tuple[object, ...]:
-    policy = cast(Chained, experiment._replayer._policy)
+    policy = cast(Chained, experiment.engine._replayer._policy)
     totals = [(s.counts.tobytes(), s.sums.tobytes(), s.squares.tobytes()) for s in policy.summaries]
     recommendation = experiment.recommendation()
     return given_out(experiment), told(experiment), totals, recommendation.target

@@ -23,7 +23,7 @@ from bestarm.errors import (
 )
 from bestarm.forecasting import Forecaster
 from bestarm.live import Experiment
-from bestarm.live.core import GroupCommit
+from bestarm.live.engine import WriteQueue
 from bestarm.numerics.geometry import Array
 
 HANG_TIMEOUT = 60.0
@@ -37,13 +37,13 @@ def begin(url: str) -> Experiment:
     )
 
 
-class Gate:
+class Gate(WriteQueue[str]):
     """Commits that wait until they are let through, and the groups that were carried out."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.begun, self.let = Event(), Event()
         self.groups: list[list[str]] = []
-        self.calls = GroupCommit(self.commit)
 
     def commit(self, calls: Sequence[str]) -> Sequence[str | Exception]:
         self.groups.append(list(calls))
@@ -59,10 +59,10 @@ class Gate:
 
     def submit_together(self, pool: ThreadPoolExecutor, *names: str) -> list[Any]:
         """The first call, and then the others while it is at work."""
-        first = pool.submit(self.calls, names[0])
+        first = pool.submit(self.write, names[0])
         assert self.begun.wait(HANG_TIMEOUT)
-        others = [pool.submit(self.calls, name) for name in names[1:]]
-        wait_until(lambda: len(self.calls._waiting) == len(others))
+        others = [pool.submit(self.write, name) for name in names[1:]]
+        wait_until(lambda: len(self._waiting) == len(others))
         self.let.set()
         return [first, *others]
 
@@ -90,7 +90,7 @@ def test_calls_that_come_in_meanwhile_are_carried_out_together(
     first, together, *others = gate.groups
     assert (first, sorted(together)) == (calls[:1], sorted(calls[1:]))
     assert others == ([[each] for each in together] if alone else [])
-    assert gate.calls("next") == "NEXT"
+    assert gate.write("next") == "NEXT"
 
 
 def test_ctrl_c_fails_the_group_at_work_and_holds_nobody_up() -> None:
@@ -100,7 +100,7 @@ def test_ctrl_c_fails_the_group_at_work_and_holds_nobody_up() -> None:
         assert first.result() == "A"
         kinds = {type(each.exception()) for each in group}
         assert kinds == {KeyboardInterrupt, StoreUnavailableError}
-    assert gate.calls("next") == "NEXT"
+    assert gate.write("next") == "NEXT"
 
 
 def test_a_call_that_is_interrupted_while_it_waits_is_not_carried_out_later() -> None:
@@ -115,11 +115,11 @@ def test_a_call_that_is_interrupted_while_it_waits_is_not_carried_out_later() ->
 
     gate = Gate()
     gate.let.set()
-    lock, gate.calls._lock = gate.calls._lock, InterruptedLock()  # type: ignore[assignment]
+    lock, gate._at_work = gate._at_work, InterruptedLock()  # type: ignore[assignment]
     with pytest.raises(KeyboardInterrupt):
-        gate.calls("interrupted")
-    gate.calls._lock = lock
-    assert gate.calls("next") == "NEXT"
+        gate.write("interrupted")
+    gate._at_work = lock
+    assert gate.write("next") == "NEXT"
     assert gate.groups == [["next"]]
 
 
@@ -132,9 +132,9 @@ def test_ctrl_c_as_a_thread_takes_the_calls_is_said_to_the_others() -> None:
 
     gate = Gate()
     gate.let.set()
-    gate.calls._waiting = Taken()
+    gate._waiting = Taken()
     with pytest.raises(StoreUnavailableError, match="interrupted"):
-        gate.calls("taken")
+        gate.write("taken")
 
 
 @pytest.mark.parametrize("kind", ["memory", "stored"])
@@ -165,15 +165,14 @@ def test_an_error_of_a_caller_fails_no_call_that_shares_its_transaction(
     with experiment, ThreadPoolExecutor(6) as pool:
         experiment.ask(1, covariates=[[1.0]])
 
-        def submit_together(commit: GroupCommit[Any, Any], *calls: Callable[[], Any]) -> list[Any]:
-            with commit._lock:
+        def submit_together(*calls: Callable[[], Any]) -> list[Any]:
+            with experiment.engine._at_work:
                 futures = [pool.submit(call) for call in calls]
-                wait_until(lambda: len(commit._waiting) == len(calls))
+                wait_until(lambda: len(experiment.engine._waiting) == len(calls))
             return futures
 
         ask = partial(experiment.ask, 1)
         asked = submit_together(
-            experiment._asks,
             partial(ask, covariates=[[1.0]]),
             partial(ask, covariates=[[0.0]]),
             partial(ask, covariates=[[1.0]], precondition=fail),
@@ -184,7 +183,7 @@ def test_an_error_of_a_caller_fails_no_call_that_shares_its_transaction(
         assert {asked[0].result().ids[0], asked[3].result().ids[0]} == {1, 2}
         tell = experiment.tell_many
         told_together = submit_together(
-            experiment._tells, partial(tell, {0: 0.5}), partial(tell, {1: 0.5}, precondition=fail)
+            partial(tell, {0: 0.5}), partial(tell, {1: 0.5}, precondition=fail)
         )
         assert told_together[0].result().recorded == 1
         with pytest.raises(KeyError, match="mine"):
@@ -198,7 +197,7 @@ def test_a_forked_process_waits_for_no_thread_of_its_parent(sqlite_url: str) -> 
     if not hasattr(os, "fork"):
         pytest.skip("There are no forks on this system.")
     with begin(sqlite_url) as experiment:
-        with experiment._lock, experiment._tells._lock, experiment._asks._lock:
+        with experiment.engine._lock, experiment.engine._at_work, experiment.engine._queueing:
             child = os.fork()
             if not child:
                 try:

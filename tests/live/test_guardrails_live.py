@@ -144,7 +144,7 @@ def test_a_replay_finds_a_finding_without_evidence(tmp_path: Path) -> None:
         serve(experiment, 200)
         [event] = [each for each in experiment.events() if each.kind == "guardrail"]
         experiment.replay()
-        with experiment._ledger.transaction() as tx:
+        with experiment.engine.ledger.transaction() as tx:
             log(tx, "guardrail", event.at, **event.data | {"target": 1, "label": "new"})
         with pytest.raises(ReplayError, match="without evidence"):
             experiment.replay()

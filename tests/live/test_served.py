@@ -164,7 +164,7 @@ def test_a_winner_on_record_is_served_whatever_the_policy_says_now(
         def refuse(*_: object) -> None:
             raise ReplayError("of another version", field="replay")
 
-        monkeypatch.setattr(later._replayer, "policy", refuse)
+        monkeypatch.setattr(later.engine._replayer, "policy", refuse)
         with pytest.raises(ReplayError):
             later.recommendation()
         assert later.ask()[0].label == "new"

@@ -37,7 +37,7 @@ from bestarm.errors import (
     UnknownAssignmentError,
 )
 from bestarm.live import Batch, Experiment, Receipt
-from bestarm.live.core import Answer
+from bestarm.live.engine import Answer
 from bestarm.live.store.contract import Ledger, Report, SummaryRecord, UnitRecord, as_data
 from bestarm.live.tell import read_told
 
@@ -169,6 +169,8 @@ class Machine(RuleBasedStateMachine):
             return experiment.ask(amount, request_id=request, forecasts=forecasts)
         if name == "retire":
             return experiment.retire(arguments[0], reason=arguments[1])
+        if name in {"commit", "advance"}:
+            return getattr(experiment.engine, name)(*arguments)
         if name == "add":
             return experiment.add(arguments[0], features=arguments[1])
         if name == "ask_units":
@@ -330,7 +332,7 @@ class Machine(RuleBasedStateMachine):
             )
         )
         calls = [read_told(outcomes) for outcomes in several]
-        found = self.do(who, "commit_tells", calls)
+        found = self.do(who, "commit", calls)
         expected = self.model.tell_each(several, self.clock.now)
         assert expected == [
             each.receipt if isinstance(each, Answer) else type(each) for each in found
@@ -466,16 +468,16 @@ class Machine(RuleBasedStateMachine):
 
     def crash(self, who: int, at: int, name: str, *arguments: Any) -> bool:
         experiment = self.on(who)
-        ledger = experiment._ledger
+        ledger = experiment.engine.ledger
         # In memory the policy dies with the program: there only the first transaction can fail.
         last = at if self.url is not None or at == 1 else NEVER
-        experiment._ledger = Crashing(ledger, last)
+        experiment.engine.ledger = Crashing(ledger, last)
         try:
             self.call(experiment, name, *arguments)
         except CrashError:
             return True
         finally:
-            experiment._ledger = ledger
+            experiment.engine.ledger = ledger
             if self.url is not None:
                 self.open.remove(experiment)
                 experiment.close()

@@ -90,7 +90,7 @@ def test_outcomes_that_arrive_while_a_phase_closes_are_reported_later(
     experiment, other = pair
     ids = experiment.ask(40).ids
     late = dict.fromkeys(ids[:3], 1.0)
-    meanwhile.do = lambda: other._tells(_told(late))
+    meanwhile.do = lambda: other.engine.write(_told(late))
     experiment.tell_many(dict.fromkeys(ids[3:], 0.5))
     assert meanwhile.done
     with experiment.read() as snapshot:
@@ -116,23 +116,23 @@ def test_an_ask_waits_only_for_steps_that_must_come_first(experiment: Experiment
     first, later = Ask(1), Ask(1, after_steps=False)
 
     def is_assigned(call: Ask) -> bool:
-        (answer,) = experiment._commit_asks([call])
+        (answer,) = experiment.engine.commit([call])
         return isinstance(answer, Batch)
 
     late, *ids = experiment.ask(40).ids
-    experiment._tells(_told(dict.fromkeys(ids, 0.5)))
+    experiment.engine.write(_told(dict.fromkeys(ids, 0.5)))
     with experiment.read() as snapshot:
         assert snapshot.head.closing
     assert not is_assigned(first)
     assert not is_assigned(later)
-    experiment.advance()
-    experiment._tells(_told({late: 1.0}))
+    experiment.engine.advance()
+    experiment.engine.write(_told({late: 1.0}))
     with experiment.read() as snapshot:
         assert snapshot.head.has_pending_step
         assert not snapshot.head.closing
     assert not is_assigned(first)
     assert is_assigned(later)
-    experiment.advance()
+    experiment.engine.advance()
     assert is_assigned(first)
     assert sound(experiment)
 
@@ -203,19 +203,19 @@ def test_a_plan_that_came_second_is_replaced_by_the_one_on_record(
         step = prepare(snapshot, replayer, *known)
         if step.plan is not None:
             if not made:
-                with other._ledger.transaction() as tx:
+                with other.engine.ledger.transaction() as tx:
                     first = replace(step, plan=altered_plan(step.plan))
-                    apply(tx, first, other.options_at(tx), other._stamp(tx))
+                    apply(tx, first, other.options_at(tx), other.engine.stamp(tx))
             made.append(step.plan)
         return step
 
     experiment, other = pair
-    replayer, ids = experiment._replayer, experiment.ask(40).ids
+    replayer, ids = experiment.engine._replayer, experiment.ask(40).ids
     prepare = close.prepare
     monkeypatch.setattr(close, "prepare", prepared)
     experiment.tell_many(dict.fromkeys(ids, 0.5))
     assert len(made) == 1
-    assert experiment._replayer is replayer
+    assert experiment.engine._replayer is replayer
     assert state_of(experiment) == state_of(other)
     experiment.tell_many(dict.fromkeys(experiment.ask(60).ids, 0.5))
     assert len(made) == 2
@@ -236,7 +236,7 @@ def test_a_policy_that_cannot_be_copied_is_made_again(
             deepcopy(experiment.inspect(lambda policy, _: policy))
         for _ in range(3):
             ids = experiment.ask(10).ids
-            meanwhile.do = other.advance
+            meanwhile.do = other.engine.advance
             experiment.tell_many(dict.fromkeys(ids, 0.5))
             assert meanwhile.done
             assert state_of(experiment) == state_of(other)
@@ -326,7 +326,7 @@ def test_a_step_without_anything_on_record_is_an_error_and_no_endless_loop(
     experiment: Experiment,
 ) -> None:
     experiment.ask(5)
-    with experiment._ledger.transaction() as tx:
+    with experiment.engine.ledger.transaction() as tx:
         tx.head.arrivals = 50  # as a damaged record may say
     with pytest.raises(DamagedStoreError, match="none is on record"):
         experiment.ask(1)

@@ -30,6 +30,7 @@ from bestarm.errors import (
     StoreUnavailableError,
     UnknownAssignmentError,
 )
+from bestarm.live import Batch
 from bestarm.live.ask import Ask
 from bestarm.live.store.contract import UnitKey, UnitRecord
 from bestarm.live.store.sql import ledger as sql_ledger
@@ -215,8 +216,8 @@ def test_two_calls_for_a_unit_in_one_transaction_get_the_same(
         calls = [
             Ask(len(names), [UnitKey(name) for name in names]) for names in ("a", "a", "ba", "b")
         ]
-        answers = experiment._commit_asks(calls)
-        assert [list(each.ids) for each in answers if not isinstance(each, Exception)] == [
+        answers = experiment.engine.commit(calls)
+        assert [list(each.ids) for each in answers if isinstance(each, Batch)] == [
             [0],
             [0],
             [1, 0],
@@ -238,7 +239,11 @@ def test_threads_that_ask_for_a_unit_at_once_get_the_same(create: Create) -> Non
 def test_who_asks_again_does_not_wait_for_those_who_write(create: Create) -> None:
     experiment = create()
     [first] = experiment.ask(unit="a")
-    with reopen(experiment) as other, ThreadPoolExecutor(1) as thread, other._ledger.transaction():
+    with (
+        reopen(experiment) as other,
+        ThreadPoolExecutor(1) as thread,
+        other.engine.ledger.transaction(),
+    ):
         again = thread.submit(experiment.ask, unit="a").result(HANG_TIMEOUT / 4)
     assert list(again) == [first]
 

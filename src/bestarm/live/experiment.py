@@ -1,29 +1,37 @@
-"""Experiment: ask for a policy's pulls one batch at a time, and tell the outcomes as they come."""
+"""Experiment: ask for a policy's pulls one batch at a time, and tell the outcomes as they come.
+
+This is the interface alone: `bestarm.live.engine` carries the calls out, and every verb has a file.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
+from html import escape
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from bestarm import figures
 from bestarm.checks import whole
 from bestarm.errors import (
+    BestArmError,
     ClockError,
     InvalidInputError,
+    StoreError,
     UnknownAssignmentError,
 )
 from bestarm.forecasting import Forecaster
 from bestarm.live import ask, change, inputs, state, tell, units
-from bestarm.live.ask import Ask, StepPendingError
-from bestarm.live.core import ExperimentCore
+from bestarm.live.audit.verify import Audit, audit
 from bestarm.live.draws import read_seed
-from bestarm.live.events import log, recommendation_data, sha256
-from bestarm.live.forecasts import Covariates, check_given, kind_of
-from bestarm.live.guarding import check_guardrails
+from bestarm.live.engine import Engine
+from bestarm.live.events import log, sha256
+from bestarm.live.export import Progress, assignments_frame, export, outcomes_frame, reports_frame
+from bestarm.live.forecasts import Covariates, kind_of
+from bestarm.live.guarding import GuardrailReplayer, GuardrailRow, check_guardrails
 from bestarm.live.inputs import Label
-from bestarm.live.reading import ExperimentReader
-from bestarm.live.replay import PolicyReplayer
+from bestarm.live.options import Options
+from bestarm.live.replay import ReplayResult, recommend, replay
 from bestarm.live.spec import (
     Spec,
     as_options,
@@ -33,21 +41,28 @@ from bestarm.live.spec import (
     policy_for,
     read_policy_options,
 )
+from bestarm.live.standings import Standings
 from bestarm.live.state import Precondition
-from bestarm.live.store.contract import Snapshot, UnitKey
+from bestarm.live.store.contract import ALL, Event, Head, Snapshot, UnitKey
 from bestarm.live.store.memory import MemoryLedger
 from bestarm.live.tell import Outcomes
 from bestarm.live.values import (
     Assignment,
     Batch,
+    Checks,
     ExperimentListing,
     Receipt,
+    Status,
 )
 from bestarm.policies.policy import Policy
 from bestarm.problem import Problem
+from bestarm.recommendation import Recommendation
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pandas as pd
+    from matplotlib.axes import Axes
 
     from bestarm.live.store.sql import SqlLedger, Store
 
@@ -55,10 +70,9 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 Guardrails = Mapping[str, Mapping[str, object]]
 _GUESSABLE = 64  # bits: a random seed has 128
-_STEP_WAIT = 0.05  # seconds until an `ask` that waits for another thread's step looks again
 
 
-class Experiment(ExperimentReader):
+class Experiment:
     """Ask for assignments, carry them out, tell their outcomes: in any order, any number at a time.
 
     The arm of an assignment is drawn when it is asked for, after the plan is fixed, and is never
@@ -118,7 +132,13 @@ class Experiment(ExperimentReader):
             still there.
         seed: the seed of the draws.
         traits: what the policy declares about itself.
+        engine: what carries its calls out, for servers that gather calls of many.
     """
+
+    name = ""
+    description = ""
+    place: str | None = None
+    _document = ""  # what a stored one is made of, as text
 
     def __init__(
         self,
@@ -139,15 +159,15 @@ class Experiment(ExperimentReader):
         policy = policy_for(options, drawn, bounds=bounds, control=control, forecasts=forecasts)
         limits = inputs.read_limits(lease, window, otherwise, policy.traits.bounds)
         rails = check_guardrails(guardrails, policy.problem, policy.traits, policy.plan())
-        super().__init__(MemoryLedger(), policy, drawn, clock, forecaster, rails)
-        with self._ledger.transaction() as tx:
-            tx.head, created = state.begin(self._now(tx), limits, seed=self.seed)
-            tx.head.options = self.problem.targets
+        self._use(Engine(MemoryLedger(), policy, drawn, clock, forecaster, rails))
+        with self.engine.ledger.transaction() as tx:
+            tx.head, created = state.begin(self.engine.now(tx), limits, seed=self.seed)
+            tx.head.options = policy.problem.targets
             tx.add(created)
-        self.advance()
+        self.engine.advance()
         with self.read() as snapshot:
             plan = next(snapshot.plans(), None)
-        check_first(None if plan is None else plan.plan, self._forecasts is not None, by_plan=True)
+        check_first(None if plan is None else plan.plan, forecasts, by_plan=True)
         if self.phase > 1:
             raise InvalidInputError(
                 f"The policy is already in phase {self.phase}.",
@@ -155,6 +175,10 @@ class Experiment(ExperimentReader):
                 value=policy,
                 remedy="Start from a new policy: numbers drawn before must not be used again.",
             )
+
+    def _use(self, engine: Engine) -> None:
+        self.engine = engine
+        self.spec, self.traits, self.seed = engine.spec, engine.traits, engine.seed
 
     @classmethod
     def _stored(
@@ -165,7 +189,7 @@ class Experiment(ExperimentReader):
         forecaster: Forecaster | str | None,
     ) -> Experiment:
         made = cls.__new__(cls)
-        ExperimentCore.__init__(made, ledger, spec, spec.seed, clock, forecaster, spec.guardrails)
+        made._use(Engine(ledger, spec, spec.seed, clock, forecaster, spec.guardrails))
         made.place, made.name, made.description = ledger.place, ledger.name, ledger.description
         made._document = ledger.document
         return made
@@ -242,7 +266,7 @@ class Experiment(ExperimentReader):
             head.options = problem.targets
             ledger = ledgers.create(store, title, head=head, created=created, **texts)
             experiment = cls._stored(ledger, spec, clock, forecaster)
-            experiment.advance()
+            experiment.engine.advance()
         if spec.seed < 2**_GUESSABLE:
             _log.warning(
                 "The seed of %r was chosen. Whoever guesses it can predict the draws: leave it "
@@ -310,6 +334,8 @@ class Experiment(ExperimentReader):
                 store.close()
         return found
 
+    # --- verbs ---
+
     def ask(
         self,
         count: int | None = None,
@@ -355,58 +381,22 @@ class Experiment(ExperimentReader):
             ConflictingRequestError: the request asked for another number before, or a unit was
                 available at this decision point and now is not, or the reverse.
         """
-        call = ask.read(
-            count,
-            unit=unit,
-            decision_point=decision_point,
-            available=available,
-            request_id=request_id,
-            covariates=covariates,
-            forecasts=forecasts,
-            precondition=precondition,
+        return self.engine.ask(
+            ask.read(
+                count,
+                unit=unit,
+                decision_point=decision_point,
+                available=available,
+                request_id=request_id,
+                covariates=covariates,
+                forecasts=forecasts,
+                precondition=precondition,
+            )
         )
-        if call.keys is not None:  # first without waiting for those who write
-            with self.read(precondition) as snapshot:
-                found = ask.find_rounds(snapshot, call)
-                before = ask.repeat(
-                    snapshot, call, found, self.options_at(snapshot).problem.source_labels
-                )
-            if before is not None:
-                return before
-        if available:
-            check_given(self._forecasts, call.forecasts)
-            if self._forecasts is not None and not self._forecasts.is_ready:
-                with self.read() as snapshot:
-                    features = self.options_at(snapshot).problem.source
-                    self._forecasts.begin(snapshot, features)
-        while self._served is None:
-            try:
-                batch = self._asks(call)
-                if batch or not batch.finished:
-                    return batch
-                self._served = self._find_served()
-            except StepPendingError:
-                if not self.advance():
-                    with self._stepped:
-                        self._stepped.wait(_STEP_WAIT)
-                call = call._replace(after_steps=False)
-        return self._serve(self._served, call)
 
     def served(self) -> Assignment | None:
         """What `ask` serves once the experiment is over; None before."""
-        if self._served is None and self.finished:
-            self._served = self._find_served()
-        return None if self._served is None else self._serve(self._served, Ask(1))[0]
-
-    def _find_served(self) -> int:
-        with self.read() as snapshot:
-            end = state.last_recommendation(snapshot)
-        control = self.traits.control
-        return ask.served_target(end or recommendation_data(self.recommendation()), control)
-
-    def _serve(self, target: int, call: Ask) -> Batch:
-        with self.read(call.precondition) as snapshot:
-            return ask.serve(snapshot, call, self.options_at(snapshot).problem, target)
+        return self.engine.served()
 
     def tell(
         self,
@@ -460,17 +450,9 @@ class Experiment(ExperimentReader):
                 guardrail. What is not told is left out, or NaN.
             precondition: see `ask`.
         """
-        pairs = tell.read_pairs(outcomes, self._guardrail_names)
+        pairs = tell.read_pairs(outcomes, self._guardrail_names())
         named = self.with_ids(pairs, precondition=precondition)
-        call = tell.read_told(named, precondition)
-        if call.served and not call.ids and not call.values:
-            with self.read(precondition) as snapshot:
-                tell.check_served(snapshot.head, call.served)
-            return Receipt(0, 0, 0, served=call.served)
-        answer = self._tells(call)
-        if answer.step_pending is not None:
-            self.advance()
-        return answer.receipt
+        return self.engine.tell(tell.read_told(named, precondition))
 
     def with_ids(
         self, pairs: Sequence[tuple[Any, T]], *, precondition: Precondition | None = None
@@ -505,14 +487,14 @@ class Experiment(ExperimentReader):
         [key] = inputs.read_keys([unit], [None])
         try:
             # Without a step afterwards: one that fails would keep the name in the file's log.
-            with self._ledger.transaction() as tx:
+            with self.engine.ledger.transaction() as tx:
                 if precondition is not None:
                     precondition(tx)
-                rounds = units.erase(tx, key.unit, self._stamp(tx, leaps=True))
+                rounds = units.erase(tx, key.unit, self.engine.stamp(tx, leaps=True))
         except UnknownAssignmentError:
-            self._ledger.purge()  # which may have failed when it was erased
+            self.engine.ledger.purge()  # which may have failed when it was erased
             raise
-        self._ledger.purge()
+        self.engine.ledger.purge()
         return rounds
 
     def fail(self, id: int | Assignment | None, reason: str = "failed") -> None:  # noqa: A002
@@ -539,7 +521,7 @@ class Experiment(ExperimentReader):
         Raises what `fail` raises.
         """
         numbers, served = tell.read_ids(ids)
-        with self._changing(precondition) as (tx, now):
+        with self.engine.changing(precondition) as (tx, now):
             tell.check_served(tx.head, served)
             tell.fail(tx, numbers, reason=inputs.clean_text(reason), now=now)
 
@@ -550,10 +532,10 @@ class Experiment(ExperimentReader):
         """
         with self.read() as snapshot:
             if not snapshot.head.has_pending_step and not tell.overdue(
-                snapshot.head, self._now(snapshot)
+                snapshot.head, self.engine.now(snapshot)
             ):
                 return False
-        with self._changing() as (tx, now):
+        with self.engine.changing() as (tx, now):
             return tell.expire(tx, now)
 
     def pause(self, *, precondition: Precondition | None = None) -> None:
@@ -572,18 +554,10 @@ class Experiment(ExperimentReader):
         if self.window is not None:
             with suppress(ClockError):  # a wrong clock settles nothing
                 self.expire()
-        why = inputs.clean_text(reason)
-        # A policy of its own: another thread may be taking a step, and is not waited for. In memory
-        # steps are transactions, which come one after the other.
-        replayer = self._replayer if self.spec is None else PolicyReplayer(self.spec.make)
-        with self.read() as snapshot:
-            change.recommend_at_stop(replayer, snapshot)  # what takes long, while others write
-        with self._changing(precondition, leaps=True) as (tx, now):
-            final = change.recommend_at_stop(replayer, tx)
-            change.set_state(tx, "stopped", now, reason=why, recommendation=final)
+        self.engine.stop(inputs.clean_text(reason), precondition)
 
     def _change_state(self, kind: str, precondition: Precondition | None, **data: str) -> None:
-        with self._changing(precondition, leaps=True) as (tx, now):
+        with self.engine.changing(precondition, leaps=True) as (tx, now):
             change.set_state(tx, kind, now, **data)
 
     def note(self, text: str, **numbers: int) -> None:
@@ -591,7 +565,7 @@ class Experiment(ExperimentReader):
 
         The event is `"noted"`, and its data are the numbers and the `text`.
         """
-        with self._changing(leaps=True) as (tx, now):
+        with self.engine.changing(leaps=True) as (tx, now):
             log(tx, "noted", now, **numbers, text=inputs.clean_text(text))
 
     def log_news(
@@ -603,9 +577,9 @@ class Experiment(ExperimentReader):
         called again in the transaction that adds them, so that nobody else has added them.
         """
         with self.read() as snapshot:
-            if not find(snapshot, self._now(snapshot)):
+            if not find(snapshot, self.engine.now(snapshot)):
                 return
-        with self._changing() as (tx, now):
+        with self.engine.changing() as (tx, now):
             for kind, data in find(tx, now):
                 log(tx, kind, now, **data)
 
@@ -619,7 +593,7 @@ class Experiment(ExperimentReader):
                 outcomes have a window.
         """
         seconds = inputs.read_lease(lease)
-        with self._changing(precondition, leaps=True) as (tx, now):
+        with self.engine.changing(precondition, leaps=True) as (tx, now):
             change.change_lease(tx, seconds, now)
 
     def add(
@@ -643,7 +617,7 @@ class Experiment(ExperimentReader):
             InvalidInputError: there is or was another of this name, the features do not fit, the
                 experiment is over, or its policy does not allow for changes.
         """
-        with self._changing(precondition) as (tx, now):
+        with self.engine.changing(precondition) as (tx, now):
             change.add(tx, self.options_at(tx), option, features, now)
 
     def retire(self, option: str, *, reason: str, precondition: Precondition | None = None) -> None:
@@ -662,12 +636,287 @@ class Experiment(ExperimentReader):
                 or the last one left, the experiment is over, or its policy does not allow for
                 changes.
         """
-        with self._changing(precondition) as (tx, now):
+        with self.engine.changing(precondition) as (tx, now):
             change.retire(tx, self.options_at(tx), option, reason, now)
+
+    # --- what it has come to ---
+
+    def read(self, precondition: Precondition | None = None) -> AbstractContextManager[Snapshot]:
+        """A transaction that reads one state of the ledger, for programs that watch it."""
+        return self.engine.read(precondition)
+
+    @property
+    def problem(self) -> Problem:
+        """The options with their features, as they are now: those that were added come last, and
+        those that were retired are still there."""
+        if not self.traits.changes:
+            return self.engine.first_options.problem
+        with self.read() as snapshot:
+            return self.options_at(snapshot).problem
+
+    def options_at(self, snapshot: Snapshot) -> Options:
+        """The options in one state of the ledger, whichever process changed them."""
+        return self.engine.options_at(snapshot)
+
+    @property
+    def phase(self) -> int:
+        """The open phase, or the last one when finished."""
+        return self._head().phase
+
+    @property
+    def state(self) -> str:
+        """`"running"`, `"paused"`, `"stopped"` by its owner or `"finished"` by the policy."""
+        return self._head().state
+
+    @property
+    def revision(self) -> str:
+        """A text that changes whenever anything is recorded."""
+        return self._head().revision
+
+    @property
+    def finished(self) -> bool:
+        """Whether it is over: nothing more will be assigned."""
+        return self._head().over
+
+    @property
+    def lease(self) -> float | None:
+        """Seconds after which an assignment without an outcome is lost, or None."""
+        return self._head().lease
+
+    @property
+    def window(self) -> float | None:
+        """Seconds after which an outcome enters, or None if it does when it is told."""
+        return self._head().window
+
+    @property
+    def otherwise(self) -> float | None:
+        """The outcome where nothing is told within the window, or None without one."""
+        return self._head().otherwise
+
+    def now(self) -> float:
+        """The time in seconds: by the clock of the experiment, or else of the ledger."""
+        with self.read() as snapshot:
+            return self.engine.now(snapshot)
+
+    def recommendation(self) -> Recommendation:
+        """The target the policy would name now, from the phases closed so far."""
+        with self.engine.reading_policy() as (policy, snapshot):
+            return recommend(policy, snapshot.head.state)
+
+    def inspect(self, function: Callable[[Policy, Snapshot], T]) -> T:
+        """The result of a function of the policy and the ledger, while nobody else uses the policy.
+
+        It must change neither. It is for programs that watch an experiment.
+        """
+        with self.engine.reading_policy() as (policy, snapshot):
+            return function(policy, snapshot)
+
+    def status(self) -> Status:
+        """The status of the experiment."""
+        with self.read() as snapshot:
+            return snapshot.head.status(*state.waits_for(snapshot))
+
+    def assignments(self) -> pd.DataFrame:
+        """Every assignment by id, with its state."""
+        with self.read() as snapshot:
+            return assignments_frame(
+                snapshot,
+                self.options_at(snapshot).problem,
+                forecasts=self.engine.forecasts is not None,
+                guardrails=self._guardrail_names(),
+            )
+
+    def outcomes(self) -> pd.DataFrame:
+        """Every outcome told, by id; `tell_many` takes it as it is."""
+        with self.read() as snapshot:
+            problem = self.options_at(snapshot).problem
+            return outcomes_frame(snapshot, problem, self._guardrail_names())
+
+    def reports(self) -> pd.DataFrame:
+        """Everything told of outcomes that have a window, in the order told, late reports too."""
+        with self.read() as snapshot:
+            return reports_frame(snapshot)
+
+    def _standings(self) -> Standings:
+        with self.engine.reading_policy() as (policy, snapshot):
+            return Standings.of(policy, snapshot.head.state, self.options_at(snapshot))
+
+    def to_frame(self) -> pd.DataFrame:
+        """How the options stand, one row per option, the leader first.
+
+        Its `status` is `"leads"`, `"possible"`, `"ruled out"` or `"retired"`, and once it is final
+        `"best"`, or `"named"` if that is not proven. `mean` is what the option would have paid on
+        average so far, `behind` how far that is below the leader's. Both have the ends of an
+        interval that holds at every moment; NaN stands for what the policy does not know.
+
+        Raises:
+            MissingDependencyError: pandas is not installed.
+        """
+        return self._standings().to_frame()
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw how far each option is behind the leader, with intervals.
+
+        Args:
+            ax: where to draw; a new picture if left out.
+
+        Raises:
+            MissingDependencyError: Matplotlib is not installed.
+        """
+        standings = self._standings()
+        axes = figures.as_axes(ax, height=1.2 + 0.36 * len(standings.rows))
+        title = str(standings.recommendation)
+        return figures.draw_distances(axes, standings.distances(), title)
+
+    def guardrails(self) -> Sequence[GuardrailRow]:
+        """How much worse than the control each option is, by each guardrail, valid at all looks.
+
+        Values of assignments count once their phase is closed.
+        """
+        with self.engine.reading_guardrails() as (guards, snapshot):
+            options = self.options_at(snapshot)
+            if guards is None:
+                return []
+            return guards.table(snapshot, options.problem.target_labels, options.retired)
+
+    def export(
+        self,
+        path: str | Path,
+        *,
+        layout: str = "assignments",
+        probabilities: bool = False,
+        progress: Progress | None = None,
+    ) -> int:
+        """Write all assignments and their outcomes to a file, and return their number.
+
+        It reads one state, in pieces: the memory needed does not grow with the experiment.
+
+        Args:
+            path: the file, `.csv` or `.parquet`; it is there whole or not at all. Where there are
+                any, it has forecasts, units, decision points, and covariates as JSON.
+            layout: `"assignments"` with all that is on record, or `"mrt"`, one row per
+                decision point as analysts of micro-randomised trials have it, without unused
+                outcomes.
+            probabilities: add the probability of every arm, not only of the one that was drawn.
+            progress: called with (assignments written, in total) after every piece.
+        """
+        with self.read() as snapshot:
+            return export(
+                snapshot,
+                self.options_at(snapshot),
+                path,
+                layout=layout,
+                probabilities=probabilities,
+                forecasts=self.engine.forecasts is not None,
+                guardrails=self._guardrail_names(),
+                progress=progress,
+            )
+
+    def events(self, start: int = 0, *, limit: int | None = None) -> Sequence[Event]:
+        """The log: every change of the experiment's state.
+
+        Args:
+            start: the number of the first event.
+            limit: how many at most; None for all.
+        """
+        whole(start, "start", least=0, below=2**62)
+        if limit is not None:
+            whole(limit, "limit", least=1, below=2**62)
+        with self.read() as snapshot:
+            return list(snapshot.events(start, ALL if limit is None else start + limit))
+
+    def verify(self, *, progress: Progress | None = None) -> Audit:
+        """Audit the record: check the log, draw every arm again, and add up every summary again.
+
+        It reads one state, in pieces: the memory needed does not grow with the experiment.
+
+        Args:
+            progress: called with (assignments checked, in total) after every piece.
+        """
+        created: dict[str, object] = {"seed": self.seed}
+        if self.spec is not None:
+            created |= {"name": self.name, "document": self._document}
+            created["description"] = sha256(self.description)
+        with self.read() as snapshot:
+            return audit(
+                snapshot,
+                options_at=self.options_at,
+                seed=self.seed,
+                created=created,
+                progress=progress,
+            )
+
+    def replay(self) -> ReplayResult:
+        """Make the policy again, tell it all it was told, and compare what it does with the log.
+
+        Recorded plans are adopted; where they would differ here, a remark says so.
+
+        Raises:
+            ReplayError: the policy drops or recommends other targets than on record.
+            InvalidInputError: the experiment is in memory, and its policy cannot be made again.
+        """
+        spec = self.stored_spec("replayed")
+        with self.read() as snapshot:
+            if spec.guardrails:
+                guards = GuardrailReplayer(spec.guardrails, spec.problem.arms, spec.traits)
+                retired = self.options_at(snapshot).retired.items()
+                guards.check(snapshot, {target: change.phase for target, change in retired})
+            return replay(snapshot, spec.make())
+
+    def stored_spec(self, verb: str) -> Spec:
+        """What it is made of, without which it cannot be replayed or watched, as `verb` says.
+
+        Raises:
+            InvalidInputError: the experiment is in memory.
+        """
+        if self.spec is None:
+            raise InvalidInputError(
+                f"An experiment in memory cannot be {verb}: its policy cannot be made again.",
+                field="experiment",
+                remedy="Keep it in a database: see `Experiment.create`.",
+            )
+        return self.spec
+
+    def health(self) -> Checks:
+        """The health checks, each a `bestarm.live.Check`; `print` shows them as a table.
+
+        Quick for any number of outcomes: they read the counters, the summaries and the assignments
+        that no summary covers.
+        """
+        from bestarm.live.audit.health import examine  # noqa: PLC0415  (SciPy takes its time)
+
+        with self.read() as snapshot:
+            now = self.engine.now(snapshot)
+            options = self.options_at(snapshot)
+            return Checks(examine(snapshot, options, now=now, seed=self.seed))
+
+    def _guardrail_names(self) -> Sequence[str]:
+        return [each.name for each in self.engine.guardrails]
+
+    def _head(self) -> Head:
+        with self.read() as snapshot:
+            return snapshot.head.copy()
+
+    def __repr__(self) -> str:
+        try:
+            status = str(self.status())
+        except StoreError as error:  # to be shown, not raised: a notebook would show a traceback
+            status = str(error)
+        name = f" {self.name!r}" if self.name else ""
+        return f"<Experiment{name}: {status}>"  # without the seed: it may end up in a log
+
+    def _repr_html_(self) -> str:
+        head = f"Experiment {self.name}".rstrip()
+        try:
+            standings, status = self._standings(), self.status()
+        except BestArmError as error:
+            return f"<p>{escape(f'{head}: {error}')}</p>"
+        title = f"{head}: {status}.\n{standings.recommendation}."
+        return standings.to_table(title).to_html()
 
     def close(self) -> None:
         """Release the database, if there is one."""
-        self._ledger.close()
+        self.engine.ledger.close()
 
     def __enter__(self) -> Experiment:
         return self

@@ -54,6 +54,11 @@ class Tell(NamedTuple):
     served: int = 0  # outcomes of assignments made after the end, which are not recorded
     precondition: Precondition | None = None
 
+    @property
+    def is_of_served(self) -> bool:
+        """Whether all are of assignments made after the end, so that nothing is recorded."""
+        return bool(self.served) and not self.ids and not self.values
+
 
 # --- what the caller gives ----------------------------------------------------------------------
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from asyncio import FIRST_COMPLETED, Future, Semaphore, Task
+from asyncio import Semaphore, Task
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any, TypeVar
@@ -17,8 +17,7 @@ from starlette.concurrency import run_in_threadpool
 
 from bestarm.errors import BestArmError, ExperimentExistsError, UnknownExperimentError
 from bestarm.live import Experiment, Receipt, Status
-from bestarm.live.close import StepIdentity
-from bestarm.live.core import Answer
+from bestarm.live.engine import Answer, Engine
 from bestarm.live.store.sql import ChangeFeed, Store
 from bestarm.live.tell import Tell
 from bestarm.live.values import Checks
@@ -57,77 +56,6 @@ class _Threads:
             return await asyncio.get_running_loop().run_in_executor(self.pool, do)
 
 
-class _Writer:
-    """Records the outcomes of one experiment: those told during a transaction, in the next one.
-
-    A tell that leaves a step pending is answered after that step, or at once where another thread
-    is taking steps. Nobody waits for the steps that outcomes of others make pending meanwhile.
-    """
-
-    def __init__(self, experiments: OpenExperiments, name: str) -> None:
-        self._experiments, self._name = experiments, name
-        self._waiting: list[tuple[Tell, Future[Answer]]] = []
-        self._steps: dict[Future[None], StepIdentity] = {}  # those that tells wait for
-        self._task: Task[None] | None = None
-
-    async def tell(self, call: Tell) -> Receipt:
-        """Record the outcomes of one call."""
-        future: Future[Answer] = asyncio.get_running_loop().create_future()
-        self._waiting.append((call, future))
-        if self._task is None:
-            self._task = asyncio.create_task(self._record())
-        answer = await future
-        if answer.step_pending is not None:
-            await self._advance(answer.step_pending)
-        return answer.receipt
-
-    async def _record(self) -> None:
-        """Record what waits, until nothing does; calls whose callers have gone are left out."""
-        loop, pool = asyncio.get_running_loop(), self._experiments.recording
-        while group := [each for each in self._waiting if not each[1].done()]:
-            self._waiting = []
-            answers: Sequence[Answer | BaseException]
-            try:
-                calls = [call for call, _ in group]
-                answers = await loop.run_in_executor(pool, self._commit, calls)
-            except BaseException as error:
-                answers = [error] * len(group)
-            for (_, future), answer in zip(group, answers, strict=True):
-                if future.done():
-                    continue
-                if isinstance(answer, Answer):
-                    future.set_result(answer)
-                else:
-                    future.set_exception(answer)
-            pending = {each.step_pending for each in answers if isinstance(each, Answer)}
-            for step_done, step in self._steps.items():
-                if pending and step not in pending and not step_done.done():
-                    step_done.set_result(None)
-        self._task = None
-
-    def _commit(self, calls: Sequence[Tell]) -> Sequence[Answer | Exception]:
-        return self._experiments.open(self._name).commit_tells(calls)
-
-    async def _advance(self, step: StepIdentity) -> None:
-        """Have all pending steps taken; it returns when this one was, and others tell meanwhile."""
-        experiments, name = self._experiments, self._name
-        taking = experiments.writing.run(name, lambda: experiments.open(name).advance())
-        steps = asyncio.create_task(taking)
-        step_done: Future[None] = asyncio.get_running_loop().create_future()
-        self._steps[step_done] = step
-        await asyncio.wait((steps, step_done), return_when=FIRST_COMPLETED)
-        del self._steps[step_done]
-        if steps.done():
-            steps.result()
-        else:
-            steps.add_done_callback(_log_failure)
-
-
-def _log_failure(steps: Task[bool]) -> None:
-    if not steps.cancelled() and (error := steps.exception()) is not None:
-        _log.error("A step is postponed", exc_info=error)
-
-
 class OpenExperiments:
     """Experiments by name, opened once and kept open, all on the connections of one store."""
 
@@ -138,8 +66,7 @@ class OpenExperiments:
         self._generation = store.generation
         self.recording = ThreadPoolExecutor(_RECORDING)
         self.writing, self._computing = _Threads(*_WRITING), _Threads(*_COMPUTING)
-        # Kept as long as somebody waits for it.
-        self._writers: WeakValueDictionary[str, _Writer] = WeakValueDictionary()
+        self._tasks: set[Task[None]] = set()  # steps for which nobody waits
 
     def open(self, name: str) -> Experiment:
         """An experiment of the store."""
@@ -147,14 +74,9 @@ class OpenExperiments:
 
     def watch(self, name: str) -> Watch:
         """An experiment of the store, to look at again and again."""
-        with self._lock:
-            generation = self.store.generation
-            if generation != self._generation:
-                self._generation = generation
-                self._open.clear()  # they were in another file
-            if name in self._open:
-                self._open.move_to_end(name)
-                return self._open[name]
+        generation = self.store.generation
+        if (found := self._find(name)) is not None:
+            return found
         try:
             opened = Experiment.open(self.store, name, allow_modules=self._allowed)
             return self._keep(opened, generation)
@@ -165,6 +87,16 @@ class OpenExperiments:
                 value=name,
                 remedy="GET /api/v1/experiments lists them.",
             ) from error
+
+    def _find(self, name: str) -> Watch | None:
+        """An experiment that is open already."""
+        with self._lock:
+            if self._generation != self.store.generation:
+                self._generation = self.store.generation
+                self._open.clear()  # they were in another file
+            if name in self._open:
+                self._open.move_to_end(name)
+            return self._open.get(name)
 
     def create(self, name: str, problem: Problem, **settings: Any) -> Experiment:
         """Create an experiment; settings as for `Experiment.create`."""
@@ -195,8 +127,33 @@ class OpenExperiments:
         return await self.writing.run(name, changed)
 
     async def tell(self, name: str, call: Tell) -> Receipt:
-        """Record the outcomes of one call, together with those that wait."""
-        return await self._writers.setdefault(name, _Writer(self, name)).tell(call)
+        """Record the outcomes of one call, together with those that wait.
+
+        One that leaves a step pending is answered after that step and the plan that follows it, or
+        at once where another thread is taking steps. Nobody waits for the steps that outcomes of
+        others make pending meanwhile.
+        """
+        if call.is_of_served:
+            return await self.read(name, lambda experiment: experiment.engine.tell(call))
+        watch = self._find(name)
+        if watch is None:
+            watch = await run_in_threadpool(self.watch, name)
+        engine = watch.experiment.engine
+        answer: Answer = await asyncio.wrap_future(engine.submit(call, self.recording))
+        if answer.step_pending and not await self.writing.run(
+            name, lambda: engine.advance(to_plan=True)
+        ):
+            task = asyncio.create_task(self._advance(name, engine))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return answer.receipt
+
+    async def _advance(self, name: str, engine: Engine) -> None:
+        """Take the steps that are left."""
+        try:
+            await self.writing.run(name, engine.advance)
+        except Exception as error:
+            _log.error("A step is postponed", exc_info=error)
 
     def close(self) -> None:
         """Wait until nothing is at work, even for callers who have gone, and close the store."""

@@ -249,7 +249,7 @@ def test_wrong_draws_are_seen() -> None:
     go(experiment, clock, seed=1, loss=(0, 0, 0), rounds=10)
     assert worst(experiment.health()) == "ok"
     given = experiment.ask(2000)
-    arms = experiment._ledger._rows["arm"][given.ids[-1000] : given.ids[-1] + 1]  # type: ignore[attr-defined]
+    arms = experiment.engine.ledger._rows["arm"][given.ids[-1000] : given.ids[-1] + 1]  # type: ignore[attr-defined]
     arms[arms == 0] = 1
     check = only(experiment, "assignments", "alarm")
     assert "'tea'" in check.finding or "'coffee'" in check.finding

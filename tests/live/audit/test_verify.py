@@ -343,7 +343,7 @@ def test_an_experiment_in_memory_is_verified_too_but_cannot_be_replayed() -> Non
     assert experiment.verify().findings == ()
     with pytest.raises(InvalidInputError, match="cannot be replayed"):
         experiment.replay()
-    rows = experiment._ledger._rows  # type: ignore[attr-defined]
+    rows = experiment.engine.ledger._rows  # type: ignore[attr-defined]
     rows["reward"][number] = 0.5
     (finding,) = experiment.verify().findings
     assert AT_THE_END in finding

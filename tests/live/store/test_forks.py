@@ -99,7 +99,7 @@ def test_a_child_is_refused_a_file_that_was_in_use(
     """It would take its parent's locks for its own; the parent goes on, and the next child can."""
     with begin(sqlite_url) as experiment:
         ids = iter(experiment.ask(9).ids)
-        ledger: Any = experiment._ledger
+        ledger: Any = experiment.engine.ledger
         in_use, release = Event(), Event()
 
         def use() -> None:
@@ -133,7 +133,7 @@ import gc, os, sys
 from bestarm.live import Experiment
 experiment = Experiment.open(sys.argv[1], "offer")
 try:
-    with experiment._ledger.transaction() as tx:
+    with experiment.engine.ledger.transaction() as tx:
         tx.add_outcomes([0], [1.0], at=2e9, late=[False])
         if not os.fork():
             raise InterruptedError
@@ -188,7 +188,7 @@ def test_a_child_uses_a_server_its_parent_uses(postgres_url: str) -> None:
     """It has connections of its own."""
     with begin(postgres_url) as experiment:
         ids = experiment.ask(4).ids
-        ledger: Any = experiment._ledger
+        ledger: Any = experiment.engine.ledger
         with ledger.snapshot():
             assert can_in_fork(lambda: experiment.tell(ids[0], 1.0))
         experiment.tell(ids[1], 1.0)
@@ -233,7 +233,7 @@ def test_ctrl_c_as_a_connection_is_given_back_leaves_the_file_to_children(
         raise KeyboardInterrupt
 
     with begin(sqlite_url) as experiment:
-        ledger: Any = experiment._ledger
+        ledger: Any = experiment.engine.ledger
         with closing(ledger.store._engine.raw_connection()) as borrowed:
             monkeypatch.setattr(type(borrowed), "close", interrupt)
             with pytest.raises(KeyboardInterrupt):
@@ -251,7 +251,7 @@ def test_a_fork_learns_though_its_parent_did(sqlite_url: str) -> None:
     }
     with Experiment.create(sqlite_url, "offer", problem, seed=0, **settings) as experiment:
         ids = experiment.ask(2).ids
-        forecasts: Any = experiment._forecasts
+        forecasts: Any = experiment.engine.forecasts
         with forecasts._lock:
             assert can_in_fork(lambda: experiment.tell(ids[0], 1.0))
         experiment.tell(ids[1], 1.0)

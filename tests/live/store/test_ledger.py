@@ -158,7 +158,7 @@ def test_a_phase_is_not_closed_over_a_missing_assignment(drinks: str) -> None:
 def test_an_outcome_without_its_assignment_is_found(store_url: str) -> None:
     with create(store_url) as experiment:
         experiment.tell(experiment.ask(2).ids[0], 1.0)
-        ledger: Any = experiment._ledger
+        ledger: Any = experiment.engine.ledger
         with ledger.store.transaction() as session:
             session.raw.execute("DELETE FROM bestarm_assignments WHERE number = 0")
         assert not experiment.verify().sound
@@ -338,7 +338,7 @@ def test_late_outcomes_are_found_without_a_look_at_those_before(store_url: str) 
     for before in (100, 2_000):
         with counted() as work, create(store_url, f"{before}") as experiment:
             ids = np.asarray(experiment.ask(before + 50).ids)
-            ledger: Any = experiment._ledger
+            ledger: Any = experiment.engine.ledger
             with ledger.transaction() as tx:
                 tx.add_deferrals(ids)
                 tx.settle_deferrals(ids[:before], summary=0)
@@ -371,7 +371,7 @@ def test_rows_of_new_tables_are_read_without_a_look_at_all_of_them_for_each(
     with create(postgres_url) as experiment:
         ids = experiment.ask(2_000).ids
         experiment.tell_many(dict.fromkeys(ids, 0.5))
-        ledger: Any = experiment._ledger
+        ledger: Any = experiment.engine.ledger
         with ledger.snapshot() as snapshot:
             start = rows_visited(snapshot.session.raw)
             assert sum(len(rows) for rows in snapshot.rows(0, 2_000)) == 2_000
@@ -398,7 +398,7 @@ def test_statistics_older_than_an_experiment_make_no_call_look_at_all_pairs(
     with create(postgres_url) as experiment:
         ids = experiment.ask(1_000, unit=units).ids
         experiment.tell_many(dict.fromkeys(ids[:800], 0.5))
-        ledger: Any = experiment._ledger
+        ledger: Any = experiment.engine.ledger
         with ledger.transaction() as tx:
             tx.add_losses(ids[800:900], reason="failed", at=0.0)
             tx.head.losses = 100

@@ -102,7 +102,7 @@ def test_a_file_that_was_replaced_is_not_taken_for_the_first(
         # SQLite would take the log that lies there for that of the new file.
         assert_refused(experiment, "of the former one")
         with pytest.raises(StoreUnavailableError, match="of the former one"):
-            Experiment.list(experiment._ledger.store)  # type: ignore[attr-defined]
+            Experiment.list(experiment.engine.ledger.store)  # type: ignore[attr-defined]
         remove_logs(path)
         assert_refused(experiment, "was replaced by another:")
         assert_refused(experiment, "was replaced by another")  # nor the second time

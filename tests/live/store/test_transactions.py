@@ -77,7 +77,7 @@ def test_who_is_interrupted_while_rolling_back_keeps_no_lock(
         ids = experiment.ask(3).ids
         with monkeypatch.context() as patch:
             patch.setattr(DefaultDialect, "do_rollback", interrupt)
-            with pytest.raises(KeyboardInterrupt), experiment._ledger.transaction():
+            with pytest.raises(KeyboardInterrupt), experiment.engine.ledger.transaction():
                 raise ValueError
         assert other.tell(ids[0], 1.0).recorded
         assert experiment.tell(ids[1], 1.0).recorded
@@ -96,7 +96,7 @@ def test_ctrl_c_within_the_pool_uses_up_no_connection(store_url: str) -> None:
                 experiment.tell(number, 1.0)
             if not interrupting.done:
                 break
-            used = experiment._ledger.store._engine.pool.checkedout()  # type: ignore[attr-defined]
+            used = experiment.engine.ledger.store._engine.pool.checkedout()  # type: ignore[attr-defined]
             assert used == 0, moment
         assert moment > 10
         assert experiment.tell(number, 1.0).repeated
@@ -119,7 +119,7 @@ def test_writers_take_turns_whatever_the_server_says(postgres_url: str) -> None:
     run_sql(postgres_url, f"ALTER DATABASE {name} SET {strict}")
     with begin(postgres_url) as one, Experiment.open(postgres_url, "offer") as other:
         ids = one.ask(2).ids
-        with one._ledger.transaction() as tx:
+        with one.engine.ledger.transaction() as tx:
             later = threading.Thread(target=other.tell, args=(ids[0], 1.0))
             later.start()
             wait_until(lambda: bool(run_sql(postgres_url, _WAITING)))
@@ -171,7 +171,7 @@ def test_what_the_server_does_not_keep_is_not_acknowledged(postgres_url: str) ->
     with begin(postgres_url) as experiment:
         (number,) = experiment.ask(1).ids
         with pytest.raises(StoreUnavailableError, match=r"aborted|rolled back"):
-            fail_and_go_on(experiment._ledger)
+            fail_and_go_on(experiment.engine.ledger)
         assert experiment.tell(number, 1.0).recorded
 
 
@@ -363,7 +363,7 @@ def test_a_pooler_may_give_every_transaction_another_session(
 
 def test_a_lock_is_held_through_a_pooler(pooled_url: str) -> None:
     with begin(pooled_url) as one, Experiment.open(pooled_url, "offer") as other:
-        stores = [each._ledger.store for each in (one, other)]  # type: ignore[attr-defined]
+        stores = [each.engine.ledger.store for each in (one, other)]  # type: ignore[attr-defined]
         with stores[0].try_lock("evaluation") as held:
             assert held
             one.ask(1)

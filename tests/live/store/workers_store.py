@@ -70,7 +70,7 @@ def run_processes(target: Callable[..., None], arguments: Iterable[tuple[object,
 
 def stop_amid_transaction(url: str, writing: Event) -> None:
     """Write an outcome, and be stopped before its transaction ends."""
-    with Experiment.open(url, "offer")._ledger.transaction() as tx:
+    with Experiment.open(url, "offer").engine.ledger.transaction() as tx:
         tx.add_outcomes([1], [1.0], at=2e9, late=[False])
         writing.set()
         os.kill(os.getpid(), signal.SIGSTOP)

@@ -193,12 +193,7 @@ async def tell(name: Name, body: schemas.TellBody, request: Request) -> Response
         pairs = await experiments.read(name, find)
     read = partial(read_told, precondition=allowed)
     call = read(pairs) if few else await run_in_threadpool(read, pairs)
-    if call.served and not call.ids and not call.values:  # nothing to record
-        none = [(None, 0.0)] * call.served
-        told_none = partial(Experiment.tell_many, outcomes=none, precondition=allowed)
-        receipt = await experiments.read(name, told_none)
-    else:
-        receipt = await experiments.tell(name, call)
+    receipt = await experiments.tell(name, call)
     return Response(_receipt.dump_json(receipt), media_type="application/json")
 
 
