@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy.signal import lfilter
 
-from bestarm.forecasting import Mixture
+from bestarm.forecasting import Regression
 from bestarm.numerics.geometry import Array
 
-__all__ = ["OTHERS", "TUNED", "UNSEEN", "forecast_late", "ratio", "time_per_draw"]
+__all__ = ["OTHERS", "TUNED", "UNSEEN", "forecast_late", "ratios", "time_per_draw"]
 
 _ARMS = np.eye(5)
 _EFFECTS = np.array([0.0, 0.1, 0.2, 0.3, 0.4])
@@ -114,7 +114,7 @@ UNSEEN: dict[str, Path] = {
 
 def forecast_late(features: Array, rewards: Array, late: int) -> Array:
     """The forecasts if each outcome comes `late` draws after its draw."""
-    forecaster, forecasts = Mixture(), np.empty(len(rewards))
+    forecaster, forecasts = Regression(), np.empty(len(rewards))
     for number in range(len(rewards)):
         forecasts[number] = forecaster.forecast(number, None, None)
         if number >= late:
@@ -133,19 +133,30 @@ def _within(values: Array, start: int, stop: int) -> float:
     return total
 
 
-def ratio(path: Path, seed: int, *, late: int = 0) -> list[float]:
-    """The ratios of one run, by span."""
-    rng = np.random.default_rng(seed)
+def ratios(path: Path, seeds: Sequence[int], *, late: int = 0) -> Array:
+    """The ratios of a run for each seed, by span."""
     draws = _DRAWS // 2 if late else _DRAWS
-    level = path(draws, rng)
-    features = _ARMS[rng.integers(len(_ARMS), size=draws)]
-    rewards = level + features @ _EFFECTS * level.std()
+    levels, features = np.empty((len(seeds), draws)), np.empty((len(seeds), draws, len(_ARMS)))
+    for run, seed in enumerate(seeds):
+        rng = np.random.default_rng(seed)
+        levels[run] = path(draws, rng)
+        features[run] = _ARMS[rng.integers(len(_ARMS), size=draws)]
+    rewards = levels + features @ _EFFECTS * levels.std(axis=1, keepdims=True)
     if late:
-        forecasts = forecast_late(features, rewards, late)
+        several = [forecast_late(x, r, late) for x, r in zip(features, rewards, strict=True)]
+        forecasts = np.stack(several)
     else:
-        forecasts = Mixture().follow(0, None, None, features, rewards)
+        forecaster = Regression()
+        forecaster.select(np.zeros(len(seeds), dtype=np.int64))
+        flat = forecaster.follow_runs(
+            np.full(len(seeds), draws), features.reshape(-1, len(_ARMS)), rewards.ravel()
+        )
+        forecasts = flat.reshape(levels.shape)
     spans = [(start + 2 * late, min(stop, draws)) for start, stop in _SPANS]
-    return [_within(level - forecasts, *span) / _within(level, *span) for span in spans]
+    pairs = list(zip(levels, levels - forecasts, strict=True))
+    return np.array(
+        [[_within(rest, *span) / _within(level, *span) for span in spans] for level, rest in pairs]
+    )
 
 
 def time_per_draw(covariates: int, *, live: bool) -> float:
@@ -154,7 +165,7 @@ def time_per_draw(covariates: int, *, live: bool) -> float:
     known = rng.standard_normal((draws, covariates)) if covariates else None
     features, rewards = _ARMS[rng.integers(5, size=draws)], rng.standard_normal(draws)
     for _ in range(5):
-        forecaster = Mixture()
+        forecaster = Regression()
         start = time.process_time()
         if live:
             for i in range(draws):
@@ -171,7 +182,7 @@ def _table(title: str, paths: dict[str, Path], *, runs: int, first_seed: int, la
     print("| path |" + "".join(f" draws {start:,}–{stop:,} |" for start, stop in _SPANS))
     print("|---|" + "---|" * len(_SPANS))
     for name, path in paths.items():
-        each = np.array([ratio(path, first_seed + run, late=late) for run in range(runs)])
+        each = ratios(path, range(first_seed, first_seed + runs), late=late)
         half = 1.96 * each.std(axis=0, ddof=1) / np.sqrt(runs)
         cells = zip(each.mean(axis=0), half, strict=True)
         print(f"| {name} |" + "".join(f" {mean:.3f} ± {width:.3f} |" for mean, width in cells))

@@ -26,7 +26,6 @@ from numba.core.registry import CPUDispatcher
 from bestarm import LUCB, ActionElimination, AnytimeBAI, Problem, Summary, compiling
 from bestarm.compiling import compiled
 from bestarm.environments import Ratings, Semiparametric, baselines
-from bestarm.forecasting import Mixture
 from bestarm.numerics.geometry import Array
 from bestarm.presampled import PresampledRewards
 from bestarm.records import Rounds
@@ -189,7 +188,7 @@ def test_where_python_raises_a_tiered_function_is_compiled(module: Any) -> None:
 def kernels() -> dict[str, Any]:
     """Every function of the library that Numba compiles, by its full name."""
     found = {}
-    for package in ("design", "environments", "forecasting", "numerics", "policies"):
+    for package in ("design", "environments", "numerics", "policies"):
         home = importlib.import_module(f"bestarm.{package}")
         for each in pkgutil.walk_packages(home.__path__, f"{home.__name__}."):
             for name, thing in vars(importlib.import_module(each.name)).items():
@@ -235,17 +234,7 @@ def blocks_run() -> list[Array]:
     return kept
 
 
-def forecasts_run() -> list[Array]:
-    rng, forecaster, kept = np.random.default_rng(8), Mixture(), []
-    for number in range(150):
-        covariates, features = rng.normal(size=2), rng.normal(size=3)
-        kept.append(forecaster.forecast(number, 1e9 + 3600.0 * number, covariates))
-        level = np.sin(number / 5) + covariates[0]
-        forecaster.learn(number, features, level + features[1] + 0.1 * rng.normal())
-    return [np.array(kept)]
-
-
-@pytest.mark.parametrize("run", [features_run, blocks_run, forecasts_run])
+@pytest.mark.parametrize("run", [features_run, blocks_run])
 def test_python_code_and_compiled_code_agree_to_the_last_bit(
     run: Callable[[], list[Array]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

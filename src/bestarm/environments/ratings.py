@@ -172,6 +172,11 @@ class _UserStream(BlockStream):
     def _block_rewards(self, arms: Arms) -> Array:
         return np.asarray(self._world.matrix[self._next_users(len(arms))[:, None], arms])
 
+    @property
+    def knows_users(self) -> bool:
+        """Whether something is known of users before a draw."""
+        return self._world._covariates is not None
+
     def _ask(self, users: NDArray[Any], arms: Arms) -> Pulls:
         """The ratings of these items by these users, one each."""
         known = self._world._covariates

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from bestarm.environments.environment import AdjustableStream, ForecastFunction, Pulls, Stream
 from bestarm.errors import InvalidInputError
-from bestarm.forecasting import Forecaster
+from bestarm.forecasting import Forecaster, Regression
 from bestarm.numerics.geometry import Array
 from bestarm.numerics.grouping import group
 from bestarm.numerics.sampling import Categorical
+from bestarm.policies.policy import Policy
 from bestarm.presampled import PresampledRewards
 from bestarm.records import BlockPlan, Counts, Plan, Rounds, Summary
 
@@ -270,6 +271,9 @@ class ForecastStream:
 
     Forecasts are of a forecaster of its own, from the features of source arms (one row per arm),
     and lie in an interval, unless a plan says which.
+
+    Attributes:
+        stream: the run, whose rewards they are.
     """
 
     def __init__(
@@ -282,13 +286,23 @@ class ForecastStream:
                 remedy="Give its streams a method `pull_adjusted(plan, forecast)`, or leave it "
                 "out.",
             )
-        self._stream, self._forecaster = stream, forecaster
+        self.stream, self._forecaster = stream, forecaster
         self._features, self._interval = features, interval
         self._pulls = 0
 
     def pull(self, plan: Plan) -> Summary:
         """Carry out a plan and return its totals, less the forecaster's forecasts."""
-        return self._stream.pull_adjusted(plan, self._forecast)
+        return self.stream.pull_adjusted(plan, self._forecast)
+
+    def follows_runs(self, policy: Policy) -> bool:
+        """Whether runs of this policy can be made side by side, with forecasts from the past alone.
+
+        The policy must limit forecasts itself, and the forecaster be the default one.
+        """
+        plan = policy.plan()
+        limits = plan is not None and plan.forecasts is not None
+        blind = not getattr(self.stream, "knows_users", False)
+        return limits and blind and type(self._forecaster) is Regression
 
     def _forecast(self, pulls: Pulls, plan: Plan) -> Array:
         low, high = plan.forecasts or self._interval

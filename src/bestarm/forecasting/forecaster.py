@@ -78,7 +78,7 @@ def find_forecaster(forecaster: object) -> Forecaster | None:
     if forecaster is None or isinstance(forecaster, Forecaster):
         return forecaster
     if forecaster == "default":
-        return forecasting.Mixture()  # loaded here: it is compiled
+        return forecasting.Regression()  # loaded here: it imports this module
     raise InvalidInputError(
         f"`forecaster` must be 'default', a Forecaster or None; got {forecaster!r}.",
         field="forecaster",

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.numerics.geometry import Array
-from bestarm.policies.policy import Group, Traits
+from bestarm.policies.policy import Group, GroupForecaster, Traits
 from bestarm.policies.rounds import RoundRule
 from bestarm.policies.stepwise import Indices
 from bestarm.presampled import PresampledRewards, RewardsAhead
@@ -54,7 +54,11 @@ class LUCB(RoundRule):
         """Features do not matter: runs of different problems may stand side by side."""
         return LUCB, self.problem.arms, self._radius, self._max_pulls
 
-    def group(self, seeds: Sequence[int]) -> Group:
+    def group(
+        self,
+        seeds: Sequence[int],
+        forecaster: GroupForecaster | None = None,  # noqa: ARG002
+    ) -> Group:
         """Runs of this policy side by side."""
         return _Runs(self, len(seeds))
 

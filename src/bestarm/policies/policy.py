@@ -220,10 +220,18 @@ class Policy(Protocol):
         """What runs have in common that `group` makes side by side: their problem, by default."""
         return type(self), self.problem, self.traits
 
-    def group(self, seeds: Sequence[int]) -> Group:  # noqa: ARG002
+    def group(
+        self,
+        seeds: Sequence[int],  # noqa: ARG002
+        forecaster: GroupForecaster | None = None,  # noqa: ARG002
+    ) -> Group:
         """Runs of this policy side by side, each with the seed of what it draws itself.
 
         Simulations use it if `traits.side_by_side`.
+
+        Args:
+            seeds: one per run.
+            forecaster: makes the forecasts that are subtracted from rewards, if any are.
 
         Raises:
             ProtocolError: it makes one run at a time.
@@ -233,6 +241,26 @@ class Policy(Protocol):
             field="group",
             remedy="Ask only policies whose `traits.side_by_side` is true.",
         )
+
+
+class GroupForecaster(Protocol):
+    """Forecasts of runs side by side."""
+
+    def follow_runs(
+        self, sizes: NDArray[np.int64], features: Array, rewards: Array, /
+    ) -> NDArray[np.float64]:
+        """The forecasts of the next draws of every run, each from the outcomes before it.
+
+        Args:
+            sizes: how many draws each run has. What follows is of one run after the other.
+            features: of the arms that are drawn, one row per draw.
+            rewards: one per draw.
+        """
+        ...
+
+    def select(self, kept: NDArray[np.int64], /) -> None:
+        """Go on with these runs alone."""
+        ...
 
 
 class Group(Protocol):

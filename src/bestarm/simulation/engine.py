@@ -23,7 +23,7 @@ from bestarm.environments import Environment, Stream, World
 from bestarm.environments.environment import fixed_world
 from bestarm.environments.streams import ForecastStream
 from bestarm.errors import BestArmError, InvalidInputError, ProtocolError
-from bestarm.forecasting import Forecaster
+from bestarm.forecasting import Forecaster, Regression
 from bestarm.forecasting.forecaster import find_forecaster, less_forecasts
 from bestarm.numerics.blas import one_thread
 from bestarm.policies.policy import Method, Policy
@@ -253,6 +253,8 @@ class Simulation:
     def _stands_side_by_side(self, policy: Policy, stream: Stream) -> bool:
         """Whether this run can be made beside others."""
         able = policy.traits.side_by_side and self.delay <= 1
+        if isinstance(stream, ForecastStream):
+            able, stream = able and stream.follows_runs(policy), stream.stream
         presample = getattr(stream, "presample", None)
         return bool(able and presample is not None and presample(1) is not None)
 
@@ -263,8 +265,13 @@ class Simulation:
             policy, stream, world = self.begin(run)
             groups.setdefault(policy.like(), []).append((run, policy, stream, world))
         for members in groups.values():
-            group = members[0][1].group([self._policy_seed(run) for run, *_ in members])
-            for place in follow_together(group, [stream for _, _, stream, _ in members]):
+            streams, forecaster = [stream for _, _, stream, _ in members], None
+            if isinstance(self.forecaster, Regression):
+                streams, forecaster = [each.stream for each in streams], deepcopy(self.forecaster)
+                forecaster.select(np.zeros(len(members), dtype=np.int64))
+            seeds = [self._policy_seed(run) for run, *_ in members]
+            group = members[0][1].group(seeds, forecaster)
+            for place in follow_together(group, streams):
                 run, _, _, world = members[place]
                 pulls, plans = int(group.pulls[place]), int(group.plans[place])
                 recommendation = group.recommend(place)

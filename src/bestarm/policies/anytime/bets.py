@@ -96,19 +96,11 @@ class Scale:
         """The middle of the range."""
         return (self.low + self.high) / 2
 
-    def minus_forecasts(self, forecasts: tuple[float, float] | None) -> Scale:
-        """Where rewards less a forecast lie, if forecasts lie in this interval; else this scale."""
-        if forecasts is None:
-            return self
-        lowest, highest = forecasts
-        low, high = self.low + self.center - highest, self.high + self.center - lowest
-        return Scale(low, high, self.noise)
-
-    def near(self, mean: float, reach: float) -> tuple[float, float]:
+    def near(self, mean: Array, reach: Array) -> tuple[Array, Array]:
         """Rewards within reach of a mean, where they can lie at all."""
         low, high = self.low + self.center, self.high + self.center
-        middle = min(max(mean, low), high)
-        return max(middle - reach, low), min(middle + reach, high)
+        middle = np.clip(mean, low, high)
+        return np.maximum(middle - reach, low), np.minimum(middle + reach, high)
 
     def reach(self, pulls: Array | Counts) -> tuple[Array, Array]:
         """kα and α√(2π)Φ(−k) of Lemma 3: the noise that C allows for, and the charge beyond it.
@@ -175,12 +167,21 @@ class Frame(Runs):
         grid: StakeGrid,
         leaders: Indices,
         belief: Belief | None = None,
+        forecasts: tuple[Array, Array] | None = None,
     ) -> Frame:
-        """A frame for rewards of this scale, after so many pulls of each run."""
+        """A frame for rewards of this scale, after so many pulls of each run.
+
+        If forecasts are subtracted, these lie between two numbers of each run.
+        """
         reach, tail = scale.reach(pulls)
         low, high = np.full_like(reach, scale.low), np.full_like(reach, scale.high)
+        center = scale.center
+        if forecasts is not None:
+            low, high = low + center - forecasts[1], high + center - forecasts[0]
+            center = 0.0
+        guess = np.clip(guess, low[:, None], high[:, None])
         parts = weights, guess, spread, sizes, low, high, reach, tail
-        return cls(*parts, reader, leaders, belief, grid, scale.center)
+        return cls(*parts, reader, leaders, belief, grid, center)
 
     def with_guess(self, guess: Array) -> Frame:
         """The same frame with another guess."""

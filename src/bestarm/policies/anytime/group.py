@@ -18,6 +18,7 @@ from bestarm.policies.anytime.bets import Frame, Totals
 from bestarm.policies.anytime.evidence import LevelEvidence, drop, opponents, ranked_first
 from bestarm.policies.anytime.readout import Indices
 from bestarm.policies.anytime.sampler import Config, IndependentSampler
+from bestarm.policies.policy import GroupForecaster
 from bestarm.presampled import PresampledRewards, RewardsAhead, within
 from bestarm.recommendation import Recommendation
 from bestarm.records import Counts
@@ -51,6 +52,7 @@ class AnytimeGroup:
         level: the log of the e-value that drops a target.
         most: the pulls at which to stop, or None.
         recommend: what the rule recommends at the end of a run.
+        forecaster: makes the forecasts that are subtracted from rewards, if any are.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class AnytimeGroup:
         level: float,
         most: int | None,
         recommend: Recommend,
+        forecaster: GroupForecaster | None = None,
     ) -> None:
         runs, targets = len(seeds), len(config.targets)
         self._config, self._level, self._most, self._recommend = config, level, most, recommend
@@ -72,7 +75,10 @@ class AnytimeGroup:
         self._leaders = np.tile([0, 1], (runs, 1))
         # Of the runs that have not stopped, in the order of `_places`:
         self._places = np.arange(runs)
-        self._sampler = IndependentSampler(config, floors=floors, runs=runs, warm=True)
+        self._forecaster = forecaster
+        self._sampler = IndependentSampler(
+            config, forecasts=forecaster is not None, floors=floors, runs=runs, warm=True
+        )
         self._wealth = np.zeros((runs, targets, len(config.grid)))
         self._level_evidence = LevelEvidence(runs)
         self._draws = _Draws(seeds)
@@ -109,12 +115,18 @@ class AnytimeGroup:
         weights, sizes = sampler.next_weights(pairs), sampler.sizes(pulls)
         if self._most is not None:
             sizes = np.minimum(sizes, self._most - pulls)
-        return sampler.frame(weights, sizes, pulls=pulls, leaders=leaders), sizes
+        ends = sampler.forecasts
+        frame = sampler.frame(weights, sizes, pulls=pulls, leaders=leaders, forecasts=ends)
+        return frame, sizes
 
     def _carry_out(self, frame: Frame, sizes: Counts) -> None:
         """Draw a batch of every run, bet, drop, learn."""
         config, places, runs = self._config, self._places, np.arange(len(self._places))
-        sums, extremes = draw(frame.weights, sizes, self._draws, self._ahead, frame.center)
+        shape = frame.weights.shape
+        drawn, rewards = draw(frame.weights, sizes, self._draws, self._ahead)
+        means = np.add.reduceat(rewards, np.cumsum(sizes) - sizes) / sizes
+        rewards = self._minus_forecasts(rewards, drawn, sizes)
+        sums, extremes = added_up(drawn, rewards - frame.center, shape)
         self._judge(frame, sums, extremes)
         totals = Totals.about(frame.guess, sums, extremes)
         against = opponents(frame.leaders, len(config.targets))
@@ -126,8 +138,8 @@ class AnytimeGroup:
             against_level = self._level_evidence.add(frame.settle_level(totals).growth)
             self._contradicted[places] |= against_level >= LEVEL_NATS
         left = drop(config.grid.log_value(self._wealth), self._level, left)
-        self._sampler.advance(frame, totals)
         self.pulls[places] += sizes
+        self._sampler.advance(frame, totals, means=means, drawn=self.pulls[places])
         self.plans[places] += 1
         self._left[places] = left
         values = self._sampler.estimates.slope @ config.targets.T
@@ -138,6 +150,17 @@ class AnytimeGroup:
         if over.any():
             self._go_on_with(runs[~over])
         self.running[places[over]] = False
+
+    def _minus_forecasts(self, rewards: Array, drawn: Indices, sizes: Counts) -> Array:
+        """Rewards less what was forecast of each before its draw, if anything was."""
+        ends = self._sampler.forecasts
+        if self._forecaster is None or ends is None:
+            return rewards
+        problem = self._config.problem
+        features = problem.source[drawn % problem.arms]
+        forecasts = self._forecaster.follow_runs(sizes, features, rewards)
+        low, high = (np.repeat(end, sizes) for end in ends)
+        return rewards - np.clip(forecasts, low, high)
 
     def _judge(self, frame: Frame, sums: Sums, extremes: Sums) -> None:
         """Note which runs' rewards contradict the assumptions; raise if they cannot be."""
@@ -158,6 +181,8 @@ class AnytimeGroup:
         self._level_evidence.wealth = self._level_evidence.wealth[kept]
         self._draws.select(kept)
         self._ahead.select(kept)
+        if self._forecaster is not None:
+            self._forecaster.select(kept)
 
     def recommend(self, run: int) -> Recommendation:
         """What the rule recommends at the end of a run."""
@@ -217,13 +242,9 @@ class _Draws:
 
 
 def draw(
-    weights: Array, sizes: Counts, draws: _Draws, ahead: RewardsAhead, center: float
-) -> tuple[Sums, Sums]:
-    """Draw arms of every run, and add up what they pay, less a center.
-
-    Returns:
-        Counts, Σx and Σx², then the least and the largest x, and Σx³; each (runs, arms).
-    """
+    weights: Array, sizes: Counts, draws: _Draws, ahead: RewardsAhead
+) -> tuple[Indices, Array]:
+    """Draw arms of every run: their places in an array (runs, arms), and what they pay."""
     count, arms = weights.shape
     runs = np.repeat(np.arange(count), sizes)
     bounds = np.minimum(np.ceil(np.cumsum(weights, axis=1) * _STEPS) / _STEPS, 1.0)
@@ -232,10 +253,18 @@ def draw(
     cells = (bounds + np.arange(count)[:, None]).ravel()
     # The cell of an arm; those of probability 0 are empty.
     drawn = np.searchsorted(cells, draws.take(runs, sizes) + runs, side="right")
-    found = group(drawn, ahead.pull(drawn - runs * arms, sizes) - center, count * arms)
+    return drawn, ahead.pull(drawn - runs * arms, sizes)
+
+
+def added_up(drawn: Indices, x: Array, shape: tuple[int, int]) -> tuple[Sums, Sums]:
+    """The totals of numbers that belong to arms, each by its place in an array (runs, arms).
+
+    Returns:
+        Counts, Σx and Σx², then the least and the largest x, and Σx³; each (runs, arms).
+    """
+    found = group(drawn, x, shape[0] * shape[1])
     none = found.counts == 0
     found.least[none] = found.largest[none] = 0.0
-    shape = count, arms
     first = found.counts.astype(float).reshape(shape), found.sums.reshape(shape)
     extremes = found.least.reshape(shape), found.largest.reshape(shape)
     return (*first, found.squares.reshape(shape)), (*extremes, found.cubes.reshape(shape))

@@ -57,6 +57,7 @@ from bestarm.policies.anytime.sampler import (
     target_coordinates,
 )
 from bestarm.policies.policy import (
+    GroupForecaster,
     Look,
     Policy,
     Rates,
@@ -305,7 +306,7 @@ class AnytimeBAI(Policy):
     @property
     def _side_by_side(self) -> bool:
         """Whether simulations can make many of its runs at a time."""
-        plain = self._block == 1 and self._effects is None and not self._forecasts
+        plain = self._block == 1 and self._effects is None
         return plain and isinstance(self._evidence, BestTargetEvidence)
 
     @property
@@ -428,9 +429,18 @@ class AnytimeBAI(Policy):
         self._answered.update(answered)
         self._decide()
 
-    def group(self, seeds: Sequence[int]) -> AnytimeGroup:
+    def group(
+        self, seeds: Sequence[int], forecaster: GroupForecaster | None = None
+    ) -> AnytimeGroup:
         """Runs of this rule side by side; arms are drawn from the seeds."""
         assert isinstance(self._sampler, IndependentSampler)
+        if self._forecasts != (forecaster is not None):
+            raise ProtocolError(
+                "A rule for rewards less forecasts needs a forecaster, and no other rule does.",
+                field="forecasts",
+                value=self._forecasts,
+                remedy="Give `simulate` a forecaster, and leave the option `forecasts` to it.",
+            )
         config = self._config(
             self.problem, coordinates(self.problem, self._tilted)[1], self._tilted
         )
@@ -441,6 +451,7 @@ class AnytimeBAI(Policy):
             level=self._level + SLACK,
             most=self._max_pulls,
             recommend=self._recommend_of,
+            forecaster=forecaster,
         )
 
     def _recommend_of(

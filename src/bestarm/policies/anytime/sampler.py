@@ -375,23 +375,28 @@ class ForecastInterval:
     Args:
         scale: where rewards lie.
         dimensions: the dimension of the arms' span.
+        runs: the number of runs.
     """
 
-    def __init__(self, scale: Scale, dimensions: int) -> None:
+    def __init__(self, scale: Scale, dimensions: int, runs: int = 1) -> None:
         self._scale, self._dimensions = scale, dimensions
-        self._middle, self._reach = scale.middle + scale.center, 0.0
+        self._middle, self._reach = np.full(runs, scale.middle + scale.center), np.zeros(runs)
 
-    def learn(self, mean: float, pulls: int, *, drawn: int, variance: float) -> None:
+    def select(self, kept: Counts) -> None:
+        """Go on with these runs alone."""
+        self._middle, self._reach = self._middle[kept], self._reach[kept]
+
+    def learn(self, mean: Array, pulls: Array | Counts, *, drawn: Counts, variance: Array) -> None:
         """Take in a batch: its mean reward and its pulls; all pulls so far; and the variance of a
-        reward less its forecast, as far as is known."""
-        deviation = math.sqrt(variance)
-        reach = min((_FIRST + _WIDENING * drawn) / self._dimensions, _WIDEST)
+        reward less its forecast, as far as is known. Each is (runs,)."""
+        deviation = np.sqrt(variance)
+        reach = np.minimum((_FIRST + _WIDENING * drawn) / self._dimensions, _WIDEST)
         self._reach = deviation * reach
-        if abs(mean - self._middle) > self._reach / 2 + _CLEAR * deviation / math.sqrt(pulls):
-            self._middle = mean
+        clear = self._reach / 2 + _CLEAR * deviation / np.sqrt(pulls)
+        self._middle = np.where(np.abs(mean - self._middle) > clear, mean, self._middle)
 
     @property
-    def ends(self) -> tuple[float, float]:
+    def ends(self) -> tuple[Array, Array]:
         """Its ends; both are the middle of the range before the first batch."""
         return self._scale.near(self._middle, self._reach)
 
@@ -431,7 +436,7 @@ class IndependentSampler:
         self._provisional = config.assumptions.bounds is not None
         rank = config.arms.shape[1]
         self._least = LEAST_PULLS * int(rank + self._intercept)
-        self._interval = ForecastInterval(self._scale, rank) if forecasts else None
+        self._interval = ForecastInterval(self._scale, rank, runs) if forecasts else None
         scale = replace(self._scale, center=0.0) if forecasts else self._scale
         self.estimates = Estimates(
             config.arms, scale, intercept=self._intercept, bound=config.bound, runs=runs
@@ -447,6 +452,8 @@ class IndependentSampler:
         self.estimates.select(kept)
         self.weights, self._made_at = self.weights[kept], self._made_at[kept]
         self._multipliers = self._multipliers[kept]
+        if self._interval is not None:
+            self._interval.select(kept)
 
     def next_weights(self, pairs: Indices) -> Array:
         """The probabilities for pairs of targets that want evidence: the last ones, or new ones.
@@ -484,7 +491,7 @@ class IndependentSampler:
         *,
         pulls: Counts,
         leaders: Indices,
-        forecasts: tuple[float, float] | None = None,
+        forecasts: tuple[Array, Array] | None = None,
     ) -> Frame:
         """All that bets on batches rest on, which draw these many pulls with these probabilities.
 
@@ -493,15 +500,14 @@ class IndependentSampler:
             sizes: (runs,).
             pulls: the pulls drawn before; (runs,).
             leaders: the targets that look best and second best; (runs, 2).
-            forecasts: where forecasts lie, if they are subtracted.
+            forecasts: where forecasts lie, if they are subtracted; each end (runs,).
         """
         config, estimates = self._config, self.estimates
-        scale = self._scale.minus_forecasts(forecasts)
         spread = estimates.spread
         return Frame.under(
-            scale,
+            self._scale,
             weights,
-            guess=np.clip(estimates.rewards(sizes), scale.low, scale.high),
+            guess=estimates.rewards(sizes),
             spread=spread,
             sizes=sizes,
             pulls=pulls,
@@ -509,7 +515,13 @@ class IndependentSampler:
             grid=config.grid,
             leaders=leaders,
             belief=estimates.belief,
+            forecasts=forecasts,
         )
+
+    @property
+    def forecasts(self) -> tuple[Array, Array] | None:
+        """Where forecasts of the next batch may lie, each end (runs,); None without forecasts."""
+        return None if self._interval is None else self._interval.ends
 
     @property
     def learned(self) -> Array:
@@ -525,10 +537,20 @@ class IndependentSampler:
         self._made_at = np.where(same, self._made_at, learned)
         self.weights = frame.weights
 
-    def advance(self, frame: Frame, totals: Totals) -> None:
-        """Learn from a batch of every run."""
+    def advance(self, frame: Frame, totals: Totals, *, means: Array, drawn: Counts) -> None:
+        """Learn from a batch of every run.
+
+        Args:
+            frame: that of the batch.
+            totals: what came of it.
+            means: the mean reward, before forecasts are subtracted; (runs,).
+            drawn: all pulls so far; (runs,).
+        """
         self.keep(frame, self.learned)
         self.estimates.learn(frame, totals)
+        if self._interval is not None:
+            variance = self.estimates.spread.mean(axis=1)
+            self._interval.learn(means, frame.sizes, drawn=drawn, variance=variance)
 
     # --- one run, whose outcomes may be late ---
 
@@ -548,6 +570,7 @@ class IndependentSampler:
         if run.most is not None:
             # With nothing left to draw the plan stands for the wait for what is outstanding.
             size = max(1, min(size, run.most))
+        ends = self.forecasts
         return Plan(
             run.phase,
             size,
@@ -557,7 +580,7 @@ class IndependentSampler:
             provisional=self._provisional,
             center=0.0 if self._forecasts else self._scale.center,
             extremes=True,
-            forecasts=None if self._interval is None else self._interval.ends,
+            forecasts=None if ends is None else (float(ends[0][0]), float(ends[1][0])),
         )
 
     def check(self, plan: Plan) -> None:
@@ -570,12 +593,15 @@ class IndependentSampler:
         """Fix all that bets on a plan rest on, wherever its probabilities were computed."""
         assert plan.weights is not None
         self._check_informs(plan)
+        ends = None
+        if plan.forecasts is not None:
+            ends = np.array(plan.forecasts[:1]), np.array(plan.forecasts[1:])
         return self.frame(
             np.array(plan.weights)[None],
             np.array([plan.pulls]),
             pulls=np.array([run.pulls]),
             leaders=np.array([evidence.leaders]),
-            forecasts=plan.forecasts,
+            forecasts=ends,
         )
 
     def _check_informs(self, plan: Plan) -> None:
@@ -628,8 +654,9 @@ class IndependentSampler:
         self.estimates.learn(frame, batch.totals, pending)
         if self._interval is not None:
             mean = (float(summary.rewards.sum()) + summary.forecast_sum) / summary.pulls
-            variance = float(self.estimates.spread.mean())
-            self._interval.learn(mean, summary.pulls, drawn=drawn, variance=variance)
+            known = np.array([mean]), np.array([summary.pulls])
+            variance = self.estimates.spread.mean(axis=1)
+            self._interval.learn(*known, drawn=np.array([drawn]), variance=variance)
 
     def _predict(self, batch: BatchOutcome) -> Frame:
         """The frame of a batch with what is predicted for it now: its own, unless it came late.
