@@ -16,13 +16,12 @@ import pytest
 from commands import data, run
 
 from bestarm import AnytimeBAI, environments
-from bestarm.planning import Effort, JobEffort, worker
-from bestarm.planning import plan as planning_module
+from bestarm.planning import worker
 from bestarm.policies.anytime.group import AnytimeGroup
 from bestarm.simulation import simulate
 
-PLANNING = "--gap", "0.9", "--policy", "anytime", "--runs", "5"
-PLAN = {"source": [[1, 0], [0, 1]], "gap": 0.9, "policies": ["anytime"], "runs": 5}
+PLANNING = "--gap", "0.9", "--policy", "anytime", "--runs", "12"
+PLAN = {"source": [[1, 0], [0, 1]], "gap": 0.9, "policies": ["anytime"], "runs": 12}
 
 
 @pytest.fixture(autouse=True)
@@ -36,14 +35,21 @@ def handlers() -> Iterator[None]:
 
 
 class Ended:
-    """Runs of the anytime rule side by side; a signal comes when the first has ended."""
+    """Runs of the anytime rule side by side; a signal comes when the first has ended.
+
+    Not in the first `batches` groups of runs.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.number = signal.SIGINT
+        self.batches = 0
+        groups: list[AnytimeGroup] = []
         carry_out = AnytimeGroup._carry_out
 
         def carry_out_interrupted(group: AnytimeGroup, *given: Any) -> None:
-            if not group.running.all():
+            if not any(each is group for each in groups):
+                groups.append(group)
+            if len(groups) > self.batches and not group.running.all():
                 signal.raise_signal(self.number)
             carry_out(group, *given)
 
@@ -61,14 +67,6 @@ def test_ctrl_c_while_runs_stand_side_by_side_gives_back_those_that_have_ended()
     part = simulate(partial(AnytimeBAI, mean_bound=2), world, runs=5)
     assert part.interrupted
     assert 0 < part.runs < 5
-
-
-@pytest.fixture
-def unestimated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first runs of a plan are those that count."""
-    job = JobEffort("anytime", "sine", 0.9, 100.0, 0.01)
-    estimate = Effort(5, (job,))
-    monkeypatch.setattr(planning_module, "estimate_effort", lambda *_, **__: estimate)
 
 
 @pytest.mark.usefixtures("interrupted")
@@ -95,39 +93,28 @@ def options(tmp_path: Path) -> str:
     return str(tmp_path / "options.csv")
 
 
-@pytest.mark.usefixtures("interrupted", "unestimated")
-def test_a_plan_keeps_the_finished_runs(options: str) -> None:
+def test_a_plan_keeps_the_batches_that_finished(options: str, interrupted: Ended) -> None:
+    """Runs that end first are the shortest: those of the second batch do not count."""
+    interrupted.batches = 1
     (forecast,) = data("plan", options, *PLANNING, code=130)["forecasts"]
-    assert 0 < forecast["runs"] < 5
+    assert forecast["runs"] == 6
 
 
-def test_a_plan_says_so_if_nothing_was_simulated(
-    options: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def estimate(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(planning_module, "estimate_effort", estimate)
+@pytest.mark.usefixtures("interrupted")
+def test_a_plan_says_so_if_too_little_was_simulated(options: str) -> None:
     message = run("plan", options, *PLANNING, code=130)[1]
-    assert "interrupted before any experiment had been simulated." in message
+    assert "interrupted before enough experiments had been simulated." in message
 
 
-def test_a_plan_for_the_server_keeps_the_finished_runs(
-    interrupted: Ended,
-    unestimated: None,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+def test_a_plan_for_the_server_ends_with_its_time(
+    interrupted: Ended, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def alarm(_seconds: float) -> None:
-        signal.signal(signal.SIGALRM, signal.default_int_handler)  # as `_alarm` does
-
     request = json.dumps(PLAN | {"delta": 0.05, "seed": 0, "seconds": 600})
-    interrupted.number = signal.SIGALRM
-    monkeypatch.setattr(worker, "_alarm", alarm)
+    interrupted.number, interrupted.batches = signal.SIGALRM, 1
     monkeypatch.setattr(os, "nice", lambda _: None)
     monkeypatch.setattr(sys, "stdin", io.StringIO(request))
     worker.main()
     *_, last = capsys.readouterr().out.splitlines()
     plan = json.loads(last)["plan"]
-    assert plan["interrupted"] is True
-    assert 0 < plan["forecasts"][0]["runs"] < 5
+    assert (plan["interrupted"], plan["timed_out"]) == (False, True)
+    assert plan["forecasts"][0]["runs"] == 6

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import signal
 import threading
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import commands
 import numpy as np
@@ -17,8 +19,7 @@ from databases import wait_until
 
 from bestarm import Problem
 from bestarm.cli.output import show_progress
-from bestarm.planning import Effort, JobEffort, PlanRequest, detectable_lifts, plan_experiment
-from bestarm.planning import plan as planning_module
+from bestarm.planning import PlanRequest, detectable_lifts, plan_experiment, simulating
 
 run = partial(commands.run, "plan")
 refused = partial(commands.refused, "plan")
@@ -102,15 +103,12 @@ def test_blocks_are_counted_in_rounds_and_in_outcomes(arms: str) -> None:
     plan = plan_experiment(PlanRequest(PROBLEM, gap=0.9, block=2, runs=5, per_day=10))
     assert "Count rounds where people are what it costs" in out
     assert "every round has a baseline of its own, within ±1 of 0." in out
-    for each in plan.forecasts:
-        rounds = each.rounds
-        row = re.search(rf"^{each.name} +{rounds.median:,.0f} +(\S+) +(\S+) ", out, re.M)
-        assert row is not None
-        spread = f"{rounds.low:,.0f}–{rounds.high:,.0f}"
-        assert row.groups() == (spread, f"{each.pulls.median:,.0f}")
-    (saved,) = plan.savings
-    assert f"takes {saved.rounds:.2f} ({saved.rounds_interval[0]:.2f}–" in out
-    assert f" {saved.pulls:.2f} ({saved.pulls_interval[0]:.2f}–" in out
+    (each,) = plan.forecasts
+    rounds = each.rounds
+    row = re.search(rf"^anytime ×2 +{rounds.median:,.0f} +(\S+) +(\S+) ", out, re.M)
+    assert row is not None
+    spread = f"{rounds.low:,.0f}–{rounds.high:,.0f}"
+    assert row.groups() == (spread, f"{each.pulls.median:,.0f}")
     assert "…" not in out
 
 
@@ -142,22 +140,6 @@ def test_precision_is_stated_of_the_medians_that_have_one(arms: str) -> None:
     assert "From 8 simulated experiments each, 1 of 2 medians here are known to" in out
 
 
-def test_a_file_of_scenarios(arms: str, tmp_path: Path) -> None:
-    file = tmp_path / "plan.toml"
-    file.write_text(
-        '[[scenario]]\nname = "calm"\ngap = 0.6\ndrift = "none"\n'
-        "[[scenario]]\ntheta = [0.0, 0.9, 0.1]\n"
-        '[scenario.drift]\nkind = "switches"\nsize = 0.5\nperiod = 50\n',
-        encoding="utf-8",
-    )
-    options = ("--scenario", str(file), "--policy", "sp-bai", "--runs", "3")
-    calm, second = commands.data("plan", arms, *options)["scenarios"]
-    assert (calm["scenario"], calm["drift"], calm["gap"]) == ("calm", "none", pytest.approx(0.6))
-    assert (second["scenario"], second["drift"], second["size"]) == ("2", "switches", 0.5)
-    assert (second["best"], second["gap"]) == ("new", pytest.approx(0.8))
-    assert "go with `gap`" in refused(arms, "--scenario", str(file), "--level", "1")
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -166,7 +148,7 @@ def test_a_file_of_scenarios(arms: str, tmp_path: Path) -> None:
         (["--gap", "1", "--delta", "5"], "Did you mean 0.05?"),
         (["--gap", "1", "--window", "7d"], "A window needs `per_day`"),
         (["--gap", "1", "--workers", "0"], "`workers` must be a whole number"),
-        (["--scenario", "nowhere.toml"], "'nowhere.toml' cannot be read"),
+        (["--gap", "1", "--seconds", "0"], "`seconds` must be positive"),
         (["--gap", "+10 %"], "needs a base rate"),
         (
             ["--gap", "+-3", "--base", "2 %"],
@@ -233,61 +215,37 @@ def test_visitors_without_a_base_rate_find_leads_in_units_of_the_outcome(arms: s
     assert "base rate" not in out
 
 
-@pytest.mark.parametrize(("left", "partial"), [(12, True), (58, False)])
+@pytest.mark.parametrize(("after", "partial"), [(50, True), (3, False)])
 def test_ctrl_c_within_a_curve_and_before_it(
-    monkeypatch: pytest.MonkeyPatch, left: int, partial: bool
+    monkeypatch: pytest.MonkeyPatch, after: int, partial: bool
 ) -> None:
+    """The eight lifts have six experiments each first, and then twelve."""
+
     def stop(done: int, total: int) -> None:
-        if done and done == total - left:
+        if done and done == total - 8 * 12 + after:
             raise KeyboardInterrupt
 
     monkeypatch.setattr("bestarm.cli.plan.show_progress", lambda *_: nullcontext(stop))
     monkeypatch.setattr("bestarm.planning.lifts._PILOT", 2)
-    out, err = run(*LIFTS, code=130)
-    assert ("Interrupted: the figures are partial" in out) == partial
-    assert ("interrupted before any experiment had been simulated" in err) != partial
+    out, err = run(*LIFTS, "--runs", "12", code=130)
+    assert ("Interrupted: the figures are partial, from 6 of 12" in out) == partial
+    assert ("interrupted before enough experiments had been simulated" in err) != partial
 
 
-def test_a_file_that_holds_no_scenarios(arms: str, tmp_path: Path) -> None:
-    for text in ("gap = 1", "[[scenario", "[[scenario]]\ngaps = 1", "[scenario]\ngap = 1"):
-        file = tmp_path / "plan.toml"
-        file.write_text(text, encoding="utf-8")
-        refused(arms, "--scenario", str(file))
+def test_a_time_limit_gives_a_partial_plan(arms: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    simulate = simulating.simulate  # type: ignore[attr-defined]
 
+    def until_six(*arguments: Any, runs: int, **options: Any) -> Any:
+        if runs > 6:
+            signal.raise_signal(signal.SIGALRM)
+        return simulate(*arguments, runs=runs, **options)
 
-def costing(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    """Let a run be estimated to take so long."""
-    job = JobEffort("sp-bai", "sine", 0.5, 40_000.0, seconds)
-    monkeypatch.setattr(
-        planning_module, "estimate_effort", lambda _, request: Effort(request.runs, (job,))
-    )
-
-
-def test_it_says_how_long_it_will_take_before_it_begins(
-    arms: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    costing(monkeypatch, 9.0)
-    out, err = run(arms, *QUICK)
-    first, second, *_ = err.splitlines()
-    assert first.startswith("bestarm: 0 of 20 runs after ")
-    assert second == "bestarm: estimated time: about 3 min; 20 runs of about 40,000 outcomes."
-    assert "sp-bai" in out
-
-
-def test_what_is_out_of_reach_is_refused_before_it_begins(
-    arms: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def simulated(*_: object, **__: object) -> None:
-        raise AssertionError("simulated")
-
-    costing(monkeypatch, 181.0)
-    monkeypatch.setattr(planning_module, "simulate", simulated)
-    out, err = run(arms, *QUICK, code=2)
-    assert out == ""
-    last = err.splitlines()[-1]
-    assert last.startswith("bestarm: This plan is out of reach: 20 runs of each policy would take")
-    assert "the limit is 1 h" in last
-    assert "Plan for a larger gap, tighter bounds, fewer runs" in last
+    monkeypatch.setattr(simulating, "simulate", until_six)
+    out, _ = run(arms, *QUICK, "--seconds", "600")
+    assert "The time limit of 600 seconds was reached: the figures are partial, from 6 of 20" in out
+    assert "From 6 simulated experiments each, a median here is known to" in out
+    document = commands.data("plan", arms, *QUICK, "--seconds", "600")
+    assert (document["interrupted"], document["timed_out"]) == (False, True)
 
 
 def test_lines_go_on_while_no_run_ends(capsys: pytest.CaptureFixture[str]) -> None:
@@ -309,14 +267,16 @@ def test_lines_go_on_while_no_run_ends(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_ctrl_c_gives_a_partial_plan(arms: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def seventh(done: int, _total: int) -> None:
-        if done == 7:
+    def stop(done: int, _total: int) -> None:
+        if done == 27:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("bestarm.cli.plan.show_progress", lambda *_: nullcontext(seventh))
+    monkeypatch.setattr("bestarm.cli.plan.show_progress", lambda *_: nullcontext(stop))
     document = commands.data("plan", arms, *QUICK, "--policy", "sbe", code=130)
     assert document["interrupted"] is True
-    assert [(f["policy"], f["runs"]) for f in document["forecasts"]] == [("sp-bai", 7)]
+    found = [(each["policy"], each["runs"]) for each in document["forecasts"]]
+    assert found == [("sp-bai", 20), ("sbe", 6)]
     out, _ = run(arms, *QUICK, "--policy", "sbe", code=130)
-    assert "sp-bai [of 7]" in out
+    assert "sp-bai [of 20]" in out
+    assert "sbe [of 6]" in out
     assert "Interrupted" in out

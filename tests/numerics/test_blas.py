@@ -11,10 +11,9 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from bestarm import simulate
-from bestarm.design import blocks, solver
+from bestarm.design import solver
 from bestarm.environments import small_gap
 from bestarm.numerics.blas import one_thread
-from bestarm.planning import plan
 from bestarm.policies import SBE
 from bestarm.simulation import engine
 
@@ -71,7 +70,7 @@ def test_it_holds_for_all_threads_that_come_and_go() -> None:
 
 
 def test_all_that_need_it_share_it() -> None:
-    for user in (blocks, engine, plan, solver):
+    for user in (engine, solver):
         assert vars(user)["one_thread"] is one_thread
 
 

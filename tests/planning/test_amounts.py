@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,10 +9,10 @@ import pytest
 
 from bestarm import Problem
 from bestarm.errors import InvalidInputError
-from bestarm.planning import Drift, PlanRequest, Scenario, plan_experiment
+from bestarm.planning import PlanRequest, plan_experiment
 from bestarm.planning.amounts import describe_lift, in_percent, read_lead, read_rate
-from bestarm.planning.request import as_scenario, read_request
-from bestarm.planning.worlds import ScenarioWorld
+from bestarm.planning.request import read_request
+from bestarm.planning.worlds import PlannedWorld
 
 PROBLEM = Problem(np.eye(3), noise=0.5, source_labels=["old", "new", "bold"])
 
@@ -96,8 +95,8 @@ def test_words() -> None:
 
 def means(request: PlanRequest) -> np.ndarray:
     """What the options pay, at the middle of the drift."""
-    (scenario,) = request.resolved_scenarios()
-    _, assumed = ScenarioWorld(request, scenario).make()
+    assert request.gap is not None
+    _, assumed = PlannedWorld(request, request.drifts[0], float(request.gap)).make()
     values = request.problem.source @ np.array(assumed.theta)
     return np.asarray(values - (values.max() + values.min()) / 2 + assumed.level)
 
@@ -107,17 +106,12 @@ def test_the_base_rate_is_that_of_all_but_the_best(baseline: float) -> None:
     problem = PROBLEM.with_baseline(baseline)
     request = PlanRequest(problem, gap="+10 %", base="2 %", bounds=(0, 1))
     assert np.sort(means(request)) == pytest.approx([0.02, 0.02, 0.022])
-    level = PlanRequest(problem, gap=0.002, level="2.1 %", bounds=(0, 1))
-    assert means(request) == pytest.approx(means(level))
 
 
 def test_with_features_the_base_rate_is_that_of_the_next_best() -> None:
     features = np.array([[1.0, 0.0], [0.6, 0.6], [0.0, 1.0], [-0.5, 0.2]])
     request = PlanRequest(Problem(features, noise=0.5), gap=0.01, base=0.2, bounds=(0, 1))
     *_, second, best = np.sort(means(request))
-    assert (second, best) == (pytest.approx(0.2), pytest.approx(0.21))
-    typical = Scenario("typical", gap=0.01, theta="typical", base=0.2, drift=Drift("none"))
-    *_, second, best = np.sort(means(replace(request, gap=None, base=None, scenarios=[typical])))
     assert (second, best) == (pytest.approx(0.2), pytest.approx(0.21))
 
 
@@ -135,21 +129,13 @@ def test_a_plan_for_a_lift_in_percent_is_the_plan_for_its_lead() -> None:
     assert read_request(document | {"gap": "+10 %", "base": 50, "noise": 20}).bounds is None
 
 
-def test_scenarios_of_a_file_have_texts_too() -> None:
-    scenario = as_scenario({"gap": "+10 %", "base": "2 %"}, name="1")
-    assert (scenario.gap, scenario.base) == (0.002, 0.02)
-    assert as_scenario({"gap": "1 pp", "level": "2 %"}, name="1").level == 0.02
-
-
 @pytest.mark.parametrize(
     ("options", "field", "words"),
     [
         ({"base": "200 %", "gap": "+10 %"}, "base", "must lie between the bounds 0 and 1; got 2"),
         ({"base": 0, "gap": 0.1}, "base", "must lie between the bounds 0 and 1; got 0"),
         ({"base": "60 %", "gap": "+80 %"}, "gap", "makes 1.08, above the highest outcome, 1"),
-        ({"base": "2 %", "level": "3 %", "gap": 0.1}, "base", "both say where outcomes lie"),
         ({"gap": "+10 %"}, "base", "needs a base rate"),
-        ({"gap": "+10 %", "level": "2 %"}, "base", "needs a base rate"),
     ],
 )
 def test_what_does_not_fit_together(options: dict[str, Any], field: str, words: str) -> None:

@@ -20,13 +20,12 @@ from bestarm.planning import (
     POWERS,
     DetectableLifts,
     Drift,
-    Effort,
     LiftPoint,
     PlanRequest,
     detectable_lifts,
     lifts,
 )
-from bestarm.planning.worlds import ScenarioWorld
+from bestarm.planning.worlds import PlannedWorld
 
 PROBLEM = Problem(["old", "new", "bold"], delta=0.05, noise=0.5)
 REQUEST = PlanRequest(PROBLEM, base="20 %", bounds=(0, 1), runs=200, seed=3)
@@ -50,8 +49,7 @@ def test_the_lift_is_found_as_often_by_other_experiments(
     """
     lift = found.curves[0].at(power).lift
     assert lift is not None
-    request = replace(REQUEST, gap=lift)
-    world, assumed = ScenarioWorld(request, request.resolved_scenarios()[0]).make()
+    world, assumed = PlannedWorld(REQUEST, Drift("sine"), lift).make()
     assert assumed.gap == pytest.approx(lift)
     method = partial(AnytimeBAI, bounds=(0, 1), max_pulls=10**6, changes=True)
     results = simulate(method, world, runs=600, seed=987, delta=0.05)
@@ -66,7 +64,7 @@ def test_the_figures_belong_together(found: DetectableLifts) -> None:
     assert [each.power for each in curve.lifts] == list(POWERS)
     tried = [each.lift for each in curve.points]
     assert tried == sorted(tried)
-    assert len(tried) == 12
+    assert len(tried) == 8
     smallest = [each.lift for each in curve.lifts]
     assert smallest == sorted(smallest)  # type: ignore[type-var]
     for each in curve.lifts:
@@ -134,8 +132,8 @@ def test_what_is_not_reached_is_none() -> None:
 
 def test_who_makes_the_runs_does_not_matter() -> None:
     with ThreadPoolExecutor(3) as pool:
-        shared = detectable_lifts(QUICK, visitors=400, executor=pool)
-    assert shared == detectable_lifts(QUICK, visitors=400)
+        shared = detectable_lifts(QUICK, visitors=100, executor=pool)
+    assert shared == detectable_lifts(QUICK, visitors=100)
 
 
 def test_too_few_visitors_find_nothing_and_the_largest_lift_is_tried() -> None:
@@ -146,7 +144,7 @@ def test_too_few_visitors_find_nothing_and_the_largest_lift_is_tried() -> None:
 
 def test_without_bounds_or_a_base_rate_leads_are_in_units_of_the_outcome() -> None:
     scores = PlanRequest(Problem(["a", "b"], noise=2.0), runs=30, drift="none", seed=1)
-    few, many = (detectable_lifts(scores, visitors=n).curves[0] for n in (500, 2000))
+    few, many = (detectable_lifts(scores, visitors=n).curves[0] for n in (200, 800))
     ratio = few.at(0.8).lift / many.at(0.8).lift  # type: ignore[operator]
     assert ratio == pytest.approx(2, rel=0.35)  # outcomes grow with 1/gap²
     document = detectable_lifts(replace(scores, runs=2), visitors=300).to_dict()
@@ -160,8 +158,7 @@ def test_blocks_are_counted_in_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (found.block, found.days) == (2, 1.0)
     (curve,) = found.curves
     assert curve.scenario == "people"
-    request = replace(pairs, gap=curve.points[-1].lift)
-    world, _ = ScenarioWorld(request, request.resolved_scenarios()[0]).make()
+    world, _ = PlannedWorld(pairs, Drift("people"), curve.points[-1].lift).make()
     method = partial(AnytimeBAI, bounds=(0, 1), block=2, max_pulls=10**5)
     results = simulate(method, world, runs=4, seed=3, delta=0.05)
     within = results.correct & results.final & (results.rounds <= 100)
@@ -177,9 +174,8 @@ def test_policies_and_drifts_have_a_curve_each() -> None:
     assert names == [(d, p) for d in ("none", "sine") for p in ("anytime", "sp-bai")]
 
 
-def test_progress_estimate_and_interruption() -> None:
+def test_progress_and_interruption() -> None:
     calls: list[tuple[int, int]] = []
-    efforts: list[Effort] = []
     request = replace(QUICK, runs=10)
 
     def stop_after(runs: int) -> Callable[[int, int], None]:
@@ -190,24 +186,25 @@ def test_progress_estimate_and_interruption() -> None:
 
         return stop
 
-    whole = detectable_lifts(
-        request, visitors=400, progress=stop_after(-1), on_estimate=efforts.append
-    )
-    assert calls[0] == (0, 4 * 40 + 12 * 10)
+    whole = detectable_lifts(request, visitors=400, progress=stop_after(-1))
+    assert (whole.interrupted, whole.timed_out) == (False, False)
+    assert calls[0] == (0, 4 * 20 + 8 * 10)
     dones = [done for done, _ in calls]
     assert dones == sorted(dones)
     assert calls[-1][0] == calls[-1][1]  # all that were announced were made
-    assert efforts[0].runs == 120
-    assert efforts[0].pulls == (400.0, 400.0)
-    last = calls[-1][0]
-    cut = detectable_lifts(request, visitors=400, progress=stop_after(last - 75))
-    assert cut.interrupted
-    assert "partial" in cut.warnings[0]
+    pilots = calls[-1][0] - 80
+    # Six experiments of each lift come first, then four more of each; the fourth lift is cut.
+    cut = detectable_lifts(request, visitors=400, progress=stop_after(pilots + 48 + 3 * 4 + 2))
+    assert (cut.interrupted, cut.timed_out) == (True, False)
+    assert "partial, from 6 of 10 simulated" in cut.warnings[0]
     points = cut.curves[0].points
-    assert len(points) == 4  # the one that was cut is left out
-    assert set(points) < set(whole.curves[0].points)
+    assert [each.runs for each in points] == [10] * 3 + [6] * 5
+    assert points[:3] == whole.curves[0].points[:3]
     with pytest.raises(KeyboardInterrupt):
         detectable_lifts(request, visitors=400, progress=stop_after(20))
+    with pytest.raises(InvalidInputError, match=r"Within 0\.001 seconds too few") as caught:
+        detectable_lifts(replace(QUICK, base=0.5), visitors=10**6, seconds=0.001)
+    assert caught.value.field == "seconds"
 
 
 def test_a_policy_that_errs_is_reported() -> None:
@@ -231,6 +228,7 @@ def test_a_policy_that_errs_is_reported() -> None:
         ({"base": "200 %"}, 100, "base", "must lie between the bounds"),
         ({"base": "ten"}, 100, "base", "a percentage like '2 %'"),
         ({"block": 2, "policies": ["sp-bai"]}, 100, "policies", "does not take `block`"),
+        ({"drift": ["none", "none"]}, 100, "drift", "planned for once"),
     ],
 )
 def test_wrong_input(options: dict[str, Any], visitors: Any, field: str, words: str) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,10 +17,9 @@ import pytest
 from bestarm import SPBAI, AnytimeBAI, Problem, environments, simulate
 from bestarm.environments.baselines import Independent
 from bestarm.errors import InvalidInputError
-from bestarm.planning import Drift, Effort, ExperimentPlan, PlanRequest, Scenario, plan_experiment
+from bestarm.planning import Drift, ExperimentPlan, PlanRequest, plan_experiment, simulating
 from bestarm.planning import plan as planning_module
-from bestarm.planning.request import as_scenario
-from bestarm.planning.worlds import ScenarioWorld
+from bestarm.planning.worlds import PlannedWorld
 from bestarm.simulation.results import wilson
 
 PROBLEM = Problem(np.eye(3), delta=0.05)
@@ -84,12 +85,90 @@ def test_an_interruption_gives_what_was_finished_and_says_so() -> None:
 
     policies = ["sp-bai", "sbe", "rage"]
     cut = plan_experiment(PlanRequest(PROBLEM, gap=0.5, policies=policies, runs=20), progress=stop)
-    assert cut.interrupted
-    assert [(f.policy, f.runs) for f in cut.forecasts] == [("sp-bai", 20), ("sbe", 5)]
-    assert "partial" in cut.warnings[0]
-    assert calls == [(i, 60) for i in range(26)]
-    whole = planned(PROBLEM, gap=0.5, policies=policies, runs=20)
-    assert cut.forecasts[0] == whole.forecasts[0]
+    assert (cut.interrupted, cut.timed_out) == (True, False)
+    # Six of each came first. Of the next batch, which was not finished, nothing counts.
+    assert cut.forecasts == planned(PROBLEM, gap=0.5, policies=policies, runs=6).forecasts
+    assert cut.warnings[0] == (
+        "Interrupted: the figures are partial, from 6 of 20 simulated experiments."
+    )
+    assert list(dict.fromkeys(calls)) == [(i, 60) for i in range(26)]
+
+
+def test_an_interruption_before_there_is_a_figure_of_every_policy() -> None:
+    def stop(done: int, _total: int) -> None:
+        if done == 8:
+            raise KeyboardInterrupt
+
+    cut = plan_experiment(
+        PlanRequest(PROBLEM, gap=0.5, policies=["sp-bai", "sbe"], runs=20), progress=stop
+    )
+    assert [(each.policy, each.runs) for each in cut.forecasts] == [("sp-bai", 6)]
+    assert "some are missing" in cut.warnings[0]
+
+    def stop_at_once(done: int, _total: int) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        plan_experiment(PlanRequest(PROBLEM, gap=0.5, runs=20), progress=stop_at_once)
+
+
+@pytest.mark.parametrize("runs", [1, 5, 6, 7, 96, 100, 2000])
+def test_batches_grow_to_all_runs(runs: int) -> None:
+    found = simulating.batches(runs)
+    assert found == sorted(set(found))
+    assert found[-1] == runs
+    assert found[0] >= min(runs, 6)
+
+
+def test_a_time_limit_ends_a_batch_by_a_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The alarm rings in the middle of the second batch, which then does not count."""
+    limits: list[float] = []
+
+    def batch(*given: Any, runs: int, **options: Any) -> Any:
+        if runs > 6:
+            signal.raise_signal(signal.SIGALRM)
+        return simulate(*given, runs=runs, **options)
+
+    before = signal.getsignal(signal.SIGALRM)
+    monkeypatch.setattr(signal, "setitimer", lambda _, seconds: limits.append(seconds))
+    monkeypatch.setattr(simulating, "simulate", batch)
+    request = PlanRequest(PROBLEM, gap=0.5, runs=20)
+    cut = plan_experiment(request, seconds=600)
+    assert limits == [600, 0]
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert (cut.interrupted, cut.timed_out) == (False, True)
+    assert cut.forecasts == planned(PROBLEM, gap=0.5, runs=6).forecasts
+    assert cut.warnings[0] == (
+        "The time limit of 600 seconds was reached: the figures are partial, from 6 of 20 "
+        "simulated experiments."
+    )
+
+
+def test_a_time_limit_in_a_thread_is_looked_at_between_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 0.0
+
+    def late(done: int, _total: int) -> None:
+        nonlocal now
+        now = 700.0 if done == 8 else now
+
+    monkeypatch.setattr(simulating, "time", SimpleNamespace(monotonic=lambda: now))
+    request = PlanRequest(PROBLEM, gap=0.5, policies=["sp-bai"], runs=20)
+    with ThreadPoolExecutor(1) as pool:
+        cut = pool.submit(plan_experiment, request, seconds=600, progress=late).result()
+    assert (cut.timed_out, cut.forecasts[0].runs) == (True, 6)
+
+
+def test_a_time_limit_before_there_is_a_figure_is_an_error() -> None:
+    """Six runs of millions of pulls take longer than a millisecond on any machine."""
+    with pytest.raises(InvalidInputError, match=r"Within 0\.001 seconds too few") as caught:
+        plan_experiment(PlanRequest(PROBLEM, gap=0.001, runs=6), seconds=0.001)
+    assert (caught.value.field, caught.value.value) == ("seconds", 0.001)
+    assert "Allow more seconds" in caught.value.remedy
+    with pytest.raises(InvalidInputError, match="`seconds` must be positive"):
+        plan_experiment(PlanRequest(PROBLEM, gap=0.5), seconds=0)
 
 
 @pytest.mark.parametrize("gap", [1e-4, 1e-12, 1e-90])
@@ -102,7 +181,7 @@ def test_a_gap_that_no_simulation_can_reach_is_refused_before_any(
         raise AssertionError("simulated")
 
     with monkeypatch.context() as patched:
-        patched.setattr(planning_module, "simulate", simulated)
+        patched.setattr(simulating, "simulate", simulated)
         with pytest.raises(InvalidInputError, match="outcomes by any rule") as caught:
             planned(PROBLEM, gap=gap)
         assert caught.value.field == "gap"
@@ -129,7 +208,8 @@ def test_fewer_experiments_or_policies_are_fewer_pulls(
 def test_a_policy_that_is_told_too_little_is_reported_wrong() -> None:
     plan = planned(
         Problem(np.eye(2), delta=0.05),
-        scenarios=[Scenario("jumps", gap=0.2, drift=Drift("switches", size=30.0, period=400))],
+        gap=0.2,
+        drift=Drift("switches", size=30.0, period=400),
         policies=["sp-bai"],
         runs=60,
     )
@@ -141,23 +221,22 @@ def test_a_policy_that_is_told_too_little_is_reported_wrong() -> None:
 
 def test_yes_and_no_are_planned_at_their_level() -> None:
     problem = Problem(np.eye(2), delta=0.1, noise=0.5)
-    scenarios = [
-        Scenario("half", gap=0.1, level=0.5, drift=Drift("none")),
-        Scenario("rare", gap=0.1, level=0.15, drift=Drift("none")),
-        Scenario("wave", gap=0.1, level=0.5, drift=Drift("sine", size=0.4)),
+    plans = [
+        planned(problem, gap=0.1, base=base, drift=drift, bounds=(0, 1), runs=24)
+        for base, drift in ((0.45, "none"), ("10 %", "none"), (0.45, Drift("sine", size=0.4)))
     ]
-    plan = planned(problem, scenarios=scenarios, bounds=(0, 1), policies=["anytime"], runs=24)
-    half, rare, _ = plan.forecasts
+    (half,), (rare,), (wave,) = (plan.forecasts for plan in plans)
+    still, low, moving = (plan.scenarios[0] for plan in plans)
     # p(1 − p) is 0.2475 at the arms 0.45 and 0.55, and at least 0.09 at 0.1 and 0.2. Over a wave
     # 1/(p(1 − p)) is averaged, which for p = ½ + ½s is 4/(1 − s²).
     waves = 0.4 * np.sin(np.linspace(0, 2 * np.pi, 40_001))
     learnt = np.mean(4 / (1 - (2 * (np.abs(waves) + 0.05)) ** 2))
-    assert plan.scenarios[0].noise ** 2 == pytest.approx(0.2475)
-    assert plan.scenarios[1].noise ** 2 == pytest.approx(0.09)
-    assert plan.scenarios[2].noise ** -2 == pytest.approx(learnt, rel=1e-3)
+    assert still.noise**2 == pytest.approx(0.2475)
+    assert low.noise**2 == pytest.approx(0.09)
+    assert moving.noise**-2 == pytest.approx(learnt, rel=1e-3)
     assert rare.pulls.mean < 0.75 * half.pulls.mean
     # Of 72 runs, each wrong with probability δ = 0.1, more than 16 are with probability 6·10⁻⁴.
-    assert sum(f.wrong for f in plan.forecasts) <= 16
+    assert half.wrong + rare.wrong + wave.wrong <= 16
 
 
 def test_the_anytime_rule_is_told_the_bounds() -> None:
@@ -176,28 +255,22 @@ def test_the_anytime_rule_is_told_the_bounds() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({}, "either a gap or scenarios. For example gap=0.002"),
-        ({"gap": 0.1, "scenarios": [Scenario("a", gap=1)]}, "either a gap or scenarios"),
+        ({}, "needs the smallest lead worth finding. For example gap=0.002"),
         ({"gap": 0.0}, "`gap` must be positive"),
         ({"gap": math.nan}, "`gap` must be a finite"),
         ({"gap": 1e300}, "too large or too small"),
-        ({"gap": 0.1, "level": 1e308}, "`level` implies rewards of size 1e.308"),
+        ({"gap": 0.1, "base": 1e308}, "`base` implies rewards of size 1e.308"),
         ({"gap": 0.1, "policies": ["best"]}, "`policies` must be one of .*; got 'best'"),
         ({"gap": 0.1, "policies": []}, "at least one policy"),
         ({"gap": 0.1, "drift": "tide"}, "`drift` must be one of"),
-        ({"gap": 0.1, "drift": ["sine", "sine"]}, "a different name"),
+        ({"gap": 0.1, "drift": ["sine", "sine"]}, "planned for once; got sine, sine"),
+        ({"gap": 0.1, "drift": []}, "planned for once; got none at all"),
         ({"gap": 0.1, "per_day": -1}, "`per_day` must be positive"),
         ({"gap": 0.1, "runs": 0}, "`runs` must be a whole number"),
         ({"gap": 2.0, "bounds": (0, 1)}, "would leave the bounds"),
-        ({"gap": 0.1, "bounds": (0, 1), "level": 1.5}, "would leave the bounds"),
+        ({"gap": 0.1, "bounds": (0, 1), "base": 1.5}, "must lie between the bounds 0 and 1"),
         ({"gap": 0.1, "bounds": (1, 0)}, "the lower one first"),
-        (
-            {"scenarios": [Scenario("a", gap=0.1, drift=Drift(size=0.46))], "bounds": (0, 1)},
-            "leaves ±0.45",
-        ),
-        ({"scenarios": [Scenario("a", gap=0.1, noise=2)], "bounds": (0, 1)}, "follows from"),
-        ({"scenarios": [Scenario("a", theta=(1, 1, 0))]}, "equally good"),
-        ({"scenarios": [Scenario("a", theta=(1, 1))]}, "theta"),
+        ({"gap": 0.1, "drift": Drift(size=0.46), "bounds": (0, 1)}, "leaves ±0.45"),
     ],
 )
 def test_what_cannot_be_planned_is_refused_in_a_sentence(
@@ -213,7 +286,7 @@ def test_what_cannot_be_planned_is_refused_in_a_sentence(
         ("noise", lambda: PlanRequest(Problem(np.eye(2), noise=1e200), gap=0.3)),
         ("baseline", lambda: PlanRequest(Problem(np.eye(2), baseline=1e200), gap=0.3)),
         ("size", lambda: Drift(size=1e200)),
-        ("theta", lambda: Scenario("a", theta=(0.0, -1e200))),
+        ("base", lambda: PlanRequest(Problem(np.eye(2)), gap=0.3, base=-1e200)),
     ],
 )
 def test_scales_too_large_to_compute_with_are_refused(
@@ -226,24 +299,9 @@ def test_scales_too_large_to_compute_with_are_refused(
 
 
 def test_small_and_absent_levels_can_be_computed_with() -> None:
-    assert Scenario("a", gap=1.0, level=0.0).level == 0.0
-    assert Scenario("a", gap=1.0, level=1e-300).level == 1e-300
-    assert Scenario("a", theta=(0.0, 1e-300)).theta == (0.0, 1e-300)
+    assert PlanRequest(PROBLEM, gap=1.0, base=0.0).base_rate == 0.0
+    assert PlanRequest(PROBLEM, gap=1.0, base=1e-300).base_rate == 1e-300
     PlanRequest(Problem(np.eye(2), baseline=0), gap=0.3)
-
-
-def test_a_scenario_from_a_document() -> None:
-    document = {"name": "x", "theta": [1, 0, 0.5], "drift": {"kind": "walk", "size": 2}}
-    assert as_scenario(document, name="1") == Scenario(
-        "x", theta=(1.0, 0.0, 0.5), drift=Drift("walk", size=2)
-    )
-    assert as_scenario({"gap": 1, "drift": "none"}, name="1").name == "1"
-    with pytest.raises(InvalidInputError, match="Unknown key 'gaps'"):
-        as_scenario({"gaps": 1}, name="1")
-    with pytest.raises(InvalidInputError, match="Unknown key 'speed'"):
-        as_scenario({"gap": 1, "drift": {"speed": 1}}, name="1")
-    with pytest.raises(InvalidInputError, match="leave `gap` out"):
-        as_scenario({"gap": 1, "theta": [1, 0, 0]}, name="1")
 
 
 def test_an_experiment_that_dropped_the_best_of_tied_others_does_not_count_as_a_success() -> None:
@@ -266,13 +324,12 @@ def test_an_experiment_that_dropped_the_best_of_tied_others_does_not_count_as_a_
     assert any(f"In {found.astray} of them" in sentence for sentence in plan.warnings)
 
 
-SOARE = [*np.eye(3), [np.cos(0.5), np.sin(0.5), 0]]
+# Of two points on a line the sum tells as well as the difference, if nothing drifts.
+LINE = [[1.0], [2.0]]
 
 
 def still(**given: Any) -> ExperimentPlan:
-    problem = Problem(SOARE, noise=1.0, delta=0.1, **given)
-    calm = [Scenario("calm", theta=(2, 0, 0), drift=Drift("none"))]
-    return planned(problem, scenarios=calm, policies=["anytime"], runs=20)
+    return planned(Problem(LINE, delta=0.1, **given), gap=0.3, drift="none", runs=20)
 
 
 def test_a_plan_says_what_assuming_no_baseline_buys_and_risks() -> None:
@@ -321,69 +378,54 @@ def test_rounds_and_pulls_are_those_of_the_simulation(pairs_plan: ExperimentPlan
     world = environments.Semiparametric.for_problem(
         PEOPLE, theta, baseline=Independent(2.0, level), noise=0.3, block=2
     )
-    assert [(each.policy, each.block) for each in pairs_plan.forecasts] == [
-        ("anytime", 2),
-        ("anytime", 1),
-    ]
-    for each in pairs_plan.forecasts:
-        method = partial(AnytimeBAI, block=each.block, changes=each.block == 1)
-        found = simulate(method, world, runs=8, delta=0.05)
-        assert each.pulls.mean == found.mean_pulls
-        assert each.rounds.mean == found.mean_rounds
-        assert each.rounds.median == np.median(found.rounds)
-        assert each.pulls.mean_interval == pytest.approx(found.pulls_interval())
-    pairs, single = pairs_plan.forecasts
-    assert single.rounds == single.pulls
-    assert pairs.pulls.mean == 2 * pairs.rounds.mean
+    (pairs,) = pairs_plan.forecasts
+    assert (pairs.policy, pairs.block, pairs.name) == ("anytime", 2, "anytime ×2")
+    found = simulate(partial(AnytimeBAI, block=2), world, runs=8, delta=0.05)
+    assert pairs.pulls.mean == found.mean_pulls == 2 * pairs.rounds.mean
+    assert pairs.rounds.mean == found.mean_rounds
+    assert pairs.rounds.median == np.median(found.rounds)
+    assert pairs.pulls.mean_interval == pytest.approx(found.pulls_interval())
+    assert pairs.counted is pairs.rounds
 
 
 def test_days_are_of_rounds(pairs_plan: ExperimentPlan) -> None:
     """`per_day` counts people, however many outcomes each of them gives."""
-    pairs = pairs_plan.to_dict()["forecasts"][0]
+    (pairs,) = json.loads(json.dumps(pairs_plan.to_dict()))["forecasts"]
     assert (
         pairs["days"]["median"] == pairs["rounds"]["median"] / 20 != pairs["pulls"]["median"] / 20
     )
     assert pairs_plan.scenarios[0].period == 20
 
 
-def test_what_blocks_save_is_the_quotient_of_means(pairs_plan: ExperimentPlan) -> None:
-    pairs, single = pairs_plan.forecasts
-    (saved,) = pairs_plan.savings
-    assert (saved.scenario, saved.policy) == ("people", "anytime")
-    assert saved.rounds == pairs.rounds.mean / single.rounds.mean
-    assert saved.pulls == pytest.approx(2 * saved.rounds)
-    assert saved.rounds_interval[0] < saved.rounds < saved.rounds_interval[1]
-    # People differ by far more than their own outcomes do: pairs need few of them.
-    assert saved.rounds_interval[1] < 0.4
-    assert json.loads(json.dumps(pairs_plan.to_dict()))["savings"][0]["rounds"] == saved.rounds
+def test_blocks_take_far_fewer_rounds_where_people_differ(pairs_plan: ExperimentPlan) -> None:
+    """By far more than their own outcomes do: pairs need few of them."""
+    (pairs,), (single,) = pairs_plan.forecasts, planned_pairs(block=1, drift="people").forecasts
+    assert pairs.rounds.mean < 0.4 * single.rounds.mean
 
 
-def test_no_saving_is_reported_from_experiments_that_were_cut() -> None:
+def test_the_cap_is_on_pulls_in_blocks_too() -> None:
     cut = planned_pairs(max_pulls=60, runs=2)
-    assert [each.capped for each in cut.forecasts] == [2, 2]
-    assert [each.rounds.most for each in cut.forecasts] == [30, 60]  # the cap is on pulls
-    assert cut.savings == ()
+    (pairs,) = cut.forecasts
+    assert (pairs.capped, pairs.rounds.most) == (2, 30)
     assert any(each.startswith("anytime ×2 had no winner in 2 of 2") for each in cut.warnings)
 
 
 def test_yes_and_no_in_blocks() -> None:
     problem = Problem(np.eye(2), delta=0.1, noise=0.5)
-    apart = [Scenario("apart", gap=0.3, drift=Drift("switches", size=0.35, period=2))]
-    pairs_plan = planned(
-        problem, scenarios=apart, bounds=(0, 1), block=2, runs=10, policies=["anytime"]
+    apart = Drift("switches", size=0.35, period=2)
+    (pairs,), (single,) = (
+        planned(problem, gap=0.3, drift=apart, bounds=(0, 1), block=block, runs=10).forecasts
+        for block in (2, 1)
     )
-    pairs, single = pairs_plan.forecasts
     assert pairs.rounds.mean < single.rounds.mean / 2  # half of it as of two options, and more
     assert single.wrong + pairs.wrong <= 5
 
 
-def test_a_plan_without_blocks_has_one_size(pairs_plan: ExperimentPlan) -> None:
-    request = PlanRequest(PEOPLE, gap=0.4)
-    assert request.sizes == (1,)
-    assert [each.name for each in request.resolved_scenarios()] == ["sine"]
-    assert list(request.methods()) == ["anytime", "sp-bai"]
-    assert list(PlanRequest(PEOPLE, gap=0.4, block=2).methods()) == ["anytime"]
-    assert pairs_plan.block == 2
+def test_the_usual_drift_and_policy() -> None:
+    single, pairs = PlanRequest(PEOPLE, gap=0.4), PlanRequest(PEOPLE, gap=0.4, block=2)
+    assert [each.kind for each in single.drifts] == ["sine"]
+    assert [each.kind for each in pairs.drifts] == ["people"]
+    assert list(single.methods()) == list(pairs.methods()) == ["anytime"]
 
 
 @pytest.mark.parametrize(
@@ -414,10 +456,12 @@ def test_options_may_come_and_go_as_in_experiments_unless_the_policy_excludes_it
         "fixed": partial(AnytimeBAI, changes=False),
         "two": partial(AnytimeBAI, top=2),
     }
-    untied = Scenario("untied", theta=(1.2, 0.6, 0))  # a best two exist
-    usual, fixed, two = planned(PROBLEM, scenarios=[untied], policies=policies, runs=20).forecasts
+    # All others are tied here, so that a best two do not exist.
+    usual, fixed, two = planned(
+        PROBLEM, gap=0.9, policies=policies, runs=10, max_pulls=800
+    ).forecasts
     assert usual.pulls.mean > fixed.pulls.mean
-    assert two.runs == 20
+    assert two.runs == 10
 
 
 YES_NO = Problem(np.eye(3), delta=0.1, noise=0.5)
@@ -440,7 +484,7 @@ def late_plan() -> ExperimentPlan:
 def test_figures_are_those_of_a_simulation_with_the_delay(late_plan: ExperimentPlan) -> None:
     assert (late_plan.window, late_plan.delay) == (2 * 86_400, 400)
     request = PlanRequest(YES_NO, **ASKED)
-    environment, _ = ScenarioWorld(request, request.resolved_scenarios()[0]).make()
+    environment, _ = PlannedWorld(request, Drift("none"), 0.4).make()
     method = partial(AnytimeBAI, bounds=(0, 1), max_pulls=10**6, changes=True)
     results = simulate(method, environment, runs=12, seed=5, delta=0.1, delay=400)
     found = late_plan.forecasts[0]
@@ -498,13 +542,3 @@ def test_windows_that_cannot_be_planned_are_refused(
         PlanRequest(YES_NO, gap=1, **options)
     assert refused.value.field == field
     assert refused.value.remedy or field == "window"
-
-
-def test_the_estimate_is_of_runs_with_the_delay() -> None:
-    found: list[Effort] = []
-    for options in ({"window": "20d"}, {}):
-        request = PlanRequest(YES_NO, **ASKED | {"runs": 1}, **options)  # type: ignore[arg-type]
-        plan_experiment(request, on_estimate=found.append)
-    late, prompt = (effort.jobs for effort in found)
-    assert late[0].pulls > 4000 > prompt[0].pulls  # made before the first outcome is known
-    assert late[1].pulls == prompt[1].pulls

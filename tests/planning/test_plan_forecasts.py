@@ -107,14 +107,3 @@ def test_one_experiment_is_one() -> None:
     plan = planned(gap=0.5, runs=1)
     assert any(each.startswith("1 simulated experiment is too few") for each in plan.warnings)
     assert plan.to_dict()["forecasts"][0]["days"] is None
-
-
-def test_an_interruption_may_leave_one_run_without_blocks() -> None:
-    def stop(done: int, _: int) -> None:
-        if done == 5:
-            raise KeyboardInterrupt
-
-    request = PlanRequest(PROBLEM, gap=0.9, block=2, runs=4, policies=["anytime"])
-    plan = plan_experiment(request, progress=stop)
-    assert [(each.block, each.runs) for each in plan.forecasts] == [(2, 4), (1, 1)]
-    assert plan.savings == ()

@@ -13,10 +13,9 @@ from bestarm.environments.baselines import Constant, Moving
 from bestarm.environments.two_point import TwoPoint
 from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
-from bestarm.planning import Drift, ExperimentPlan, PlanRequest, Scenario, plan_experiment
-from bestarm.planning.forecasts import AssumedWorld
+from bestarm.planning import AssumedWorld, Drift, ExperimentPlan, PlanRequest, plan_experiment
 from bestarm.planning.request import scales
-from bestarm.planning.worlds import ScenarioWorld, hardest_parameter, typical_parameter
+from bestarm.planning.worlds import PlannedWorld, hardest_parameter
 
 
 def gaps(problem: Problem, theta: np.ndarray) -> np.ndarray:
@@ -25,13 +24,10 @@ def gaps(problem: Problem, theta: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize(
-    "shape", [hardest_parameter, lambda p, g: typical_parameter(p, g, widest=np.inf)]
-)
-def test_the_lead_is_exactly_the_gap(seed: int, shape) -> None:  # type: ignore[no-untyped-def]
+def test_the_lead_is_exactly_the_gap(seed: int) -> None:
     rng = np.random.default_rng(seed)
     problem = Problem(rng.normal(size=(9, 3)) + 4, rng.normal(size=(7, 3)))
-    assert gaps(problem, shape(problem, 0.03))[0] == pytest.approx(0.03, rel=1e-9)
+    assert gaps(problem, hardest_parameter(problem, 0.03))[0] == pytest.approx(0.03, rel=1e-9)
 
 
 def test_unrelated_options_are_all_as_close_as_the_gap() -> None:
@@ -78,25 +74,15 @@ def test_many_targets_are_planned_for_as_well() -> None:
     assert gaps(problem, hardest_parameter(problem, 0.1))[0] == pytest.approx(0.1)
 
 
-def test_a_typical_parameter_is_easier_than_the_hardest_and_fits() -> None:
-    problem = Problem(np.eye(5))
-    hard, usual = hardest_parameter(problem, 0.05), typical_parameter(problem, 0.05, widest=2.0)
-    assert np.ptp(usual) <= 2.0
-    assert design.complexity(problem, usual).value < design.complexity(problem, hard).value
-    with pytest.raises(InvalidInputError, match="smaller gap"):
-        typical_parameter(problem, 0.5, widest=0.6)
-
-
 ROUNDS = 400_000
 LEVEL, SIZE, PERIOD = 0.5, 0.75, 200.0
-THETA = (0.3, 0.1, -0.5)  # whose middle is −0.1
+GAP = 0.4  # of the best to the two others: the base rate lies 0.2 below the level
 
 
 def world_of(drift: Drift, **given: Any) -> tuple[Any, AssumedWorld]:
     problem = Problem(np.eye(3), noise=0.1, baseline=2.0)
-    scenario = Scenario("one", theta=THETA, drift=drift, level=LEVEL)
-    request = PlanRequest(problem, scenarios=[scenario], policies=["anytime"], **given)
-    return ScenarioWorld(request, scenario).make()
+    request = PlanRequest(problem, gap=GAP, base=LEVEL - GAP / 2, drift=drift, **given)
+    return PlannedWorld(request, drift, GAP).make()
 
 
 def levels(drift: Drift, *, seed: int = 0, rounds: int = ROUNDS, **given: Any) -> Array:
@@ -175,7 +161,8 @@ def test_the_places_that_noise_is_averaged_over_are_those_of_the_path(
 @pytest.mark.parametrize("kind", ["sine", "walk", "switches", "people"])
 def test_by_default_a_drift_goes_as_far_as_the_declared_baseline_allows(kind: str) -> None:
     _, assumed = world_of(Drift(kind))
-    assert (assumed.drift, assumed.level, assumed.size) == (kind, LEVEL, 2.0 - LEVEL)
+    assert assumed.drift == kind
+    assert (assumed.level, assumed.size) == pytest.approx((LEVEL, 2.0 - LEVEL))
     path = levels(Drift(kind, period=PERIOD))
     assert np.abs(path).max() == pytest.approx(2.0, rel=0.01)
     assert np.abs(path - LEVEL).max() == pytest.approx(1.5, rel=0.01)
@@ -183,8 +170,11 @@ def test_by_default_a_drift_goes_as_far_as_the_declared_baseline_allows(kind: st
 
 def test_none_stays_at_its_level() -> None:
     world, assumed = world_of(Drift("none"))
-    assert world.baseline == Constant(LEVEL + 0.1)  # arm means are −0.1 in the middle
-    assert (assumed.drift, assumed.size, assumed.level) == ("none", 0.0, LEVEL)
+    means = world.problem(0.1).source @ world.theta
+    assert isinstance(world.baseline, Constant)
+    assert world.baseline.level == pytest.approx(LEVEL - (means.max() + means.min()) / 2)
+    assert (assumed.drift, assumed.size) == ("none", 0.0)
+    assert assumed.level == pytest.approx(LEVEL)
 
 
 # No combination of these two features is the same for all three arms.
@@ -197,13 +187,13 @@ def requested(
 ) -> PlanRequest:
     noise, baseline = scales(bounds, given.pop("noise", None), given.pop("baseline", None))
     problem = Problem(source, delta=0.05, noise=noise, baseline=baseline)
-    if "scenarios" not in given:
-        given.setdefault("gap", 0.1)
+    given.setdefault("gap", 0.1)
     return PlanRequest(problem, bounds=bounds, policies=["anytime"], runs=40, **given)
 
 
 def bounded_world(request: PlanRequest) -> TwoPoint:
-    world, _ = ScenarioWorld(request, request.resolved_scenarios()[0]).make()
+    assert request.gap is not None
+    world, _ = PlannedWorld(request, request.drifts[0], float(request.gap)).make()
     assert isinstance(world, TwoPoint)
     return world
 
@@ -241,41 +231,30 @@ def test_without_a_baseline_means_that_leave_the_bounds_are_refused(drift: str) 
     assert "Declare a baseline" in caught.value.remedy
 
 
-@pytest.mark.parametrize(("level", "middle"), [(None, 0.5), (0.3, 0.3)])
-def test_features_that_can_express_the_level_do(level: float | None, middle: float) -> None:
+@pytest.mark.parametrize(("base", "middle"), [(None, 0.5), (0.25, 0.3)])
+def test_features_that_can_express_the_level_do(base: float | None, middle: float) -> None:
     """As options without features can: each has a mean of its own."""
-    request = requested(np.eye(3), baseline=0.0, level=level)
+    request = requested(np.eye(3), baseline=0.0, base=base)
     world = bounded_world(request)
     means = np.eye(3) @ world.theta
     assert world.baseline == Constant(0.0)
     assert np.sort(means) == pytest.approx([middle - 0.05, middle - 0.05, middle + 0.05])
     plan = plan_experiment(request)
-    assert (plan.scenarios[0].baseline, plan.scenarios[0].level) == (0.0, middle)
+    assert plan.scenarios[0].baseline == 0.0
+    assert plan.scenarios[0].level == pytest.approx(middle)
     assert contradictions(plan) == []
     assert plan.forecasts[0].wrong <= 7
 
 
-def test_a_parameter_in_numbers_is_not_moved() -> None:
-    given = [Scenario("mine", theta=(0.4, 0.3), drift=Drift("none"))]
-    world = bounded_world(requested(baseline=0.0, scenarios=given))
-    assert (world.theta.tolist(), world.baseline) == ([0.4, 0.3], Constant(0.0))
-    given = [Scenario("mine", theta=(0.4, 0.3, 0.2), drift=Drift("none"))]
-    world = bounded_world(requested(np.eye(3), baseline=0.0, scenarios=given))
-    assert (world.theta.tolist(), world.baseline) == ([0.4, 0.3, 0.2], Constant(0.0))
-
-
 @pytest.mark.parametrize("bounds", [UNIT, None])
-def test_a_level_beyond_a_baseline_of_zero_is_a_contradiction(bounds: Any) -> None:
-    """The level is 0 here as well: what counts is what is added to x·θ."""
+def test_a_base_rate_beyond_a_baseline_of_zero_is_a_contradiction(bounds: Any) -> None:
+    """What counts is what is added to x·θ: means are −0.1, −0.2 and −0.2 without it."""
     problem = Problem(FEATURES, noise=0.5, baseline=0)
-    level = 0.0 if bounds is None else 0.5
-    request = PlanRequest(
-        problem, gap=0.1, bounds=bounds, level=level, runs=1, policies=["anytime"], max_pulls=50
-    )
+    request = PlanRequest(problem, gap=0.1, bounds=bounds, base=0.45, runs=1, max_pulls=50)
     plan = plan_experiment(request)
-    assert plan.scenarios[0].baseline == pytest.approx(level + 0.15)
+    assert plan.scenarios[0].baseline == pytest.approx(0.65)
     (sentence,) = contradictions(plan)
-    assert f"the baseline reaches {level + 0.15:.4g}, beyond the 0 that" in sentence
+    assert "the baseline reaches 0.65, beyond the 0 that" in sentence
 
 
 def test_a_drift_beyond_a_baseline_of_zero_is_a_contradiction() -> None:
@@ -287,18 +266,18 @@ def test_a_drift_beyond_a_baseline_of_zero_is_a_contradiction() -> None:
 
 
 @pytest.mark.parametrize(
-    ("baseline", "level", "size"),
+    ("baseline", "base", "size"),
     [
         (None, None, 0.225),  # half of the way to the bounds, as that is less
         (0.6, None, 0.1),  # 0.5 of the 0.6 is the level
-        (0.2, 0.1, 0.025),
-        (0.11, 0.1, 0.01),
+        (0.2, 0.05, 0.025),
+        (0.11, 0.05, 0.01),
     ],
 )
 def test_a_declared_baseline_limits_the_drift(
-    baseline: float | None, level: float | None, size: float
+    baseline: float | None, base: float | None, size: float
 ) -> None:
-    plan = plan_experiment(requested(baseline=baseline, level=level, max_pulls=50))
+    plan = plan_experiment(requested(baseline=baseline, base=base, max_pulls=50))
     assert plan.scenarios[0].size == pytest.approx(size)
     assert contradictions(plan) == []
 

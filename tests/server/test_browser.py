@@ -555,7 +555,6 @@ def test_a_browser_plans_and_stops_without_running_what_users_typed(
         page.fill("#runs", "2000")
         page.click("#plan-go")
         page.wait_for_selector("#plan-status:has-text(' of ')")
-        page.wait_for_selector("#plan-estimate:has-text('; 4,000 runs of about ')")
         page.click("#plan-stop")
         page.wait_for_selector("#plan-status:has-text('Stopped.')")
     assert settled()
@@ -573,9 +572,7 @@ def test_a_browser_plans_and_stops_without_running_what_users_typed(
     waiting = plan.waiting(plan.forecasts[1])
     assert f"sp-bai assigns nothing on {waiting:.0f} of its days" in with_window
     assert "anytime assigns" not in with_window
-    found = detectable_lifts(
-        replace(asked, gap=None, base=0.2, drift="people", policies=["anytime"]), visitors=300
-    )
+    found = detectable_lifts(replace(asked, gap=None, base=0.2, drift="people"), visitors=300)
     lift = found.curves[0].at(0.5).lift
     assert lift is not None
     share, rate = (f"{float(f'{100 * each:.3g}'):g} %" for each in (lift / 0.2, 0.2 + lift))
@@ -586,4 +583,3 @@ def test_a_browser_plans_and_stops_without_running_what_users_typed(
         rounds = each.rounds
         row = f"{each.name}\t{rounds.median:,.0f}\t{rounds.low:,.0f}–{rounds.high:,.0f}\t"
         assert f"{row}{each.pulls.median:,.0f}\t" in in_blocks
-    assert f"takes {plan.savings[0].rounds:.2f} (" in in_blocks

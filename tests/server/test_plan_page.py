@@ -6,9 +6,7 @@ import asyncio
 import io
 import json
 import os
-import signal
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -35,23 +33,23 @@ from bestarm.server.tokens import Role
 
 LONG = {"source": [[1, 0], [0, 1]], "gap": 0.03, "policies": ["anytime"], "runs": 2000}
 LIMIT = 600.0  # seconds: far more than anything here takes, however slow the machine
-# The process that simulates, with its time up once three runs are done.
-UP_AFTER_THREE = """
-from bestarm.planning import worker  # run as bestarm.planning.worker is
-say = worker._reports()
-def up(done, total):
-    say(done, total)
-    if done == 3:
-        raise KeyboardInterrupt
-worker._reports = lambda: up
+# The process that simulates, with its time up in the second batch of runs.
+UP_AFTER_SIX = """
+import signal
+from bestarm.planning import simulating, worker  # run as bestarm.planning.worker is
+simulate = simulating.simulate
+def until_six(*arguments, runs, **options):
+    if runs > 6:
+        signal.raise_signal(signal.SIGALRM)
+    return simulate(*arguments, runs=runs, **options)
+simulating.simulate = until_six
 worker.main()
 """
-# The same, where a run is estimated to take longer than there is time.
-OUT_OF_REACH = """
-from bestarm.planning import Effort, JobEffort, plan as planning_module, worker
-job = JobEffort("anytime", "sine", 0.03, 4e9, 601.0)
-planning_module.estimate_effort = lambda _, request: Effort(request.runs, (job,))
-planning_module.simulate = None
+# The same, with its time up before the first run.
+UP_AT_ONCE = """
+import signal
+from bestarm.planning import simulating, worker
+simulating.simulate = lambda *_, **__: signal.raise_signal(signal.SIGALRM)
 worker.main()
 """
 # Stand-ins, where it does not matter what is simulated: one that never ends, one that ends without
@@ -118,13 +116,7 @@ def test_the_plan_is_the_library_s(client: httpx.Client) -> None:
     assert names[-1] == "plan"
     assert names[0] == "progress"  # before anything was simulated, so that there always is one
     assert found[0][1] == {"done": 0, "total": 40}
-    assert names[1:-1].count("estimate") == 1
-    assert set(names[1:-2]) <= {"progress", "estimate"}
-    estimate = dict(found)["estimate"]
-    assert set(estimate) == {"seconds", "limit", "fewest_pulls", "most_pulls", "words"}
-    assert estimate["limit"] == LIMIT
-    assert 0 < estimate["fewest_pulls"] <= estimate["most_pulls"]
-    assert "; 40 runs of about " in estimate["words"]
+    assert set(names[1:-2]) <= {"progress"}
     assert found[-3] == ("progress", {"done": 40, "total": 40})
     problem = Problem(
         np.eye(2), delta=0.05, noise=0.5, baseline=1.0, source_labels=body.pop("options")
@@ -165,7 +157,7 @@ def test_visitors_are_answered_with_the_lifts_they_find(client: httpx.Client) ->
     body = {"options": ["old", "new"], "base": "20 %", "drift": ["none"], "runs": 4}
     *before, (name, lifts) = planned(client, body | {"visitors": 300, "policies": ["anytime"]})
     assert name == "lifts"
-    assert {each for each, _ in before} == {"progress", "estimate", "words"}
+    assert {each for each, _ in before} == {"progress", "words"}
     problem = Problem(["old", "new"], delta=0.05, noise=0.5)
     request = PlanRequest(problem, base=0.2, bounds=(0, 1), drift=["none"], runs=4)
     found = detectable_lifts(request, visitors=300)
@@ -183,20 +175,10 @@ def test_a_lift_in_percent(client: httpx.Client) -> None:
 
 
 @pytest.mark.usefixtures("begun")
-def test_scenarios_as_documents(client: httpx.Client) -> None:
-    drift = {"kind": "switches", "size": 0.5, "period": 40}
-    scenario = {"name": "jumps", "theta": [0.9, 0.1], "drift": drift}
-    body = {"source": [[1, 0], [0, 1]], "scenarios": [scenario], "policies": ["sp-bai"], "runs": 2}
-    (assumed,) = planned(client, body)[-1][1]["scenarios"]
-    assert (assumed["drift"], assumed["size"], assumed["period"]) == ("switches", 0.5, 40)
-    assert assumed["gap"] == pytest.approx(0.8)
-
-
-@pytest.mark.usefixtures("begun")
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"scenarios": [{"name": "a", "gap": 1}], "level": 1.0}, "go with `gap`"),
+        ({}, "needs the smallest lead worth finding"),
         ({"gap": 1, "policies": ["magic"]}, "must be one of anytime"),
         ({"gap": 1, "runs": 10**6}, "less than or equal to 2000"),
         ({"gap": 1, "source": [[1.0]] * 201}, "at most 200"),
@@ -234,39 +216,42 @@ def test_one_at_a_time(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_plan_whose_time_is_up_keeps_what_was_found(
     client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan_api, "_WORKER", ("-c", UP_AFTER_THREE))
-    name, plan = planned(client, LONG | {"gap": 0.3})[-1]
+    monkeypatch.setattr(plan_api, "_WORKER", ("-c", UP_AFTER_SIX))
+    name, plan = planned(client, LONG | {"gap": 0.9, "runs": 20})[-1]
     assert name == "plan"
-    assert plan["interrupted"] is True
-    assert plan["forecasts"][0]["runs"] == 3
+    assert plan["timed_out"] is True
+    assert plan["forecasts"][0]["runs"] == 6
+    assert "The time limit of 600 seconds was reached" in plan["warnings"][0]
+    monkeypatch.setattr(plan_api, "_WORKER", ("-c", UP_AT_ONCE))
+    name, error = planned(client, LONG)[-1]
+    assert name == "error"
+    assert "Within 600 seconds too few experiments could be simulated" in error["message"]
+    assert (error["field"], error["value"]) == ("seconds", 600)
+    assert "larger gap" in error["remedy"]
     assert settled()
 
 
 def test_the_time_that_is_up_is_the_server_s(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What stops a simulation in the test above is a signal, after the seconds it was given."""
     given: list[float] = []
-    plans: list[tuple[int, list[float]]] = []
 
-    def plan(request: PlanRequest, **options: Any) -> ExperimentPlan:
-        plans.append((request.runs, given[:]))
+    def plan(request: PlanRequest, *, seconds: float, **options: Any) -> ExperimentPlan:
+        given.append(seconds)
         return plan_experiment(request, **options)
 
-    monkeypatch.setattr(worker, "_alarm", given.append)
-    for module in (worker, wording):
-        monkeypatch.setattr(module, "plan_experiment", plan)
+    monkeypatch.setattr(wording, "plan_experiment", plan)
     monkeypatch.setattr(os, "nice", lambda _: None)
     request = LONG | {"gap": 0.9, "runs": 2, "delta": 0.05, "seed": 0, "seconds": 12.5}
     monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(request)))
     worker.main()
-    assert plans == [(2, [12.5])]
+    assert given == [12.5]
     *_, last = capsys.readouterr().out.splitlines()
     assert list(json.loads(last)) == ["plan"]
 
 
 def test_the_time_of_a_plan_begins_with_its_first_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before that, the process starts."""
+    """Before that, the process imports what it needs."""
     monkeypatch.setattr(plan_api, "_GRACE", 0.0)
     monkeypatch.setattr(plan_api, "_WORKER", ("-c", QUICK))
 
@@ -274,33 +259,6 @@ def test_the_time_of_a_plan_begins_with_its_first_word(monkeypatch: pytest.Monke
         return [each async for each in plan_api.Planner(0.0).lines({})]
 
     assert asyncio.run(lines()) == [{"plan": {}}]
-
-
-def test_the_alarm_interrupts() -> None:
-    previous = signal.getsignal(signal.SIGALRM)
-    try:
-        with pytest.raises(KeyboardInterrupt):  # noqa: PT012 - in the middle of whatever is done
-            worker._alarm(0.01)
-            latest = time.monotonic() + 60
-            while time.monotonic() < latest:
-                time.sleep(0.01)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
-
-
-@pytest.mark.usefixtures("begun")
-def test_what_is_out_of_reach_is_refused_before_it_is_simulated(
-    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(plan_api, "_WORKER", ("-c", OUT_OF_REACH))
-    found = planned(client, LONG)
-    assert [name for name, _ in found] == ["progress", "error"]
-    message = found[-1][1]
-    assert "out of reach: one run of each policy would take about 10 min" in message["message"]
-    assert message["field"] == "gap"
-    assert "larger gap" in message["remedy"]
-    assert settled()
 
 
 @pytest.mark.usefixtures("begun")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
@@ -12,9 +11,6 @@ from bestarm.cli.command import command
 from bestarm.cli.output import Result, remark, show_progress
 from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from bestarm.planning import Effort
 
 _EXAMPLE = "bestarm plan --base '2 %'"
 
@@ -28,18 +24,17 @@ def plan(
     gap: str | None = None,
     visitors: int | None = None,
     base: str | None = None,
-    scenario: Path | None = None,
     delta: float = DELTA,
     noise: float | None = None,
     baseline: float | None = None,
     bounds: tuple[float, float] | None = None,
-    level: str | None = None,
     drift: list[str] | None = None,
     policy: list[str] | None = None,
     block: int = 1,
     per_day: float | None = None,
     window: str | None = None,
-    runs: int = 200,
+    runs: int = 100,
+    seconds: float = 60.0,
     seed: int = 0,
     max_pulls: int | None = None,
     workers: int | None = None,
@@ -55,18 +50,15 @@ def plan(
             probability? With --block, rounds.
         base (RATE): The base rate, such as '2 %': the mean reward of the options next to the best.
             Rewards are then 0 or 1, unless --bounds or --noise say otherwise.
-        scenario (FILE): Assumptions in detail, as TOML, instead of a gap.
-        level (RATE): The mean reward over all options, instead of the base rate; 0, or the middle
-            of the bounds, if left out.
         drift (NAME): How the baseline moves: none, sine, walk, switches, or people, a level of its
             own for every round. If left out, sine; with --block, people. Repeat it for more.
-        policy (NAME): A policy by name; if left out, anytime and sp-bai, with --block those
-            that can, and with --visitors anytime. Repeat it for more.
-        block: Options per round, as when each person rates 2; compared with one per round.
+        policy (NAME): A policy by name; anytime if left out. Repeat it for more.
+        block: Options per round, as when each person rates 2.
         per_day (N): Outcomes per day, to print days as well; with --block rounds per day: people.
         window (TIME): How long after its assignment an outcome counts (30m, 7d), as in `experiment
             create`. Needs --per-day. Days then include the delay.
-        runs: Simulated experiments of each policy; with --visitors, for each of twelve lifts.
+        runs: Simulated experiments of each policy; with --visitors, for each of eight lifts.
+        seconds (N): The time limit; figures are then of the experiments simulated so far.
         max_pulls: Where a simulated experiment is cut; 100 times the lower bound if left out.
     """
     from bestarm.cli.features import problem_parts, read_table
@@ -74,7 +66,7 @@ def plan(
     from bestarm.planning.wording import plan_in_words
     from bestarm.simulation.executors import check_workers, open_executor
 
-    if gap is None and visitors is None and scenario is None:
+    if gap is None and visitors is None:
         raise InvalidInputError(
             "A plan needs the smallest lead worth finding, or the visitors you have.",
             field="gap",
@@ -86,10 +78,8 @@ def plan(
         "noise": noise,
         "baseline": baseline,
         "gap": gap,
-        "scenarios": None if scenario is None else _read_scenarios(scenario),
         "drift": list(dict.fromkeys(drift or ())),
         "bounds": bounds,
-        "level": level,
         "base": base,
         "policies": list(dict.fromkeys(policy or ())),
         "block": block,
@@ -107,18 +97,13 @@ def plan(
     tables = (None if path is None else read_table(path) for path in (source, target))
     document |= problem_parts(*tables)
     request = read_request(document)
-    announce = partial(_announce, workers=workers or 1)
     try:
         with show_progress("planning", 0) as progress, open_executor(workers) as executor:
             made, words = plan_in_words(
-                request,
-                visitors=visitors,
-                executor=executor,
-                progress=progress,
-                on_estimate=announce,
+                request, visitors=visitors, seconds=seconds, executor=executor, progress=progress
             )
-    except KeyboardInterrupt:  # before the first run
-        remark("interrupted before any experiment had been simulated.")
+    except KeyboardInterrupt:  # before there was a figure
+        remark("interrupted before enough experiments had been simulated.")
         raise typer.Exit(130) from None
     return Result(made.to_dict(), [*words, *made.warnings], code=130 if made.interrupted else 0)
 
@@ -128,23 +113,3 @@ def _numbered(options: int) -> list[str]:
     from bestarm.checks import whole
 
     return [f"option {1 + n}" for n in range(whole(options, "options", least=2, below=10_001))]
-
-
-def _announce(effort: Effort, *, workers: int) -> None:
-    from bestarm.planning.plan import LONGEST
-
-    effort.refuse_beyond(LONGEST, expected=effort.seconds / workers, runs=effort.runs)
-    remark(f"estimated time: {effort.describe(workers)}.")
-
-
-def _read_scenarios(path: Path) -> list[dict[str, Any]]:
-    """The tables named `scenario` of a TOML file."""
-    from bestarm.cli.files import UserFile
-
-    example = 'Try [[scenario]] with name = "calm", gap = 0.1 and drift = "none" below it.'
-    file = UserFile(path, "scenario", example)
-    document = file.toml()
-    tables: Any = document.pop("scenario", None)
-    if document or not isinstance(tables, list) or not all(isinstance(t, dict) for t in tables):
-        raise file.wrong("must hold tables [[scenario]] and nothing else.")
-    return tables

@@ -10,93 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.planning.amounts import describe_lift
 from bestarm.planning.request import PlanRequest
+from bestarm.planning.worlds import AssumedWorld
 from bestarm.problem import Problem
 from bestarm.simulation.results import Z95, Results, wilson
 
-INTERRUPTED = "Interrupted: the figures are partial, of the experiments simulated so far."
 _LEVELS = {"low": 0.1, "median": 0.5, "high": 0.9}
 _YEAR = 365  # days
 _WORTH = 0.5  # of the lower bound: what assuming no baseline must leave to be worth a sentence
 _LEAST_RUNS = 6  # the median lies outside the range of n runs with probability 2/2ⁿ
-
-
-@dataclass(frozen=True)
-class AssumedWorld:
-    """The world of a scenario, in numbers.
-
-    Attributes:
-        scenario: its name.
-        theta: the parameter.
-        best: the label of the best target.
-        gap: by how much it leads the next one.
-        farthest: by how much it leads the last one.
-        spread: how far apart the best and the worst source arm are.
-        drift: the kind of drift.
-        size: how far the baseline goes to either side.
-        period: over how many rounds.
-        level: the reward about which arm means lie.
-        base: the base rate, if it was stated: the mean reward of the next best target.
-        baseline: what the baseline moves about: the level, of which the mean of the arms is a part;
-            or, where no baseline is declared, what is added to every x·θ.
-        noise: the standard deviation of the noise within a round. For bounded rewards it changes
-            with the level; this one gives the same information per pull as the least noisy arm does
-            over time.
-        bounded: whether rewards are at one of two bounds, rather than Gaussian.
-        complexity: τ*, certified from below.
-        lower_bound: the mean number of pulls that every rule needs which is right with probability
-            1 − δ for every θ and every baseline, in blocks or not; or, where no baseline is
-            declared, for every θ.
-        other_bound: the same with the other of the two assumptions.
-    """
-
-    scenario: str
-    theta: tuple[float, ...]
-    best: str
-    gap: float
-    farthest: float
-    spread: float
-    drift: str
-    size: float
-    period: float
-    level: float
-    base: float | None
-    baseline: float
-    noise: float
-    bounded: bool
-    complexity: float
-    lower_bound: float
-    other_bound: float
-
-    def describe(self, unit: str) -> str:
-        """The world in words; `unit` is what it moves with: outcomes, or rounds."""
-        lead = (
-            f"{self.best!r} leads the next one by {self.gap:.4g}, the last by {self.farthest:.4g}"
-        )
-        if math.isclose(self.farthest, self.gap, rel_tol=1e-6):
-            lead = f"{self.best!r} leads all others by {self.gap:.4g}"
-        if self.base is not None and self.base > 0:
-            lead += f", {describe_lift(self.gap, self.base, rates=False)} of the base rate"
-        law = "rewards are at a bound" if self.bounded else f"the noise is {self.noise:.4g}"
-        return f"{lead}; {law}; {self.describe_drift(unit)}"
-
-    def describe_drift(self, unit: str) -> str:
-        """How the baseline moves, in words."""
-        moves = {
-            "none": f"the baseline stays at {self.baseline:.4g}",
-            "sine": f"the baseline is a wave of ±{self.size:.4g} about {self.baseline:.4g} every "
-            f"{self.period:,.0f} {unit}",
-            "walk": f"the baseline walks within ±{self.size:.4g} of {self.baseline:.4g}, some "
-            f"{self.size:.4g} in {self.period:,.0f} {unit}",
-            "switches": f"the baseline jumps between {self.baseline - self.size:.4g} and "
-            f"{self.baseline + self.size:.4g}, every {self.period:,.0f} {unit} or so",
-            "people": f"every round has a baseline of its own, within ±{self.size:.4g} of "
-            f"{self.baseline:.4g}",
-        }[self.drift]
-        if self.baseline != self.level:
-            moves += f", and arm means lie about {self.level:.4g}"
-        return moves
 
 
 @dataclass(frozen=True)
@@ -166,10 +88,10 @@ class Spread:
 
 @dataclass(frozen=True)
 class PolicyForecast:
-    """What one policy needs in one scenario, from simulated experiments.
+    """What one policy needs under one drift, from simulated experiments.
 
     Attributes:
-        scenario: the scenario's name.
+        scenario: the kind of drift.
         policy: the policy's name.
         block: the number of options that its rounds have, or fewer once fewer are left.
         runs: the number of simulated experiments.
@@ -202,7 +124,7 @@ class PolicyForecast:
     @property
     def name(self) -> str:
         """The policy's name, with its block."""
-        return name_in_blocks(self.policy, self.block)
+        return self.policy if self.block == 1 else f"{self.policy} ×{self.block}"
 
     @property
     def counted(self) -> Spread:
@@ -223,11 +145,6 @@ def in_a_day(rounds: float, block: int) -> str:
     """
     unit = unit_of(block)
     return f"{rounds:,.10g} {unit.removesuffix('s') if rounds == 1 else unit} per day"
-
-
-def name_in_blocks(policy: str, block: int) -> str:
-    """The name of a policy whose rounds have so many options."""
-    return policy if block == 1 else f"{policy} ×{block}"
 
 
 def forecast(results: Results, *, policy: str, block: int, assumed: AssumedWorld) -> PolicyForecast:
@@ -251,52 +168,8 @@ def forecast(results: Results, *, policy: str, block: int, assumed: AssumedWorld
 
 
 @dataclass(frozen=True)
-class Saving:
-    """What blocks save: means in blocks divided by those of one option per round, with 95 %.
-
-    Attributes:
-        scenario: the scenario's name.
-        policy: the policy's name.
-        rounds: the ratio of rounds.
-        rounds_interval: its interval.
-        pulls: the ratio of pulls.
-        pulls_interval: its interval.
-    """
-
-    scenario: str
-    policy: str
-    rounds: float
-    rounds_interval: tuple[float, float]
-    pulls: float
-    pulls_interval: tuple[float, float]
-
-
-def savings(forecasts: Sequence[PolicyForecast]) -> Iterator[Saving]:
-    """What the blocks of each policy save, where no experiment was cut and means have intervals."""
-    singles = {(each.scenario, each.policy): each for each in forecasts if each.block == 1}
-    for each in forecasts:
-        single = singles.get((each.scenario, each.policy))
-        if each.block == 1 or single is None:
-            continue
-        if each.rounds.mean_interval and single.rounds.mean_interval:
-            rounds = _quotient(each.rounds, single.rounds)
-            pulls = _quotient(each.pulls, single.pulls)
-            yield Saving(each.scenario, each.policy, *rounds, *pulls)
-
-
-def _quotient(over: Spread, under: Spread) -> tuple[float, tuple[float, float]]:
-    """A quotient of means, and its interval, from the variance of its logarithm."""
-    halves = []
-    for each in (over, under):
-        assert each.mean_interval is not None
-        halves.append((each.mean_interval[1] - each.mean) / each.mean)
-    value, factor = over.mean / under.mean, math.exp(math.hypot(*halves))
-    return value, (value / factor, value * factor)
-
-
-@dataclass(frozen=True)
 class ExperimentPlan:
-    """How many outcomes and rounds an experiment will take, per scenario and policy.
+    """How many outcomes and rounds an experiment will take, per drift and policy.
 
     Attributes:
         arms: the number of source arms.
@@ -304,16 +177,16 @@ class ExperimentPlan:
         delta: the error probability asked for.
         drifts: whether the problem allows for a baseline.
         bounds: the lowest and the highest reward, or None.
-        block: options per round; above 1, policies are also simulated with one per round.
+        block: options per round.
         per_day: rounds per day, or None.
         window: the seconds after which an outcome counts, or None.
         delay: the rounds after which it counts: so many outcomes are under way; 0 without a window.
-        runs: simulated experiments requested per policy and scenario.
+        runs: simulated experiments requested per policy and drift.
         seed: the seed of the simulation.
-        scenarios: the assumed worlds.
-        forecasts: one per scenario, policy and block.
-        savings: what blocks save, per scenario and policy.
-        interrupted: whether it was stopped early; forecasts are then missing or of fewer runs.
+        scenarios: the assumed worlds, one per drift.
+        forecasts: one per drift and policy; if it is partial, they have fewer runs, or are missing.
+        interrupted: whether it was stopped early, as with Ctrl-C.
+        timed_out: whether its time limit stopped it.
         warnings: sentences to read before relying on the plan.
     """
 
@@ -330,8 +203,8 @@ class ExperimentPlan:
     seed: int
     scenarios: tuple[AssumedWorld, ...]
     forecasts: tuple[PolicyForecast, ...]
-    savings: tuple[Saving, ...]
     interrupted: bool
+    timed_out: bool
     warnings: tuple[str, ...]
 
     def days(self, rounds: float) -> float | None:
@@ -348,7 +221,7 @@ class ExperimentPlan:
         return self.days(forecast.rounds.mean - forecast.pulls.mean)
 
     def of(self, scenario: str) -> tuple[PolicyForecast, ...]:
-        """The forecasts of one scenario."""
+        """The forecasts under one drift."""
         return tuple(each for each in self.forecasts if each.scenario == scenario)
 
     def to_dict(self) -> dict[str, Any]:
@@ -367,12 +240,8 @@ def plan_warnings(
     request: PlanRequest,
     scenarios: Sequence[AssumedWorld],
     forecasts: Sequence[PolicyForecast],
-    *,
-    partial: bool,
 ) -> Iterator[str]:
-    """All warnings, the most important first."""
-    if partial:
-        yield INTERRUPTED
+    """What to read before relying on a plan, the most important first."""
     yield from _about_errors(request.problem.delta, forecasts)
     yield from _about_caps(forecasts, scenarios)
     yield from _about_baseline(request.problem, scenarios)

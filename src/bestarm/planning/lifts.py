@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from statistics import NormalDist
 from typing import Any
@@ -16,21 +16,27 @@ from scipy.optimize import isotonic_regression
 from bestarm.checks import whole
 from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
-from bestarm.planning.forecasts import INTERRUPTED, AssumedWorld, about_scales, about_wrong_winners
-from bestarm.planning.plan import MOST_PULLS, Effort, Job, Runs, capped, estimate_effort
-from bestarm.planning.request import DEFAULT_POLICIES, PlanRequest
-from bestarm.planning.worlds import ScenarioWorld
+from bestarm.planning.forecasts import about_scales, about_wrong_winners
+from bestarm.planning.request import Drift, PlanRequest
+from bestarm.planning.simulating import (
+    MOST_PULLS,
+    Job,
+    Simulator,
+    batches,
+    capped,
+)
+from bestarm.planning.worlds import AssumedWorld, PlannedWorld
 from bestarm.policies import Method
-from bestarm.simulation.progress import Progress, reporting
-from bestarm.simulation.results import wilson
+from bestarm.simulation.progress import Progress
+from bestarm.simulation.results import Results, wilson
 
 #: The probabilities for which the smallest lift is stated.
 POWERS = (0.5, 0.8, 0.9, 0.95)
-_PILOT = 40  # runs per lift while the range is searched
+_PILOT = 20  # runs per lift while the range is searched
 _PILOTS = 4  # lifts that this usually takes
-_POINTS = 12  # lifts of a curve
+_POINTS = 8  # lifts of a curve
 _RARE = 0.3  # found so often at the lower end of the range; always at the upper end
-_STEP = math.sqrt(2)  # from one lift to the next beyond the range
+_BEYOND = 1.2  # how far the range goes beyond a lift that was always found
 _LEAST = 1e-6  # the smallest lift tried, as a share of the largest that fits
 _HALVINGS = 40  # until the largest lift that fits is known
 _NORMAL = NormalDist()
@@ -80,10 +86,10 @@ class DetectableLift:
 
 @dataclass(frozen=True)
 class LiftCurve:
-    """Which lifts one policy finds in one scenario.
+    """Which lifts one policy finds under one drift.
 
     Attributes:
-        scenario: the scenario's name.
+        scenario: the kind of drift.
         policy: the policy's name.
         world: the assumed world with the lift that is found with 80 %, or the largest one tried.
         lifts: the smallest lift per probability, from `points`.
@@ -103,7 +109,7 @@ class LiftCurve:
 
 @dataclass(frozen=True)
 class DetectableLifts:
-    """Which lifts can be found with so many visitors, per scenario and policy.
+    """Which lifts can be found with so many visitors, per drift and policy.
 
     Attributes:
         arms: the number of options.
@@ -115,9 +121,9 @@ class DetectableLifts:
         per_day: visitors per day, or None.
         runs: simulated experiments per lift.
         seed: the seed of the simulation.
-        curves: one per scenario and policy.
-        interrupted: whether it was stopped early; curves are then missing or have fewer points,
-            and a lift that was being simulated is left out.
+        curves: one per drift and policy; if it is partial, some are missing, or from fewer runs.
+        interrupted: whether it was stopped early, as with Ctrl-C.
+        timed_out: whether its time limit stopped it.
         warnings: sentences to read before relying on it.
     """
 
@@ -132,6 +138,7 @@ class DetectableLifts:
     seed: int
     curves: tuple[LiftCurve, ...]
     interrupted: bool
+    timed_out: bool
     warnings: tuple[str, ...]
 
     @property
@@ -167,30 +174,31 @@ def detectable_lifts(
     request: PlanRequest,
     *,
     visitors: int,
+    seconds: float | None = None,
     executor: Executor | None = None,
     progress: Progress = False,
-    on_estimate: Callable[[Effort], object] | None = None,
 ) -> DetectableLifts:
     """Which lift can be found with so many visitors, with which probability.
 
     It inverts `plan_experiment`. A lift is found in a simulated experiment that names the best
     option, with error probability δ, within the visitors; all others have the base rate. Lifts are
-    tried from the one at which the lower bound equals the visitors, doubling and halving, with 40
-    experiments each, until they are found rarely and nearly always. Twelve lifts in this range then
-    get `runs` experiments each, all with the same seeds. The curve is that of an isotonic
-    regression, interpolated on the normal scale. Intervals are Wilson's, inverted.
+    tried from the one at which the lower bound equals the visitors, doubling and halving, with 20
+    experiments each, until they are found rarely and always. Eight lifts in this range then get
+    `runs` experiments each, all with the same seeds. The curve is that of an isotonic regression,
+    interpolated on the normal scale. Intervals are Wilson's, inverted.
 
     Args:
         request: the problem, the assumptions, the policies and the size of the simulation, without
-            a gap. Without policies, it is `anytime` alone.
+            a gap.
         visitors: how many visitors there are; with blocks, rounds.
-        executor: as in `plan_experiment`, and so are the next two.
+        seconds: the time limit, after which the curves known by then are returned; None for none.
+        executor: as in `plan_experiment`.
         progress: it is called with (runs done, runs in total); the total may change a little.
-        on_estimate: called once with the estimated cost, before anything is simulated.
 
     Raises:
-        InvalidInputError: the request is invalid, or there would be too many pulls to simulate.
-        KeyboardInterrupt: it was interrupted before any lift had been simulated.
+        InvalidInputError: the request is invalid, there would be too many pulls to simulate, or the
+            time was up before there was a curve.
+        KeyboardInterrupt: it was interrupted before there was a curve.
 
     Example:
         >>> from bestarm import Problem
@@ -202,15 +210,9 @@ def detectable_lifts(
         True
     """
     _check(request, visitors)
-    cap, methods = visitors * request.block, request.methods()
-    if request.policies is None:
-        methods = {name: methods[name] for name in DEFAULT_POLICIES[:1]}
-    searches = [
-        _Search(request, place, name, capped(method, request, block=request.block, cap=cap), cap)
-        for place in range(len(request.drifts))
-        for name, method in methods.items()
-    ]
-    most = cap * request.runs * _POINTS * len(searches)
+    methods, drifts = request.methods(), request.drifts
+    cap = visitors * request.block
+    most = cap * request.runs * _POINTS * len(methods) * len(drifts)
     if most > MOST_PULLS:
         what = (
             f"Simulating {visitors:,} visitors, {request.runs:,} times per lift, takes {most:.2g} "
@@ -218,86 +220,69 @@ def detectable_lifts(
         )
         remedy = "Give fewer visitors, fewer runs or fewer policies."
         raise InvalidInputError(what, field="visitors", value=visitors, remedy=remedy)
-    starts = [each.start(visitors) for each in searches]  # refuses before anything is simulated
-    curves: list[LiftCurve] = []
-    interrupted = False
-    total = len(searches) * (_PILOTS * _PILOT + _POINTS * request.runs)
-    with reporting(progress, total) as report:
-        runs = Runs(request, executor, report, total=total)
-        if on_estimate is not None:
-            jobs = [each.job(lift) for each, lift in zip(searches, starts, strict=True)]
-            many = replace(request, runs=_POINTS * request.runs)
-            on_estimate(estimate_effort(jobs, many))
-        try:
-            for each, lift in zip(searches, starts, strict=True):
-                points: list[LiftPoint] = []
-                try:
-                    for point in each.points(lift, runs):
-                        points.append(point)  # noqa: PERF402 - it may be interrupted
-                finally:
-                    if points:
-                        curves.append(each.curve(points))
-        except KeyboardInterrupt:
-            interrupted = True
-            if not curves:
-                raise
+    searches = [
+        _Search(request, drift, name, capped(method, request, cap=cap), visitors)
+        for drift in drifts
+        for name, method in methods.items()
+    ]
+    starts = [each.job(each.start).assumed for each in searches]  # refuses what is wrong
+    simulator = Simulator(request, seconds, executor)
+    with simulator.running(progress, len(searches) * (_PILOTS * _PILOT + _POINTS * request.runs)):
+        for each in searches:
+            each.find_range(simulator)
+        for runs in batches(request.runs):
+            for each in searches:
+                each.refine(simulator, runs)
+    curves = tuple(each.curve() for each in searches if each.results)
+    simulator.check_found(curves, starts)
+    fewest = min(each.fewest_runs for each in searches)
     return DetectableLifts(
         arms=request.problem.arms,
         delta=request.problem.delta,
         visitors=visitors,
         bounds=request.bounds,
-        base=curves[0].world.base,
+        base=request.base_rate,
         block=request.block,
         per_day=request.per_day,
         runs=request.runs,
         seed=request.seed,
-        curves=tuple(curves),
-        interrupted=interrupted,
-        warnings=tuple(_warnings(request, curves, partial=interrupted)),
+        curves=curves,
+        interrupted=simulator.interrupted,
+        timed_out=simulator.timed_out,
+        warnings=(*simulator.describe_end(fewest), *_warnings(request, curves)),
     )
 
 
 def _check(request: PlanRequest, visitors: int) -> None:
     whole(visitors, "visitors", least=1)
-    for field in ("gap", "scenarios", "max_pulls"):
-        value = getattr(request, field)
+    for name in ("gap", "max_pulls"):
+        value = getattr(request, name)
         if value:
-            what = f"`{field}` does not go with `visitors`, which ask which lift can be found."
+            what = f"`{name}` does not go with `visitors`, which ask which lift can be found."
             remedy = "Leave one of them out."
-            raise InvalidInputError(what, field=field, value=value, remedy=remedy)
+            raise InvalidInputError(what, field=name, value=value, remedy=remedy)
 
 
-def _simulate_point(job: Job, runs: Runs, many: int | None = None) -> LiftPoint:
-    """How often the lift of a job is found, in many runs.
-
-    Raises:
-        KeyboardInterrupt: not all runs have finished.
-    """
-    results = runs.simulate(job, many)
-    if results.interrupted:
-        raise KeyboardInterrupt
-    final, right = results.final, results.correct
-    found, wrong = (int(np.count_nonzero(final & each)) for each in (right, ~right))
-    return LiftPoint(job.assumed.gap, results.runs, found, wrong)
-
-
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class _Search:
-    """The lifts that one policy finds in one scenario, the one at `place` of the request."""
+    """The lifts that one policy finds under one drift.
+
+    Attributes:
+        lifts: those of the curve, ascending, once their range is known.
+        results: what was simulated of them.
+    """
 
     request: PlanRequest
-    place: int
+    drift: Drift
     policy: str
     method: Method
-    cap: int
-
-    def world(self, lift: float) -> ScenarioWorld:
-        request = replace(self.request, gap=lift)
-        return ScenarioWorld(request, request.resolved_scenarios()[self.place])
+    visitors: int
+    lifts: list[float] = field(default_factory=list)
+    results: dict[float, Results] = field(default_factory=dict)
 
     def job(self, lift: float) -> Job:
-        environment, assumed = self.world(lift).make()
-        return Job(self.policy, self.request.block, self.method, environment, assumed, self.cap)
+        environment, assumed = PlannedWorld(self.request, self.drift, lift).make()
+        return Job(self.policy, self.method, environment, assumed)
 
     @cached_property
     def largest(self) -> float | None:
@@ -306,60 +291,70 @@ class _Search:
             return None
         high = self.request.bounds[1] - self.request.bounds[0]
         low = _LEAST * high
-        self.world(low).make()  # says what is wrong
+        self.job(low)  # says what is wrong
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            low, high = (middle, high) if self.world(middle).fits() else (low, middle)
+            fits = PlannedWorld(self.request, self.drift, middle).fits()
+            low, high = (middle, high) if fits else (low, middle)
         return low
 
-    def start(self, visitors: int) -> float:
-        """About the lift whose lower bound are so many visitors."""
+    @cached_property
+    def start(self) -> float:
+        """About the lift at which the lower bound equals the visitors."""
         largest = self.largest or math.inf
         lift = min(self.request.problem.noise, largest / 2)
         for _ in range(3):  # once, but for bounded rewards, whose noise depends on the lift
-            bound = self.world(lift).make()[1].lower_bound / self.request.block
-            lift = min(max(lift * math.sqrt(bound / visitors), _LEAST * lift), largest / 2)
+            bound = self.job(lift).assumed.lower_bound / self.request.block
+            lift = min(max(lift * math.sqrt(bound / self.visitors), _LEAST * lift), largest / 2)
         return lift
 
-    def points(self, start: float, runs: Runs) -> Iterator[LiftPoint]:
-        """The points of the curve, not in order."""
-        low, high, most = self._range(start, runs)
-        lifts = np.geomspace(low, high, _POINTS).tolist()
-        for lift in lifts[::2] + lifts[1::2]:  # the whole range first
-            point = _simulate_point(self.job(lift), runs)
-            yield point
-        while point.probability < POWERS[-1] and high < most:  # the pilot was lucky
-            high = min(_STEP * high, most)
-            runs.total += runs.request.runs
-            point = _simulate_point(self.job(high), runs)
-            yield point
+    @property
+    def fewest_runs(self) -> int:
+        """The runs of the lift that was simulated least; 0 where one was not simulated."""
+        runs = [self.results[each].runs if each in self.results else 0 for each in self.lifts]
+        return min(runs, default=0)
 
-    def _range(self, start: float, runs: Runs) -> tuple[float, float, float]:
-        """Lifts that are found rarely and always, as far as there are such, and the largest."""
-        most, least = self.largest or start * 2.0**10, start * 2.0**-10
+    def find_range(self, simulator: Simulator) -> None:
+        """Choose the lifts: from one that is found rarely to one that is always found, if any."""
+        most, least = self.largest or self.start * 2.0**10, self.start * 2.0**-10
         shares: dict[float, float] = {}
 
         def share(lift: float) -> float:
             if lift not in shares:
-                shares[lift] = _simulate_point(self.job(lift), runs, _PILOT).probability
+                pilot = simulator.simulate(self.job(lift), _PILOT)
+                shares[lift] = _point(lift, pilot).probability
             return shares[lift]
 
-        low = high = start
+        low = high = self.start
         while share(low) > _RARE and low > least:
             low /= 2
         while share(high) < 1 and high < most:
             low = high if share(high) <= _RARE else low
             high = min(2 * high, most)
-        runs.total += (len(shares) - _PILOTS) * _PILOT
-        return low, high, most
+        high = min(_BEYOND * high, most)  # the pilot may have been lucky
+        simulator.total += (len(shares) - _PILOTS) * _PILOT
+        self.lifts = np.geomspace(low, high, _POINTS).tolist()
 
-    def curve(self, points: Sequence[LiftPoint]) -> LiftCurve:
-        """What at least one point says."""
-        ordered = tuple(sorted(points, key=lambda each: each.lift))
-        lifts = tuple(detectable_lift(ordered, power) for power in POWERS)
-        shown = next(each.lift for each in lifts if each.power == 0.8) or ordered[-1].lift
-        world = self.world(shown).make()[1]
-        return LiftCurve(world.scenario, self.policy, world, lifts, ordered)
+    def refine(self, simulator: Simulator, runs: int) -> None:
+        """Simulate all lifts so often, without repeating what is known."""
+        for lift in self.lifts:
+            known = self.results.get(lift)
+            self.results[lift] = simulator.simulate(self.job(lift), runs, known)
+
+    def curve(self) -> LiftCurve:
+        """What the lifts simulated so far say: at least one."""
+        points = tuple(_point(lift, self.results[lift]) for lift in sorted(self.results))
+        lifts = tuple(detectable_lift(points, power) for power in POWERS)
+        shown = next(each.lift for each in lifts if each.power == 0.8) or points[-1].lift
+        world = self.job(shown).assumed
+        return LiftCurve(world.scenario, self.policy, world, lifts, points)
+
+
+def _point(lift: float, results: Results) -> LiftPoint:
+    """How often a lift was found."""
+    final, right = results.final, results.correct
+    found, wrong = (int(np.count_nonzero(final & each)) for each in (right, ~right))
+    return LiftPoint(lift, results.runs, found, wrong)
 
 
 def detectable_lift(points: Sequence[LiftPoint], power: float) -> DetectableLift:
@@ -392,9 +387,7 @@ def detectable_lift(points: Sequence[LiftPoint], power: float) -> DetectableLift
     return DetectableLift(power, crossing(shares, beyond=smallest), interval)
 
 
-def _warnings(request: PlanRequest, curves: Sequence[LiftCurve], *, partial: bool) -> Iterator[str]:
-    if partial:
-        yield INTERRUPTED
+def _warnings(request: PlanRequest, curves: Sequence[LiftCurve]) -> Iterator[str]:
     for each in curves:
         worst = max(each.points, key=lambda point: point.wrong / point.runs)
         yield from about_wrong_winners(

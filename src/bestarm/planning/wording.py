@@ -9,13 +9,12 @@ from bestarm.planning.amounts import describe_lift, in_percent
 from bestarm.planning.forecasts import (
     ExperimentPlan,
     PolicyForecast,
-    Saving,
     Spread,
     in_a_day,
     unit_of,
 )
 from bestarm.planning.lifts import DetectableLifts, LiftCurve, detectable_lifts
-from bestarm.planning.plan import describe_time, plan_experiment
+from bestarm.planning.plan import plan_experiment
 from bestarm.planning.request import PlanRequest
 from bestarm.problem import Problem
 from bestarm.tables import TextTable, percent_range
@@ -63,9 +62,6 @@ def plan_words(plan: ExperimentPlan, problem: Problem) -> Words:
             continue
         yield ""
         yield _forecast_table(plan, forecasts)
-        for saving in plan.savings:
-            if saving.scenario == assumed.scenario:
-                yield _describe_saving(saving, plan.block)
         for forecast in forecasts:
             if waiting := plan.waiting(forecast):
                 least = "at least " if "mean" in forecast.rounds.cut else ""
@@ -149,21 +145,6 @@ def _experiments(runs: int) -> str:
     return f"{runs:,} simulated experiment{'s' * (runs != 1)}"
 
 
-def _describe_saving(saving: Saving, block: int) -> str:
-    """What blocks save, with intervals."""
-    rounds, pulls = (
-        f"{value:.2f} ({low:.2f}–{high:.2f})"
-        for value, (low, high) in (
-            (saving.rounds, saving.rounds_interval),
-            (saving.pulls, saving.pulls_interval),
-        )
-    )
-    return (
-        f"With ×{block}, {saving.policy} takes {rounds} times the rounds and {pulls} times the "
-        "outcomes of one option per round (means, 95 %)."
-    )
-
-
 def _precision(plan: ExperimentPlan) -> str:
     """How precisely medians are known, if any are."""
     known = {
@@ -173,8 +154,8 @@ def _precision(plan: ExperimentPlan) -> str:
     }
     if not known:
         return ""
-    runs = min(each.runs for each in known)
-    made = _experiments(runs) + (" or more" if runs < plan.runs else "")
+    runs = {each.runs for each in known}
+    made = _experiments(min(runs)) + (" or more" if len(runs) > 1 else "")
     which = "a median here is"
     if len(known) < len(plan.forecasts):
         which = f"{len(known)} of {len(plan.forecasts)} medians here are"
@@ -188,9 +169,10 @@ def _forecast_table(plan: ExperimentPlan, forecasts: Sequence[PolicyForecast]) -
     days = ["days"] if plan.per_day else []
     blocks = plan.block > 1
     first, last = ("rounds", "outcomes") if blocks else ("median", "÷ bound")
+    alike = len({each.runs for each in plan.forecasts}) == 1
     rows = []
     for each in forecasts:
-        runs = "" if each.runs == plan.runs else f" [of {each.runs:,}]"
+        runs = "" if alike else f" [of {each.runs:,}]"
         row = (
             each.name + runs,
             _figure(each.counted, "median"),
@@ -219,3 +201,16 @@ def _days(plan: ExperimentPlan, spread: Spread) -> str:
 
 def _day(number: float) -> str:
     return f"{number:,.0f}" if number >= 10 else f"{number:.1f}"
+
+
+def describe_time(seconds: float) -> str:
+    """A length of time in words, to about two digits.
+
+    >>> describe_time(90), describe_time(172_800)
+    ('1.5 min', '2 days')
+    """
+    for unit, name in ((86_400.0, "days"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= unit:
+            count = f"{float(f'{seconds / unit:.2g}'):,.10g}"
+            return f"{count} {name.removesuffix('s') if count == '1' else name}"
+    return f"{seconds:.2g} s"

@@ -1,16 +1,12 @@
 """A plan in a separate process: a request as JSON on stdin, one JSON document per line on stdout.
 
-    {"progress": {"done": 0, "total": 600}}             at once, then repeatedly
-    {"estimate": {"seconds": 45.0, "words": …, …}}      once, before anything is simulated
+    {"progress": {"done": 0, "total": 600}}                  at once, then repeatedly
     {"words": ["4 options …", …, {"title": "", "rows": …}]}  once, sentences and tables
-    {"plan": …}, {"lifts": …} or {"error": {…}}         once, at the end
+    {"plan": …}, {"lifts": …} or {"error": {…}}              once, at the end
 
-A request with visitors is answered with the lifts that these can find.
-
-The process stops when its time is up and returns the runs finished by then; it also ends when its
-reader does. A plan is refused if the time is too short for one run of every policy in every
-scenario. It is a process of its own, and not of a pool, because the server ends it as soon as its
-client has gone.
+A request with visitors is answered with the lifts that these can find. The time limit is among the
+request, as `seconds`; the process also ends when its reader does. It is a process of its own, and
+not of a pool, because the server ends it as soon as its client has gone.
 """
 
 from __future__ import annotations
@@ -19,16 +15,13 @@ import json
 import math
 import os
 import reprlib
-import signal
 import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from bestarm.errors import BestArmError
-from bestarm.planning.plan import Effort
 from bestarm.planning.request import read_request
 from bestarm.planning.wording import plan_in_words
 from bestarm.tables import TextTable
@@ -42,18 +35,11 @@ def main() -> None:
     with suppress(OSError, AttributeError):
         os.nice(_NICE)
     document = json.load(sys.stdin)
-    seconds = float(document.pop("seconds"))
+    seconds, visitors = float(document.pop("seconds")), document.pop("visitors", None)
     try:
-        visitors = document.pop("visitors", None)
-        request = read_request(document)
-        _alarm(seconds)
-        announce = partial(_announce, limit=seconds)
         found, words = plan_in_words(
-            request, visitors=visitors, progress=_reports(), on_estimate=announce
+            read_request(document), visitors=visitors, seconds=seconds, progress=_reports()
         )
-    except KeyboardInterrupt:
-        message = "The time limit was reached before a run had finished."
-        _write(error={"message": message, "field": "source", "remedy": "Plan for fewer options."})
     except BestArmError as error:
         known = {"message": error.message, "field": error.field, "remedy": error.remedy}
         _write(error=known | {"value": _plain(error.value)})
@@ -68,13 +54,6 @@ def _encoded(part: str | TextTable) -> str | dict[str, Any]:
         return part
     rows = [[line.name, *(entry.text for entry in line.entries)] for line in part.lines]
     return {"title": part.title, "rows": [[column.heading for column in part.columns], *rows]}
-
-
-def _announce(effort: Effort, *, limit: float) -> None:
-    effort.refuse_beyond(limit, expected=effort.seconds_per_run, runs=1)
-    fewest, most = effort.pulls
-    about = {"seconds": effort.seconds, "limit": limit, "words": effort.describe()}
-    _write(estimate=about | {"fewest_pulls": fewest, "most_pulls": most})
 
 
 def _reports() -> Callable[[int, int], None]:
@@ -101,12 +80,6 @@ def _plain(value: object) -> object:
     """A value as JSON can carry it."""
     finite = isinstance(value, (int, float)) and math.isfinite(value)
     return value if finite or value is None or isinstance(value, str) else reprlib.repr(value)
-
-
-def _alarm(seconds: float) -> None:
-    if hasattr(signal, "setitimer"):  # on other systems the starting process stops it
-        signal.signal(signal.SIGALRM, signal.default_int_handler)
-        signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 if __name__ == "__main__":

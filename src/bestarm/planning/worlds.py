@@ -1,8 +1,4 @@
-"""The worlds that a plan simulates: scenarios as environments, with their numbers.
-
-The parameter of a world is given in numbers, or one under which the best target leads by exactly
-the gap: the hardest, or one that is neither hard nor easy.
-"""
+"""The worlds that a plan simulates: the hardest parameter with a gap, under a drift."""
 
 from __future__ import annotations
 
@@ -19,71 +15,144 @@ from bestarm.environments import Environment, Semiparametric
 from bestarm.environments.two_point import TwoPoint
 from bestarm.errors import InvalidInputError
 from bestarm.numerics.geometry import Array
-from bestarm.planning.forecasts import AssumedWorld
-from bestarm.planning.request import PlanRequest, Scenario
+from bestarm.planning.amounts import describe_lift
+from bestarm.planning.request import Drift, PlanRequest
 from bestarm.problem import Problem
 
 _PERIOD = 1000.0  # rounds per period of a drift, where rounds per day are not known
 _ROUNDING = 1e-9  # up to which features express a constant, and levels are equal
 _CANDIDATES = 40  # targets tried as the best one
-_DRAWS = 51
 _SEED = 20_240_229  # of directions: a plan depends on its own seed through the runs alone
 _RESIDUE = 1e-9
 _TOLERANCE = 1e-2  # of complexities that are only ranked
 
 
 @dataclass(frozen=True)
-class ScenarioWorld:
-    """The world of a scenario for the problem and the bounds of a request."""
+class AssumedWorld:
+    """The world that is simulated under one drift, in numbers.
+
+    Attributes:
+        scenario: its name: the kind of drift that was asked for.
+        theta: the parameter.
+        best: the label of the best target.
+        gap: by how much it leads the next one.
+        farthest: by how much it leads the last one.
+        spread: how far apart the best and the worst source arm are.
+        drift: how the baseline moves: "none" where there is nowhere to go.
+        size: how far the baseline goes to either side.
+        period: over how many rounds.
+        level: the reward about which arm means lie.
+        base: the base rate, if it was stated: the mean reward of the next best target.
+        baseline: what the baseline moves about: the level, of which the mean of the arms is a part;
+            or, where no baseline is declared, what is added to every x·θ.
+        noise: the standard deviation of the noise within a round. For bounded rewards it changes
+            with the level; this one gives the same information per pull as the least noisy arm does
+            over time.
+        bounded: whether rewards are at one of two bounds, rather than Gaussian.
+        complexity: τ*, certified from below.
+        lower_bound: the mean number of pulls that every rule needs which is right with probability
+            1 − δ for every θ and every baseline, in blocks or not; or, where no baseline is
+            declared, for every θ.
+        other_bound: the same with the other of the two assumptions.
+    """
+
+    scenario: str
+    theta: tuple[float, ...]
+    best: str
+    gap: float
+    farthest: float
+    spread: float
+    drift: str
+    size: float
+    period: float
+    level: float
+    base: float | None
+    baseline: float
+    noise: float
+    bounded: bool
+    complexity: float
+    lower_bound: float
+    other_bound: float
+
+    def describe(self, unit: str) -> str:
+        """The world in words; `unit` is what it moves with: outcomes, or rounds."""
+        lead = (
+            f"{self.best!r} leads the next one by {self.gap:.4g}, the last by {self.farthest:.4g}"
+        )
+        if math.isclose(self.farthest, self.gap, rel_tol=1e-6):
+            lead = f"{self.best!r} leads all others by {self.gap:.4g}"
+        if self.base is not None and self.base > 0:
+            lead += f", {describe_lift(self.gap, self.base, rates=False)} of the base rate"
+        law = "rewards are at a bound" if self.bounded else f"the noise is {self.noise:.4g}"
+        return f"{lead}; {law}; {self.describe_drift(unit)}"
+
+    def describe_drift(self, unit: str) -> str:
+        """How the baseline moves, in words."""
+        moves = {
+            "none": f"the baseline stays at {self.baseline:.4g}",
+            "sine": f"the baseline is a wave of ±{self.size:.4g} about {self.baseline:.4g} every "
+            f"{self.period:,.0f} {unit}",
+            "walk": f"the baseline walks within ±{self.size:.4g} of {self.baseline:.4g}, some "
+            f"{self.size:.4g} in {self.period:,.0f} {unit}",
+            "switches": f"the baseline jumps between {self.baseline - self.size:.4g} and "
+            f"{self.baseline + self.size:.4g}, every {self.period:,.0f} {unit} or so",
+            "people": f"every round has a baseline of its own, within ±{self.size:.4g} of "
+            f"{self.baseline:.4g}",
+        }[self.drift]
+        if self.baseline != self.level:
+            moves += f", and arm means lie about {self.level:.4g}"
+        return moves
+
+
+@dataclass(frozen=True)
+class PlannedWorld:
+    """The world of a request in which the best target leads by the gap, under one drift."""
 
     request: PlanRequest
-    scenario: Scenario
+    drift: Drift
+    gap: float
 
     def make(self) -> tuple[Environment, AssumedWorld]:
         """The environment, and its numbers.
 
         Raises:
-            InvalidInputError: means would leave the bounds, or the gap cannot be attained.
+            InvalidInputError: means would leave the bounds.
         """
-        problem, scenario = self.request.problem, self.scenario
-        bounds = self.request.bounds
-        if bounds is not None and scenario.noise is not None:
-            what = "`noise` cannot be set for bounded rewards: it follows from the level."
-            remedy = "Leave it out of the scenario."
-            raise InvalidInputError(what, field="noise", value=scenario.noise, remedy=remedy)
+        problem, bounds = self.request.problem, self.request.bounds
         self._check_base()
-        theta = self._theta()
+        theta = hardest_parameter(problem, self.gap)
         bound = problem.baseline if self._bounded_level else None
         moving = complexity(problem, theta, baseline=bound).lower_bound
         still = complexity(problem, theta, "linear").lower_bound
         tau, other = (moving, still) if problem.drifts else (still, moving)
-        theta, level, added, spread, size = self._placed(theta)
-        period = scenario.drift.period or max(self.request.per_day or _PERIOD, 2.0)
-        noise = self._noise(level + scenario.drift.places(size), spread)
-        baseline = scenario.drift.path(level=added, size=size, period=period)
+        theta, level, added = self._place(theta)
+        spread = float(np.ptp(problem.source @ theta))
+        size = self._size(spread, level, added)
+        period = self.drift.period or max(self.request.per_day or _PERIOD, 2.0)
+        noise = self._noise(level + self.drift.places(size), spread)
         values = (problem.target - problem.target[0]) @ theta
         best, ranked = int(values.argmax()), np.sort(values)
         environment = (Semiparametric if bounds is None else TwoPoint).for_problem(
             problem,
             theta,
-            baseline=baseline,
+            baseline=self.drift.path(level=added, size=size, period=period),
             noise=noise,
-            name=scenario.name,
+            name=self.drift.kind,
             block=self.request.block,
             **({} if bounds is None else {"bounds": bounds}),
         )
         return environment, AssumedWorld(
-            scenario=scenario.name,
+            scenario=self.drift.kind,
             theta=tuple(theta.tolist()),
             best=problem.target_labels[best],
             gap=float(ranked[-1] - ranked[-2]),
             farthest=float(ranked[-1] - ranked[0]),
             spread=spread,
-            drift="none" if size == 0 else scenario.drift.kind,
+            drift="none" if size == 0 else self.drift.kind,
             size=size,
             period=period,
             level=level,
-            base=scenario.base,
+            base=self.request.base_rate,
             baseline=level if problem.drifts else added,
             noise=noise,
             bounded=bounds is not None,
@@ -96,20 +165,14 @@ class ScenarioWorld:
         """Whether all means stay within the bounds."""
         try:
             self._check_base()
-            self._placed(self._theta())
+            theta, level, added = self._place(hardest_parameter(self.request.problem, self.gap))
+            self._size(float(np.ptp(self.request.problem.source @ theta)), level, added)
         except InvalidInputError:
             return False
         return True
 
-    def _placed(self, theta: Array) -> tuple[Array, float, float, float, float]:
-        """What `_place` gives, how far apart arm means are, and how far the baseline moves."""
-        theta, level, added = self._place(theta)
-        spread = float(np.ptp(self.request.problem.source @ theta))
-        size = self._size(spread, added if self._bounded_level else level, theta)
-        return theta, level, added, spread, size
-
     def _check_base(self) -> None:
-        base, gap, bounds = self.scenario.base, self.scenario.gap or 0.0, self.request.bounds
+        base, bounds = self.request.base_rate, self.request.bounds
         if base is None or bounds is None:
             return
         low, high = bounds
@@ -117,13 +180,13 @@ class ScenarioWorld:
             what = f"`base` must lie between the bounds {low:g} and {high:g}; got {base:g}."
             remedy = "A rate of two percent is '2 %' or 0.02."
             raise InvalidInputError(what, field="base", value=base, remedy=remedy)
-        if base + gap > high:
+        if base + self.gap > high:
             what = (
-                f"A lead of {gap:.4g} over a base rate of {base:.4g} makes {base + gap:.4g}, above "
-                f"the highest outcome, {high:g}."
+                f"A lead of {self.gap:.4g} over a base rate of {base:.4g} makes "
+                f"{base + self.gap:.4g}, above the highest outcome, {high:g}."
             )
             remedy = f"The lead can be at most {high - base:.4g}."
-            raise InvalidInputError(what, field="gap", value=gap, remedy=remedy)
+            raise InvalidInputError(what, field="gap", value=self.gap, remedy=remedy)
 
     @property
     def _bounded_level(self) -> bool:
@@ -132,13 +195,13 @@ class ScenarioWorld:
         return problem.drifts and self.request.bounds is None and not problem.expresses_level
 
     def _level(self, theta: Array) -> float:
-        if self.scenario.level is not None:
-            return self.scenario.level
-        if self.scenario.base is not None:  # that of the next best target
+        """The middle of the arm means: as the base rate implies, else 0, or that of the bounds."""
+        base, bounds = self.request.base_rate, self.request.bounds
+        if base is not None:  # that of the next best target
             problem = self.request.problem
             means, values = problem.source @ theta, np.sort(problem.target @ theta)
-            return self.scenario.base + float((means.max() + means.min()) / 2 - values[-2])
-        return 0.0 if self.request.bounds is None else sum(self.request.bounds) / 2
+            return base + float((means.max() + means.min()) / 2 - values[-2])
+        return 0.0 if bounds is None else sum(bounds) / 2
 
     def _place(self, theta: Array) -> tuple[Array, float, float]:
         """The parameter, the middle of the arm means, and what the baseline adds to every x·θ.
@@ -154,66 +217,42 @@ class ScenarioWorld:
             # Where the level matters, the baseline has to stay within its bound.
             far = self._bounded_level and abs(added) > problem.baseline / 2
             return (theta, middle, 0.0) if far else (theta, level, added)
-        # A parameter in numbers stays as it is, unless a level says where to move it.
-        stated = self.scenario.level is not None or self.scenario.base is not None
-        movable = isinstance(self.scenario.theta, str) or stated
-        if self.request.bounds is not None and movable:
+        if self.request.bounds is not None:
             constant = np.linalg.lstsq(problem.source, np.ones(problem.arms), rcond=None)[0]
             if np.allclose(problem.source @ constant, 1.0, rtol=0.0, atol=_ROUNDING):
                 return theta + added * constant, level, 0.0
-        if not stated or abs(added) <= _ROUNDING * abs(middle):
+        if self.request.base_rate is None or abs(added) <= _ROUNDING * abs(middle):
             return theta, middle, 0.0
         return theta, level, added
 
-    def _widest(self, level: float) -> float:
-        """The largest spread of arm means about a level."""
-        if self.request.bounds is None:
-            return 2 * self.request.problem.scale
-        low, high = self.request.bounds
-        return 2 * min(level - low, high - level)
-
-    def _theta(self) -> Array:
-        scenario = self.scenario
-        if not isinstance(scenario.theta, str):
-            return np.array(scenario.theta)
-        assert scenario.gap is not None
-        if scenario.theta == "close":
-            return hardest_parameter(self.request.problem, scenario.gap)
-        level = self._level(np.zeros(self.request.problem.source.shape[1]))
-        return typical_parameter(self.request.problem, scenario.gap, widest=self._widest(level))
-
-    def _size(self, spread: float, level: float, theta: Array) -> float:
+    def _size(self, spread: float, level: float, added: float) -> float:
         """How far the baseline moves from the level."""
-        drift, bounds = self.scenario.drift, self.request.bounds
+        problem, drift, bounds = self.request.problem, self.drift, self.request.bounds
         wanted = 0.0 if drift.kind == "none" else drift.size
-        most = max(self.request.problem.baseline - abs(level), 0.0)
+        from_zero = added if self._bounded_level else level
+        most = max(problem.baseline - abs(from_zero), 0.0)
         if bounds is None:
             return most if wanted is None else wanted
-        left = (self._widest(level) - spread) / 2
+        left = min(level - bounds[0], bounds[1] - level) - spread / 2
         if left < 0 or (wanted or 0.0) > left:
-            raise self._leaves_the_bounds(bounds, spread, level, left, theta)
+            raise self._leaves_the_bounds(bounds, spread, level, left)
         return min(left / 2, most) if wanted is None else wanted
 
     def _leaves_the_bounds(
-        self,
-        bounds: tuple[float, float],
-        spread: float,
-        level: float,
-        left: float,
-        theta: Array,
+        self, bounds: tuple[float, float], spread: float, level: float, left: float
     ) -> InvalidInputError:
-        scenario = self.scenario
-        field, value, why = "gap", scenario.gap, ""
-        remedy = "Assume a smaller drift, a smaller gap, or another level."
+        field: str = "gap"
+        value: float | None = self.gap
+        why, remedy = "", "Assume a smaller drift, a smaller gap, or another base rate."
         if left >= 0:
-            field, value = "size", scenario.drift.size
+            field, value = "size", self.drift.size
             why = f", which leaves ±{left:.3g} for the drift"
-        elif level != self._level(theta):  # that of x·θ
+        elif not self.request.problem.drifts and self.request.base_rate is None:
             field, value = "baseline", self.request.problem.baseline
             why = ", as no baseline is declared"
-            remedy = "Declare a baseline, or assume a `theta` in numbers whose means fit."
+            remedy = "Declare a baseline, or give the base rate."
         what = (
-            f"In scenario {scenario.name!r} means would leave the bounds {bounds[0]:g} to "
+            f"Under {self.drift.kind!r} means would leave the bounds {bounds[0]:g} to "
             f"{bounds[1]:g}: options lie {spread:.3g} apart about {level:.4g}{why}."
         )
         return InvalidInputError(what, field=field, value=value, remedy=remedy)
@@ -225,7 +264,7 @@ class ScenarioWorld:
         1/variance, so 1/variance of the least noisy arm is averaged over time.
         """
         if self.request.bounds is None:
-            return self.scenario.noise or self.request.problem.noise
+            return self.request.problem.noise
         low, high = self.request.bounds
         least = np.minimum(
             *((mean - low) * (high - mean) for mean in (levels - spread / 2, levels + spread / 2))
@@ -254,29 +293,11 @@ def _hardest_direction(problem: Problem) -> Array:
     found = [theta for z in candidates if (theta := _least_distance(problem, int(z))) is not None]
     if not found:  # in exact arithmetic some target is a corner of the hull
         what = "The targets lie too close together for any of them to lead."
-        raise InvalidInputError(what, field="target", remedy="Give `theta` in numbers.")
+        raise InvalidInputError(what, field="target", remedy="Leave one of two like targets out.")
     hardness = np.array([_complexity(problem, theta) for theta in found])
     # The first of those that are equally hard, up to the solver's tolerance.
     hardest = int(np.argmax(hardness >= hardness.max() * (1 - 2 * _TOLERANCE)))
     return found[hardest]
-
-
-def typical_parameter(problem: Problem, gap: float, *, widest: float) -> Array:
-    """A parameter with this gap that is neither hard nor easy: the median of 51 directions.
-
-    Directions are isotropic in the coordinates in which the arms have unit variance, each scaled to
-    the gap; the median is by complexity. Directions that spread arm means over more than `widest`
-    are skipped.
-    """
-    rng = np.random.default_rng(_SEED)
-    drawn = [problem.span.dual @ rng.standard_normal(problem.rank) for _ in range(_DRAWS)]
-    scaled = [_scale_to_gap(problem, theta, gap) for theta in drawn]
-    fitting = [theta for theta in scaled if np.ptp(problem.source @ theta) <= widest]
-    if not fitting:
-        what = f"With a gap of {gap:g} a typical parameter spreads arm means beyond {widest:g}."
-        remedy = "Assume a smaller gap or theta = 'close', or declare larger scales."
-        raise InvalidInputError(what, field="gap", value=gap, remedy=remedy)
-    return sorted(fitting, key=lambda theta: _complexity(problem, theta))[len(fitting) // 2]
 
 
 def _complexity(problem: Problem, theta: Array) -> float:

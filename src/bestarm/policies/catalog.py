@@ -48,7 +48,6 @@ class PolicyInfo:
         plannable: whether an experiment can be planned with it, knowing only the problem.
         live: whether a real experiment can use it.
         blocks: whether a round may pull several arms: whether it takes the option `block`.
-        effort: the pulls of a run as a multiple of the lower bound, roughly.
     """
 
     name: str
@@ -67,7 +66,6 @@ class PolicyInfo:
     plannable: bool = True
     live: bool = True
     blocks: bool = False
-    effort: float = 5.0
 
     @property
     def factory(self) -> Callable[..., Policy]:
@@ -111,13 +109,11 @@ MAIN = (
         "proven at every look, under any drift",
         proven=True,
         blocks=True,
-        effort=3.0,
     ),
     PolicyInfo(
         "sp-bai",
         "bestarm.policies.spbai:SPBAI",
         "SP-BAI as published, tuned",
-        effort=10.0,
         reference=_PAPER,
     ),
     PolicyInfo(
@@ -125,7 +121,6 @@ MAIN = (
         "bestarm.policies.sbe:SBE",
         "phases with an anchored design, tuned",
         transductive=False,
-        effort=30.0,
         reference=_KIM,
     ),
     PolicyInfo(
@@ -134,7 +129,6 @@ MAIN = (
         "for linear rewards without drift",
         blind=True,
         model="linear",
-        effort=10.0,
         reference="Fiez, Jain, Jamieson and Ratliff (2019)",
     ),
     _on_means(
@@ -142,7 +136,6 @@ MAIN = (
         "bestarm.policies.lucb:LUCB",
         "compares means, without drift",
         example={"sigma": 0.5},
-        effort=6.0,
         reference="Kalyanakrishnan, Tewari, Auer and Stone (2012)",
     ),
     _on_means(
@@ -150,7 +143,6 @@ MAIN = (
         "bestarm.policies.action_elimination:ActionElimination",
         "drops options by their means, without drift",
         example={"sigma": 0.5},
-        effort=30.0,
         reference="Even-Dar, Mannor and Mansour (2006)",
     ),
     _on_means(

@@ -15,6 +15,7 @@ from pydantic import Field, WithJsonSchema
 
 from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError
+from bestarm.planning.request import RUNS
 from bestarm.policies.registry import policies
 from bestarm.server.api import schemas
 from bestarm.server.api.requests import WITH_BODY, api_router
@@ -47,28 +48,6 @@ _AMOUNTS = [{"type": "number"}, {"type": "string", "maxLength": 50}]
 Amount = Annotated[Any, _amount, WithJsonSchema({"anyOf": _AMOUNTS})]
 
 
-class DriftIn(schemas.Body):
-    """How the baseline moves."""
-
-    kind: DriftName
-    size: schemas.Positive | None = Field(default=None, description="How far to either side.")
-    period: Annotated[float, Field(ge=2, allow_inf_nan=False)] | None = Field(
-        default=None, description="Over how many rounds."
-    )
-
-
-class ScenarioIn(schemas.Body):
-    """One set of assumptions."""
-
-    name: Annotated[str, Field(min_length=1, max_length=200)]
-    gap: Amount | None = None
-    theta: Literal["close", "typical"] | Row = "close"
-    drift: DriftName | DriftIn = "sine"
-    level: Amount | None = None
-    base: Amount | None = None
-    noise: schemas.Positive | None = None
-
-
 class PlanBody(
     schemas.Body,
     json_schema_extra=schemas.example(
@@ -81,21 +60,21 @@ class PlanBody(
         runs=20,
     ),
 ):
-    """An experiment to plan, with a gap or scenarios; or with visitors, for what they can find.
+    """An experiment to plan, with a gap; or with visitors, for what they can find.
 
     Attributes:
         options: their names.
         source: their features, one row per option; left out, there are names alone.
         bounds: the lowest and the highest outcome, if there are such.
-        level: the mean outcome.
-        base: instead of the level, the base rate, such as "2 %": the mean outcome of the option
-            next to the best. Without bounds or noise, outcomes are then 0 or 1.
+        base: the base rate, such as "2 %": the mean outcome of the option next to the best.
+            Without bounds or noise, outcomes are then 0 or 1.
         gap: the smallest lead worth finding: in units of the outcome, or "+10 %" of the base rate,
             or "0.2 pp".
         visitors: instead of a gap; the answer says which lift so many visitors can find, with which
             probability.
-        block: options per round, as when each person rates 2; compared with one per round. Of the
-            policies only those that take blocks can then be planned.
+        policies: by default `anytime`.
+        block: options per round, as when each person rates 2. Of the policies only those that take
+            blocks can then be planned.
         per_day: outcomes per day; with blocks, rounds per day: people.
         window: how long after its assignment an outcome counts, in seconds or like "7d"; needs
             `per_day`. Days then include the delay.
@@ -109,17 +88,15 @@ class PlanBody(
     noise: schemas.Scale | None = None
     baseline: schemas.Scale | None = None
     bounds: schemas.Bounds | None = None
-    level: Amount | None = None
     base: Amount | None = None
     gap: Amount | None = None
     visitors: Annotated[int, Field(ge=1, lt=2**63)] | None = None
     drift: Annotated[list[DriftName], Field(min_length=1, max_length=5)] | None = None
-    scenarios: Annotated[list[ScenarioIn], Field(min_length=1, max_length=6)] | None = None
     policies: Annotated[list[PolicyName], Field(min_length=1, max_length=7)] | None = None
     block: Annotated[int, Field(ge=1, le=200)] = 1
     per_day: schemas.Positive | None = None
     window: schemas.Duration | None = None
-    runs: Annotated[int, Field(ge=1, le=2000)] = 200
+    runs: Annotated[int, Field(ge=1, le=2000)] = RUNS
     seed: schemas.Natural = 0
 
 
@@ -193,11 +170,11 @@ async def plan(body: PlanBody, request: Request) -> Response:
     """Simulate an experiment before it is run: how many outcomes and rounds, how often it errs.
 
     The answer is one JSON document per line, sent as it comes, each with one name: `progress` with
-    `done` and `total`, at once and then now and then; `estimate` with the `seconds` it would take
-    and the `limit` after which it gives what it has; and at the end `words`, sentences and tables
-    for people, and `plan`, with `visitors` `lifts`; or `error`. Closing the connection ends the
-    simulation. It costs processor time, so it needs a token of role tell, one plan is simulated at
-    a time, and each has a time limit.
+    `done` and `total`, at once and then now and then; and at the end `words`, sentences and tables
+    for people, and `plan`, with `visitors` `lifts`; or `error`. When the time limit is reached it
+    is of the experiments simulated by then, with `timed_out` set. Closing the connection ends the
+    simulation. It costs processor time, so it needs a token of role tell, and one plan is simulated
+    at a time.
     """
     planner: Planner = request.app.state.planner
     lines = planner.lines(body.model_dump())

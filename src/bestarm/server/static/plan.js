@@ -86,11 +86,7 @@
     bestarmToken.keep(token.value.trim());
     let words = [];
     for await (const [name, data] of documents(response)) {
-      if (name === "estimate") {
-        const about = data.words + (data.seconds > data.limit
-          ? `. The server stops after ${count(data.limit)} seconds and shows what it has.` : "");
-        part("estimate").textContent = `Estimated time: ${about}`;
-      } else if (name === "progress") {
+      if (name === "progress") {
         part("progress").max = data.total;
         part("progress").value = data.done;
         say(`${count(data.done)} of ${count(data.total)} runs`);
@@ -108,11 +104,10 @@
 
   const working = (on) => {
     part("go").disabled = on;
-    part("stop").hidden = part("progress").hidden = part("estimate").hidden = !on;
+    part("stop").hidden = part("progress").hidden = !on;
     if (on) {
       part("progress").value = 0;
       say("Starting …");
-      part("estimate").textContent = "Estimating the time …";
       fail("");
     }
   };
