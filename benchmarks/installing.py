@@ -3,16 +3,17 @@
     python -m benchmarks.installing [--only sizes imports first-use journeys]
 
 The wheel is built and installed into a clean environment at the versions of constraints.txt. Sizes
-are of files as pip lists them, compiled Python code included, in millions of bytes. "First use" are
-cases of `benchmarks.cold_start`, run with the installed package: with an empty cache of Numba, with
-the cache that the run before left, and where nothing can be written. Seconds are of one core, so
-that a busy machine gives the same; for journeys, those by the clock stand beside them, and include
-downloads unless pip's own cache has them.
+are of files as pip lists them, compiled Python code included, in millions of bytes. "First use" is
+from the start of a process until an experiment in memory has made its first assignment, closed its
+first phase, and closed five. Seconds are of one core, so that a busy machine gives the same; for
+journeys, those by the clock stand beside them, and include downloads unless pip's own cache has
+them.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import subprocess
@@ -21,14 +22,16 @@ import tempfile
 import time
 from importlib import metadata
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.error import URLError
 from urllib.request import urlopen
 
+import numpy as np
 from packaging.requirements import Requirement
 
-from benchmarks.cold_start import FOLDER, environments, run_case
+from bestarm import AnytimeBAI, Experiment, Problem
 
+FOLDER = Path(__file__).parents[1]
 PARTS = ("sizes", "imports", "first-use", "journeys")
 EXTRAS = ("live", "postgres", "frames", "cli", "server", "field")
 IMPORTS = (
@@ -36,10 +39,17 @@ IMPORTS = (
     "from bestarm import Experiment, Problem",
     "import numpy",
     "import scipy.linalg, scipy.optimize, scipy.special",
-    "import numba",
     "import threadpoolctl",
 )
-CASES = ("three options", "thirty options", "200 options")
+CASES: dict[str, tuple[int, dict[str, Any]]] = {  # the number of options, and those of the rule
+    "three options": (3, {}),
+    "features": (12, {"mean_bound": 3}),
+    "forecasts": (3, {"forecasts": True}),
+    "blocks": (4, {"block": 2}),
+    "thirty options": (30, {}),
+    "200 options": (200, {}),
+}
+MOST = 3000  # outcomes
 TIMES = 5
 PORT = 8731
 
@@ -155,30 +165,58 @@ def print_imports(installation: Installation) -> None:
         print(f"{statement:<56}{min(found):>8.3f} s")
 
 
+def begin(case: str) -> Experiment:
+    """A new experiment in memory."""
+    count, options = CASES[case]
+    if case == "features":
+        problem = Problem(np.random.default_rng(0).normal(size=(count, 4)))
+    else:
+        problem = Problem([f"option {i}" for i in range(count)])
+        options = {"bounds": (0, 1), **options}
+    forecaster = "default" if "forecasts" in options else None
+    return Experiment(AnytimeBAI(problem, **options), seed=1, forecaster=forecaster)
+
+
+def measure(case: str) -> dict[str, float | None]:
+    """In the process of a case: seconds of its core by the time that its steps were taken."""
+    experiment, rng, told = begin(case), np.random.default_rng(0), 0
+    means = np.linspace(0.9, 0.3, experiment.problem.arms)
+    times: dict[str, float | None] = {"assignment": None, "1": None, "5": None}
+    while not experiment.finished and told < MOST:
+        batch = experiment.ask(1 if experiment.phase == 1 else 20)
+        times["assignment"] = times["assignment"] or time.process_time()
+        for each in batch:
+            experiment.tell(each.id, float(rng.random() < means[each.arm]))
+            told += 1
+        for phase in ("1", "5"):
+            if experiment.phase > int(phase):
+                times[phase] = times[phase] or time.process_time()
+    return {**times, "end": time.process_time(), "told": told}
+
+
+def run_case(case: str, python: Path) -> dict[str, float | None]:
+    """What a case took in a process of its own, with the installed package."""
+    command = [str(python), "-m", "benchmarks.installing", "--child", case]
+    found: dict[str, float | None] = json.loads(
+        subprocess.check_output(command, env=ENVIRONMENT, cwd=FOLDER)
+    )
+    return found
+
+
 def print_first_use(installation: Installation) -> None:
-    """Seconds from the start of a process to its first assignment and its first closed phase."""
-    print(f"\n{'case':<18}{'cache':<12}{'assignment':>12}{'closed phase':>14}{'compiled':>10}")
-    with environments(installation.packages / "bestarm") as kinds:
-        for case in CASES:
-            with tempfile.TemporaryDirectory() as cache:
-                for kind, label in (
-                    ("writable", "empty"), ("writable", "filled"), ("read-only", "read-only")
-                ):  # fmt: skip
-                    found = run_case(case, kinds[kind], cache, installation.python)
-                    print(
-                        f"{case:<18}{label:<12}{found['assigned']:>12.1f}{found['first']:>14.1f}"
-                        f"{found['compiled'][0]:>10}",
-                        flush=True,
-                    )
+    """Seconds from the start of a process to its first assignment and its first closed phases."""
+    print(f"\n{'case':<18}{'assignment':>12}{'first phase':>14}{'five phases':>14}{'end':>8}")
+    for case in CASES:
+        found = run_case(case, installation.python)
+        first, phase, fifth, end = (found[each] or 0 for each in ("assignment", "1", "5", "end"))
+        print(f"{case:<18}{first:>12.2f}{phase:>14.2f}{fifth:>14.2f}{end:>8.2f}", flush=True)
 
 
 def print_journeys(installation: Installation, folder: Path) -> None:
     """From nothing to something to look at."""
     print(f"\nwheel to installed: {installation.seconds}")
     began = _now()
-    with environments(installation.packages / "bestarm") as kinds:
-        found = run_case(CASES[0], kinds["writable"], str(folder), installation.python)
-    assert found["finished"], found
+    found = run_case("three options", installation.python)
     print(f"installed to first decision, after {found['told']} outcomes: {_since(began)}")
     installation.install("server", "cli")
     print(f"serve to first page: {_first_page(installation.command, folder)}", flush=True)
@@ -208,7 +246,11 @@ def _first_page(command: Path, folder: Path) -> Seconds:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--child", choices=CASES, help=argparse.SUPPRESS)
     asked = parser.parse_args()
+    if asked.child:
+        print(json.dumps(measure(asked.child)))
+        return
     with tempfile.TemporaryDirectory() as folder:
         installation = Installation(Path(folder))
         if "imports" in asked.only:

@@ -1,3 +1,3 @@
-"""What the mathematics shares: spans and norms, linear algebra, random numbers."""
+"""What the mathematics shares: spans and norms, draws, totals in cells."""
 
 __all__: list[str] = []
