@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from bestarm import environments, simulate
 from bestarm.environments import (
     Environment,
-    MicroRandomised,
     Ratings,
     Semiparametric,
     baselines,
@@ -32,10 +31,9 @@ from bestarm.problem import Problem
 from bestarm.records import Plan
 
 RATINGS = np.random.default_rng(12).integers(-5, 6, size=(1000, 4)) + np.arange(4)
-FIXED: dict[str, Semiparametric | MicroRandomised | Ratings] = {
+FIXED: dict[str, Semiparametric | Ratings] = {
     "semiparametric": small_gap(),
     "two-point": TwoPoint(np.eye(2), [0.1, 0.2], baseline=0.5, bounds=(0, 1)),
-    "people": MicroRandomised([0.3, 0.0]),
     "users": Ratings(RATINGS),
     "users once": Ratings(RATINGS, replacement=False),
 }
@@ -67,7 +65,6 @@ DECLARING: dict[str, Environment] = {
     **{name: soare(3, 0.5, baseline=moving) for name, moving in BASELINES.items()},
     "large effects": Semiparametric(np.eye(2), [30.0, -40.0]),
     "wide rewards": TwoPoint(np.eye(2), [1.0, 2.0], baseline=5.0, bounds=(0, 10)),
-    "people far apart": MicroRandomised([9.0, 0.0], level=2.0, rhythm=0.5, noise=0.1),
     "ratings far from 0": Ratings(RATINGS + 30),
     "unequal users": Ratings(RATINGS, np.arange(1000) / 499_500),
     "instances in turn": environments.InTurn([soare(3, angle) for angle in (0.1, 0.3)], "two"),
@@ -106,15 +103,12 @@ def test_what_policies_are_told_of_scales_holds(name: str) -> None:
         if isinstance(world, Semiparametric):
             means, noise = told.source @ world.theta, world.noise
             assert farthest(world.baseline, rng) <= told.baseline * (1 + 1e-12)
-        elif isinstance(world, Ratings):
+        else:
+            assert isinstance(world, Ratings)
             means, noise = world.means, np.ptp(world.matrix, axis=0).max() / 2
             # A user's rating is the item's mean, the user's level and a rest.
             levels = world.matrix.mean(axis=1) - means.mean()
             assert np.abs(levels).max() <= told.baseline * (1 + 1e-12)
-        else:
-            assert isinstance(world, MicroRandomised)
-            means, noise = world._means, world._noise
-            assert np.abs(world._levels).max() + world._rhythm <= told.baseline
         assert np.abs(means).max() <= world.mean_bound
         assert noise <= told.noise
 
@@ -229,9 +223,6 @@ SOURCE = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
         (lambda: Ratings(RATINGS, covariates=[[1.0]]), "`covariates` has 1 rows for 1000 users"),
         (lambda: Ratings(RATINGS, replacement=0), "`replacement` must be True or False; got 0"),  # type: ignore[arg-type]
         (lambda: Ratings(RATINGS, block=5), "`block` must be a whole number"),
-        (lambda: MicroRandomised([0.3, 0.0], people=0), "`people` must be a whole number"),
-        (lambda: MicroRandomised([0.3, 0.0], rhythm=-1), "`rhythm` must not be negative"),
-        (lambda: MicroRandomised([0.3, 0.0], per_day=0), "`per_day` must be positive"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_sentence(

@@ -16,7 +16,7 @@ import pytest
 from scipy import stats
 from single_pulls import Floats, add_up, assert_same_law, draw_arms, totals
 
-from bestarm.environments import MicroRandomised, Ratings, Semiparametric, baselines, streams
+from bestarm.environments import Ratings, Semiparametric, baselines, streams
 from bestarm.environments.baselines import Baseline
 from bestarm.errors import InvalidInputError
 from bestarm.numerics.sampling import Categorical
@@ -528,7 +528,6 @@ def test_plans_with_larger_blocks_are_refused() -> None:
         Ratings(ANSWERS, block=2, replacement=False),
         Semiparametric(np.eye(4), [1, 2, 3, 5.0], block=2),
         Semiparametric(np.eye(4), [1, 2, 3, 5.0], baseline=baselines.adversary(1.0)),
-        MicroRandomised([0.0, 1.0, 2.0, 4.0]),
     )
     for world in worlds:
         with pytest.raises(InvalidInputError, match="asks for 3 pulls in a round"):

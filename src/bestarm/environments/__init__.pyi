@@ -12,7 +12,6 @@ from bestarm.environments.instances import soare as soare
 from bestarm.environments.instances import tao as tao
 from bestarm.environments.instances import transductive as transductive
 from bestarm.environments.instances import uniform_sphere as uniform_sphere
-from bestarm.environments.people import MicroRandomised as MicroRandomised
 from bestarm.environments.ratings import Ratings as Ratings
 from bestarm.environments.semiparametric import Semiparametric as Semiparametric
 from bestarm.presampled import PresampledRewards as PresampledRewards

@@ -28,13 +28,11 @@ class Pulls(NamedTuple):
         arms: their arms.
         rewards: their rewards.
         covariates: what was known before each draw, one row per pull, or None.
-        times: when each was drawn, in seconds, or None if they have no time.
     """
 
     arms: NDArray[np.int64]
     rewards: Array
     covariates: Array | None = None
-    times: Array | None = None
 
 
 ForecastFunction = Callable[[Pulls, Plan], Array]  # forecasts of pulls, each from those before it

@@ -306,8 +306,8 @@ class ForecastStream:
 
     def _forecast(self, pulls: Pulls, plan: Plan) -> Array:
         low, high = plan.forecasts or self._interval
-        features, known = self._features[pulls.arms], (pulls.times, pulls.covariates)
-        forecasts = self._forecaster.follow(self._pulls, *known, features, pulls.rewards)
+        features, known = self._features[pulls.arms], pulls.covariates
+        forecasts = self._forecaster.follow(self._pulls, None, known, features, pulls.rewards)
         self._pulls += len(forecasts)
         return np.minimum(np.maximum(forecasts, low), high)
 

@@ -34,6 +34,7 @@ from bestarm.policies.anytime.sampler import (
 )
 from bestarm.presampled import PresampledRewards, RewardsAhead
 from bestarm.records import Counts
+from bestarm.simulation import run_once
 from bestarm.simulation.run import follow_together
 
 FEATURES = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8], [-0.3, 0.5], [0.9, 0.9]])
@@ -439,6 +440,32 @@ def test_forecasts_shorten_runs_where_the_baseline_can_be_predicted() -> None:
     forecasted = simulate(RULE, JUMPS, runs=80, delta=0.1, forecaster=Last())
     assert forecasted.correct.all()
     assert forecasted.mean_pulls < 0.65 * plain.mean_pulls
+
+
+def test_a_run_with_forecasts_is_the_same_however_many_stand_beside_it() -> None:
+    together = simulate(RULE, JUMPS, runs=12, delta=0.1, seed=3, forecaster="default")
+    for run in (0, 7, 11):
+        alone = run_once(RULE, JUMPS, run=run, seed=3, delta=0.1, forecaster="default")
+        assert (alone.pulls, alone.target) == (together.pulls[run], together.target[run])
+    assert len(set(together.pulls.tolist())) > 6
+
+
+def test_what_is_known_of_users_is_forecast() -> None:
+    """Ratings of users whose level is known but for noise: half the pulls are saved, and more."""
+    rng = np.random.default_rng(4)
+    level = rng.normal(0, 2.0, 3000)
+    ratings = np.clip(5 + level[:, None] + [0.4, 0.0, 0.0] + rng.normal(0, 0.7, (3000, 3)), 0, 10)
+    world = Ratings(ratings, covariates=level[:, None])
+    rule = partial(AnytimeBAI, bounds=(0.0, 10.0))
+    plain = simulate(rule, world, runs=6, delta=0.1)
+    adjusted = simulate(rule, world, runs=6, delta=0.1, forecaster="default")
+    assert adjusted.correct.all()
+    assert adjusted.mean_pulls < 0.5 * plain.mean_pulls
+
+
+def test_a_rule_for_rewards_less_forecasts_needs_a_forecaster() -> None:
+    with pytest.raises(ProtocolError, match="needs a forecaster"):
+        simulate(partial(RULE, forecasts=True), JUMPS, runs=2, delta=0.1)
 
 
 @pytest.mark.parametrize("bounded", [False, True])
