@@ -192,11 +192,11 @@ def test_an_error_of_a_caller_fails_no_call_that_shares_its_transaction(
         assert experiment.verify().sound
 
 
-def test_a_forked_process_waits_for_no_thread_of_its_parent(sqlite_url: str) -> None:
+def test_a_forked_process_waits_for_no_thread_of_its_parent(postgres_url: str) -> None:
     """Another thread is at work in a group as the process forks."""
     if not hasattr(os, "fork"):
         pytest.skip("There are no forks on this system.")
-    with begin(sqlite_url) as experiment:
+    with begin(postgres_url) as experiment:
         with experiment.engine._lock, experiment.engine._at_work, experiment.engine._queueing:
             child = os.fork()
             if not child:

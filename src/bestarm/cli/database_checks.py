@@ -76,7 +76,7 @@ def _build(version: tuple[int, ...]) -> Check:
     mended = {44: (3, 44, 6), 50: (3, 50, 7)}.get(version[1], (3, 51, 3))
     name = f"SQLite {'.'.join(map(str, version))}"
     newer = "Use a Python with SQLite 3.51.3 or later"
-    if version < (3, 35, 0):
+    if version < (3, 37, 0):
         return Check("program", "alarm", f"{name} is too old for bestarm.", f"{newer}.")
     if version < mended:
         finding = (

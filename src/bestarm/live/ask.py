@@ -265,21 +265,11 @@ def _record_rounds(tx: Transaction, call: Ask, places: Sequence[int]) -> list[Un
         if not call.available:
             head.unavailable += 1
             turn, first, size = -head.unavailable, head.assigned, 0
+        else:
+            head.units += 1
         records.append(UnitRecord(turn, first, size, digest_of(salt, *known), salt, *known))
-        if unit is not None and call.available:
-            _count_round(tx, unit, turn, again=bool(point))
     events.add_chained(tx, *records)
     return records
-
-
-def _count_round(tx: Transaction, unit: str, turn: int, *, again: bool) -> None:
-    """Count a round of a unit, which may have had others if it has decision points."""
-    head = tx.head
-    count = 1 + (int((tx.rounds_of(unit) >= 0).sum()) if again else 0)
-    head.units += count == 1
-    head.unit_rounds += 1
-    if count > head.most_unit_rounds:
-        head.most_unit_rounds, head.busiest_round = count, turn
 
 
 def _batch_of_units(

@@ -141,7 +141,8 @@ def _known(snapshot: Snapshot, rows: Rows, *, forecasts: bool) -> Columns:
             records |= {each.round: each for each in found}
     if forecasts:
         columns["forecast"] = rows["forecast"]
-    names = ["unit", "decision_point"] if head.units or head.unavailable else []
+    named = head.unavailable or (head.units and snapshot.unit_counts().units)
+    names = ["unit", "decision_point"] if named else []
     for name in [*names, "covariates"] if forecasts or head.units_hash else []:
         texts = [getattr(records.get(each), name, None) or None for each in rounds.tolist()]
         columns[name] = np.array(texts, dtype=object)

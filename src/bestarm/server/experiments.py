@@ -63,7 +63,6 @@ class OpenExperiments:
         self.store, self._allowed = store, allow_modules
         self._lock = Lock()
         self._open: OrderedDict[str, Watch] = OrderedDict()
-        self._generation = store.generation
         self.recording = ThreadPoolExecutor(_RECORDING)
         self.writing, self._computing = _Threads(*_WRITING), _Threads(*_COMPUTING)
         self._tasks: set[Task[None]] = set()  # steps for which nobody waits
@@ -74,12 +73,11 @@ class OpenExperiments:
 
     def watch(self, name: str) -> Watch:
         """An experiment of the store, to look at again and again."""
-        generation = self.store.generation
         if (found := self._find(name)) is not None:
             return found
         try:
             opened = Experiment.open(self.store, name, allow_modules=self._allowed)
-            return self._keep(opened, generation)
+            return self._keep(opened)
         except UnknownExperimentError as error:
             raise UnknownExperimentError(
                 f"There is no experiment {name!r}.",
@@ -91,22 +89,18 @@ class OpenExperiments:
     def _find(self, name: str) -> Watch | None:
         """An experiment that is open already."""
         with self._lock:
-            if self._generation != self.store.generation:
-                self._generation = self.store.generation
-                self._open.clear()  # they were in another file
             if name in self._open:
                 self._open.move_to_end(name)
             return self._open.get(name)
 
     def create(self, name: str, problem: Problem, **settings: Any) -> Experiment:
         """Create an experiment; settings as for `Experiment.create`."""
-        generation = self.store.generation
         try:
             experiment = Experiment.create(self.store, name, problem, **settings)
         except ExperimentExistsError as error:
             message, remedy = f"An experiment {name!r} exists already.", "Choose another name."
             raise ExperimentExistsError(message, field="name", value=name, remedy=remedy) from error
-        return self._keep(experiment, generation).experiment
+        return self._keep(experiment).experiment
 
     async def read(self, name: str, do: Callable[[Experiment], T]) -> T:
         """Do something quick with an experiment, in a thread: read its counters or its log."""
@@ -161,11 +155,9 @@ class OpenExperiments:
             pool.shutdown(cancel_futures=True)
         self.store.close()
 
-    def _keep(self, experiment: Experiment, generation: int) -> Watch:
+    def _keep(self, experiment: Experiment) -> Watch:
         watch = Watch(experiment)
         with self._lock:
-            if generation != self.store.generation:
-                return watch  # the file was replaced meanwhile: opened anew the next time
             kept = self._open.setdefault(experiment.name, watch)
             while len(self._open) > _MOST_OPEN:
                 self._open.popitem(last=False)  # the connections are the store's, not its own

@@ -348,7 +348,7 @@ class Notifier:
 
     def __init__(self, experiments: OpenExperiments, receiver: Receiver) -> None:
         self._experiments, self._store, self._receiver = experiments, experiments.store, receiver
-        self._begun: int | None = None  # the generation of the store in which the table is there
+        self._begun = False  # whether the table is there
         self._searched: dict[int, int] = {}  # events before which there is nothing to send
         self._begin()
 
@@ -368,16 +368,14 @@ class Notifier:
 
     def _begin(self) -> None:
         """Make the table, unless it is there. What happened before it was is not sent."""
-        generation = self._store.generation
-        if self._begun == generation:
+        if self._begun:
             return
-        self._searched.clear()
         self._store.create_tables(_metadata)
         with self._store.transaction() as session:
             if not session.fetch(_BEGUN):
                 known = zip((0, 0), *session.fetch(_ALL), strict=True)
                 _add_cursors(session, *map(list, known))
-        self._begun = generation
+        self._begun = True
 
     def _due(self) -> list[_Due]:
         now = self._store.now()

@@ -24,6 +24,7 @@ from bestarm.live.store.contract import (
     Snapshot,
     SummaryRecord,
     Transaction,
+    UnitCounts,
     UnitKey,
     UnitRecord,
 )
@@ -285,6 +286,7 @@ def write_everything(tx: Transaction) -> Contents:
         "units": [named[0], named[1].erased(), named[2]],
         "units named": {UnitKey("zoe", "9:00"): named[0]},
         "rounds": {"zoe": [1], "ann": []},
+        "unit counts": UnitCounts(1, 1, 1, 1),
         "answers": [
             (0, -0.5, 1.0, 3.0, nan, nan),
             (2, nan, 1.0, nan, nan, nan),
@@ -330,6 +332,7 @@ def contents(snapshot: Snapshot) -> Contents:
         "units": list(snapshot.records(UnitRecord, 0, assigned)),
         "units named": snapshot.units_named(_KEYS),
         "rounds": {name: np.sort(snapshot.rounds_of(name)) for name in ("zoe", "ann")},
+        "unit counts": snapshot.unit_counts(),
         "answers": read_answers(snapshot, 0, assigned),
         "reports": list(snapshot.records(Report)),
         "last reports": {each.assignment: each.reward for each in reported},

@@ -503,8 +503,6 @@ UNREADABLE = {
         "\"pending\":[0,0],\"center\":0.0}'"
     ),
     "a loss of nobody": "DELETE FROM bestarm_assignments WHERE number = 3",
-    "an outcome's flag that is a text": "UPDATE bestarm_outcomes SET late = 'no'",
-    "a summary's flag that is a text": "UPDATE bestarm_summaries SET late = 'no'",
     "no time": "UPDATE bestarm_assignments SET asked = 1e300 WHERE number = 16",
 }  # fmt: skip
 

@@ -106,8 +106,10 @@ def differences(url: str) -> list[object]:
                 found.append(name)
             if engine.dialect.name == "sqlite":
                 options = inspect(connection).get_table_options(name)
-                with_rowid = declared.dialect_options["sqlite"]["with_rowid"]
-                if options.get("sqlite_with_rowid", True) != with_rowid:
+                wanted = declared.dialect_options["sqlite"]
+                rowid, strict = wanted["with_rowid"], wanted["strict"]
+                kept = options.get("sqlite_with_rowid", True), options.get("sqlite_strict", False)
+                if kept != (rowid, strict):
                     found.append((name, options))
     engine.dispose()
     return found

@@ -29,6 +29,7 @@ from bestarm.live.store.contract import (
     PlanRecord,
     Rows,
     Snapshot,
+    UnitCounts,
     check_arms,
     check_size,
     damaged,
@@ -86,7 +87,7 @@ def examine(snapshot: Snapshot, options: Options, *, now: float, seed: int) -> t
         models.linear(labels, in_blocks=head.size > 1),
         models.level(),
         _clock(head),
-        *_units(head),
+        *_units(snapshot.unit_counts()),
         *_forecasts(head),
         *_guardrails(snapshot),
     )
@@ -552,18 +553,18 @@ def _clock(head: Head) -> Check:
     return Check("clock", "alarm" if back > most else "warning", finding, action)
 
 
-def _units(head: Head) -> Iterator[Check]:
+def _units(counts: UnitCounts) -> Iterator[Check]:
     """Whether one unit has far more decision points than others: a plain comparison, not a test."""
-    if not head.units:
+    if not counts.units:
         return
-    most, others = head.most_unit_rounds, head.units - 1
-    usual = (head.unit_rounds - most) / others if others else 0.0
-    finding = f"{plural(head.units, 'unit')}, with {plural(most, 'decision point')} at most."
+    most, others = counts.most, counts.units - 1
+    usual = (counts.rounds - most) / others if others else 0.0
+    finding = f"{plural(counts.units, 'unit')}, with {plural(most, 'decision point')} at most."
     if most < _BUSY or not others or most <= _BUSY_RATIO * usual:
         yield Check("units", "ok", finding)
         return
     what = f"One unit has {most:,} decision points, others {usual:.2g} on average"
-    finding = f"{what} (its last is round {head.busiest_round})."
+    finding = f"{what} (its last is round {counts.last})."
     action = (
         "Check whether it is a person, or a program. Decisions stay valid, but are about its "
         "moments more than about those of others."

@@ -62,6 +62,7 @@ __all__ = [
     "Snapshot",
     "SummaryRecord",
     "Transaction",
+    "UnitCounts",
     "UnitKey",
     "UnitRecord",
     "answers_of",
@@ -191,6 +192,15 @@ class UnitKey(NamedTuple):
 
     unit: str
     decision_point: str = ""
+
+
+class UnitCounts(NamedTuple):
+    """How many rounds were about units that are not erased."""
+
+    units: int = 0  # each counted once
+    rounds: int = 0
+    most: int = 0  # about one unit
+    last: int = 0  # the last round of that unit; of several such, the latest
 
 
 @dataclass(frozen=True)
@@ -362,6 +372,10 @@ class Snapshot(ABC):
     @abstractmethod
     def rounds_of(self, unit: str) -> Ids:
         """The numbers of the rounds about a unit, in no order."""
+
+    @abstractmethod
+    def unit_counts(self) -> UnitCounts:
+        """How many rounds were about units, where something was drawn."""
 
     @abstractmethod
     def lost_arms(self, phase: int, start: int, count: int) -> Ids:

@@ -54,10 +54,7 @@ class Head:
     pulls: int = 0  # that it asks for
     size: int = 1  # assignments in each of its rounds
     rounds: int = 0  # of all phases, and the number of the next
-    units: int = 0  # that rounds were about, each counted once
-    unit_rounds: int = 0  # that were about a unit
-    most_unit_rounds: int = 0  # that were about one unit
-    busiest_round: int = 0  # the last round of that unit
+    units: int = 0  # of these, those of which something is known
     unavailable: int = 0  # decision points at which a unit was not available
     # Pulls that the plan may be extended to, or None; less the outstanding assignments of earlier
     # plans when it was made.

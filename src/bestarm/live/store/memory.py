@@ -27,6 +27,7 @@ from bestarm.live.store.contract import (
     Rows,
     T,
     Transaction,
+    UnitCounts,
     UnitKey,
     UnitRecord,
     damaged,
@@ -108,6 +109,17 @@ class MemoryLedger(Transaction):
 
     def rounds_of(self, unit: str) -> Ids:
         return np.array(self._groups.get((UnitRecord, unit), ()), dtype=np.int64)
+
+    def unit_counts(self) -> UnitCounts:
+        rounds = [
+            [number for number in numbers if number >= 0]
+            for group, numbers in self._groups.items()
+            if isinstance(group, tuple) and group[0] is UnitRecord
+        ]
+        drawn = [(len(each), max(each)) for each in rounds if each]
+        if not drawn:
+            return UnitCounts()
+        return UnitCounts(len(drawn), sum(size for size, _ in drawn), *max(drawn))
 
     def lost_arms(self, phase: int, start: int, count: int) -> Ids:
         ids = self._losses.get(phase, [])[start : start + count]

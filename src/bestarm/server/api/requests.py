@@ -57,7 +57,6 @@ async def _role_of(request: Request) -> Role | None:
     state, token = request.app.state, read_bearer(request)
     if token:
         return await run_in_threadpool(find_role, state.store, token)
-    await run_in_threadpool(state.store.check_file)
     cookie = request.cookies.get(COOKIE)
     if cookie is not None and await run_in_threadpool(is_view_session, state.store, cookie):
         return Role.VIEW

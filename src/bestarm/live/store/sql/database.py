@@ -11,7 +11,6 @@ import time
 import weakref
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
-from enum import Enum
 from pathlib import Path
 from threading import RLock
 from typing import Any, TypeVar
@@ -93,28 +92,19 @@ _CONNECT_POSTGRESQL = {
 }
 
 
-# --- Whether a SQLite file is still the one that was opened -------------------------------------
+# --- The file of a SQLite database --------------------------------------------------------------
 
 Identity = tuple[int, int]
-Logs = tuple[Identity | None, Identity | None]
 Content = tuple[int, int, int, int]
 
-
-class FileChange(Enum):
-    """What happened to a file in use."""
-
-    GONE = "The file is gone"
-    REPLACED = "The file was replaced by another"
-    # SQLite would take the log for that of the new file, and write its pages there.
-    MIXED = "The file was replaced by another, and the log (-wal) of the former one lies beside it"
-    LOG = "The file's log (-wal) or its index (-shm) was removed or replaced"
+_LOG = "bestarm_log"  # in the pool's record of a connection: the log that it holds
 
 
-class WatchedFile:
+class DatabaseFile:
     """A SQLite file, and the log beside it while connections hold it.
 
-    A process that holds a file open can keep reading and writing it after the file was removed or
-    replaced. Nobody would ever read what is written there.
+    A process that holds a file open can keep writing to it after the file was removed or replaced.
+    Nobody would ever read what is written there, so nothing of it may be acknowledged.
     """
 
     def __init__(self, url: URL) -> None:
@@ -122,59 +112,43 @@ class WatchedFile:
         if name.startswith("file:"):
             name = unquote(name.removeprefix("file:").partition("?")[0])
         self.path = self._real = os.path.abspath(name)
-        self._opened: Identity | None = None
-        self.logs: dict[int, Logs] = {}  # by connection, from when it uses one until it is closed
+        self.opened: Identity | None = None
 
     def identity(self) -> Identity | None:
         """The file that connections have open, or the one that the next would open."""
-        return self._opened or _identity(self.path)
+        return self.opened or _identity(self.path)
 
     def on_connect(self, connection: sqlite3.Connection, _: object) -> None:
-        """Set up a new connection, and note which file it is that connections have open."""
+        """Set up a new connection, and note which file the first one has open."""
         for pragma in ("synchronous=FULL", "foreign_keys=ON", "secure_delete=ON"):
             connection.execute(f"PRAGMA {pragma}")
         # SQLite's own knows the letters of ASCII alone.
         connection.create_function("lower", 1, str.lower, deterministic=True)
-        if self._opened is None:
-            self._opened = _identity(self.path)
+        if self.opened is None:
+            self.opened = _identity(self.path)
             self._real = os.path.realpath(self.path)  # SQLite keeps logs where a link leads
 
-    def note_log(self, connection: object, *, written: bool = False) -> None:
-        """Note which log a connection reads or has written to: it stays until that is closed.
+    def note_log(self, connection: sa.PoolProxiedConnection) -> None:
+        """Note the log that a connection uses from now on until it is closed, if it uses one."""
+        if connection.info.get(_LOG) is None:
+            connection.info[_LOG] = self._find_log()
 
-        Before the first that writes there may be none.
-        """
-        if id(connection) not in self.logs:
-            logs = self._find_logs()
-            if written or None not in logs:
-                self.logs[id(connection)] = logs
-
-    def on_close(self, connection: object, _: object) -> None:
-        """Note that a connection is closed."""
-        self.logs.pop(id(connection), None)
-
-    def forget(self) -> None:
-        """Note that no connection is used any more: the next opens what is there then."""
-        self.logs.clear()
-        self._opened = None
-
-    def change(self) -> FileChange | None:
-        """What happened to the file since it was opened, or None."""
-        opened, held = self._opened, set(self.logs.copy().values())
-        if opened is None:
+    def change(self, connection: sa.PoolProxiedConnection) -> str | None:
+        """What happened to the file since it was opened, or to the log of a connection, or None."""
+        if self.opened is None:
             return None
         found = _identity(self.path)
         if found is None:
-            return FileChange.GONE
-        if found != opened:
-            log = f"{os.path.realpath(self.path)}-wal"
-            used = os.path.exists(log) and os.path.getsize(log) > 0
-            mixed = used and _identity(log) in {each[0] for each in held}
-            return FileChange.MIXED if mixed else FileChange.REPLACED
-        return FileChange.LOG if held and held != {self._find_logs()} else None
+            return "The file is gone"
+        if found != self.opened:
+            return "The file was replaced by another"
+        if connection.info.get(_LOG) not in {None, self._find_log()}:
+            return "The file's log (-wal) or its index (-shm) was removed or replaced"
+        return None
 
-    def _find_logs(self) -> Logs:
-        return _identity(f"{self._real}-wal"), _identity(f"{self._real}-shm")
+    def _find_log(self) -> tuple[Identity, Identity] | None:
+        log, index = _identity(f"{self._real}-wal"), _identity(f"{self._real}-shm")
+        return None if log is None or index is None else (log, index)
 
     def content(self) -> Content | None:
         """A mark that every write changes; None without a file, or if part of it is in its log."""
@@ -198,11 +172,6 @@ def _identity(path: str) -> Identity | None:
 # --- The database -------------------------------------------------------------------------------
 
 _SERVER_TIME = sa.select(SERVER_TIME)
-_REFUSED = {
-    FileChange.GONE: "Put it back where it was, and make the same call again.",
-    FileChange.MIXED: "Stop every program that uses the file, remove what lies beside it and ends "
-    "in -wal or -shm, and make the same call again.",
-}
 _CONNECTING = (
     "Check the host, the user, the password and the name of the database in its URL, and that the "
     "server runs. Nothing acknowledged is lost."
@@ -234,19 +203,18 @@ class Store:
         url: with its driver.
         sqlite: whether it is a SQLite file.
         file: that file, or None.
-        generation: changes when that file was replaced: what was opened before is not in this one.
     """
 
     def __init__(self, url: str, *, connections: int = 15) -> None:
         self.url = check_url(url)
         self._connections = connections
         self.sqlite = self.url.get_backend_name() == "sqlite"
-        self.file = WatchedFile(self.url) if self.sqlite else None
+        self.file = DatabaseFile(self.url) if self.sqlite else None
         self._driver: Any = self.url.get_dialect().import_dbapi()
         self._failures = (self._driver.Error, exc.DBAPIError, exc.TimeoutError)
-        self.generation = 0
-        self._change: FileChange | None = None
-        self._known: int | None = None  # the generation in which the tables were found
+        self._has_tables = False  # of this version
+        self._in_use = False  # whether there may be connections
+        self._process = os.getpid()
         self._open()
         _stores.add(self)
 
@@ -260,15 +228,15 @@ class Store:
         )
         if self.file is not None:
             sa.event.listen(self._engine, "connect", self.file.on_connect)
-            sa.event.listen(self._engine, "close", self.file.on_close)
-        weakref.finalize(self, self._engine.dispose).atexit = False
+        self._closing = RLock()  # held while the pool is closed, or takes a connection back
+        weakref.finalize(self, _dispose, self._engine, os.getpid()).atexit = False
 
     def _connect(self, checkout: _Checkout, *, writing: bool) -> sa.PoolProxiedConnection:
         """A connection; for a file that can only be read, one for a single transaction.
 
         SQLite makes a log even to read. Where it may not, and there is none, nobody writes either.
         """
-        file = self.file
+        file, self._in_use = self.file, True
         try:
             return self._engine.raw_connection()
         except self._failures as error:
@@ -304,71 +272,57 @@ class Store:
         return "It holds no experiments yet."
 
     def close(self) -> None:
-        """Release all connections."""
-        with _pools_lock:
-            self._engine.dispose()
+        """Release all connections; those of a parent process are left to it."""
+        if self._process == os.getpid():
+            with self._closing:
+                self._engine.dispose()
+                self._in_use = False
 
-    def check_file(self, generation: int | None = None) -> int:
-        """Check that a SQLite file is the one that was opened; a new one is another generation.
-
-        Returns the generation given, or else that of the file.
+    def _check_file(self, connection: sa.PoolProxiedConnection) -> None:
+        """Check that a SQLite file, and the log of a connection, are those that were opened.
 
         Raises:
-            StoreUnavailableError: it is not there, or was replaced since the generation given.
+            StoreUnavailableError: they are not.
         """
-        change = None if self.file is None else self.file.change()
-        if change in _REFUSED:
-            raise self._failure(StoreUnavailableError, change.value, _REFUSED[change])
-        if self.file is not None and change is not None:
-            with _pools_lock:
-                if self.file.change() is change:  # no other thread has reopened it
-                    self.generation, self._change = self.generation + 1, change
-                    self.close()
-                    self.file.forget()
-        if generation is not None and generation != self.generation and self._change is not None:
+        change = None if self.file is None else self.file.change(connection)
+        if change is not None:
             raise self._failure(
                 StoreUnavailableError,
-                self._change.value,
-                "This call is not on record, and others that were acknowledged may not be either. "
-                "Open the experiment again, and verify it.",
+                change,
+                "This call may be on record or not, and so may others that were acknowledged. Put "
+                "the file back, or open the experiment again and verify it.",
             )
-        return self.generation if generation is None else generation
 
-    def snapshot(self, generation: int | None = None) -> AbstractContextManager[Session]:
-        """A transaction that only reads; `generation` is that of an experiment's opening."""
-        return self.transaction(generation, writing=False)
+    def snapshot(self) -> AbstractContextManager[Session]:
+        """A transaction that only reads."""
+        return self.transaction(writing=False)
 
     @contextmanager
-    def transaction(
-        self, generation: int | None = None, *, writing: bool = True
-    ) -> Iterator[Session]:
+    def transaction(self, *, writing: bool = True) -> Iterator[Session]:
         """A transaction that is committed as a whole or rolled back; SQLite has one at a time.
 
         Raises:
             DuplicateKeyError: see `Session.insert`.
         """
-        generation, connected = self.check_file(generation), False
+        connected = False
         try:
             with self._checkout() as checkout:
                 session = self._begin(checkout, writing=writing)
                 connected = True
                 if self.file is not None:
-                    self.file.note_log(session.raw)
+                    self.file.note_log(session.connection)
                 yield session
                 self._check_not_inherited(checkout)
                 session.commit()
                 self._check_unchanged(checkout)
-                if writing and self.file is not None:
-                    self.file.note_log(session.raw, written=True)
+                # Nothing is acknowledged that is only in a file without a name.
+                self._check_file(session.connection)
         except self._failures as error:
             raise self._error(error, connected=connected) from error
         except (KeyboardInterrupt, SystemExit):
             # It may have come within the pool, which then counts a connection that nobody has.
             self.close()
             raise
-        if writing:
-            # Nothing is acknowledged that is only in a file without a name.
-            self.check_file(generation)
 
     def _begin(self, checkout: _Checkout, *, writing: bool) -> Session:
         """A transaction that has begun. A server's connection that has ended in the pool is
@@ -376,6 +330,7 @@ class Store:
         kind = SqliteSession if self.sqlite else PostgresSession
         while True:
             connection = checkout.connection = self._connect(checkout, writing=writing)
+            self._check_file(connection)  # a new one is to the file that is there
             session = kind(self._engine, connection)
             used_before = connection.info.get("bestarm_used", False)
             connection.info["bestarm_used"] = True
@@ -390,7 +345,7 @@ class Store:
 
     @contextmanager
     def _checkout(self) -> Iterator[_Checkout]:
-        """Note that a connection is in use, or about to be made: see `_before_fork`.
+        """Note that a connection is in use, or about to be made: see `_after_fork_in_child`.
 
         Afterwards the pool has it back, which rolls back what was not committed, or it is closed:
         after a failure, or if the store was closed meanwhile.
@@ -398,15 +353,14 @@ class Store:
         self._check_not_inherited()
         checkout = _Checkout(self)
         try:
-            with _pools_lock:
-                _checkouts.add(checkout)
+            _checkouts.add(checkout)
             yield checkout
         except self._failures:
             checkout.pool = None
             raise
         finally:
-            if checkout in _checkouts:  # or this is a forked process, which leaves it to its parent
-                with _pools_lock:
+            if checkout.process == os.getpid():  # a forked process leaves it to its parent
+                with self._closing:
                     try:
                         used = checkout.connection
                         if used is not None and used.is_valid:
@@ -417,12 +371,13 @@ class Store:
                         _checkouts.discard(checkout)
 
     def _check_not_inherited(self, checkout: _Checkout | None = None) -> None:
-        inherited = _inherited and self.file is not None and self.file.identity() in _inherited
-        if inherited or (checkout is not None and checkout not in _checkouts):
+        process = self._process if checkout is None else checkout.process
+        inherited = self.file is not None and self.file.identity() in _inherited
+        if process != os.getpid() or inherited:
             raise self._failure(
                 StoreUnavailableError,
-                "This process was forked while its parent used the database",
-                "Start processes by another method (spawn or forkserver), or at another time.",
+                "This process was forked from one that had the database open",
+                "Start processes by another method (spawn or forkserver), or before it is opened.",
             )
 
     def _check_unchanged(self, checkout: _Checkout) -> None:
@@ -511,8 +466,7 @@ class Store:
         Raises:
             StoreVersionError: they are of another version than this one.
         """
-        self.check_file()
-        if self._known == self.generation:
+        if self._has_tables:
             return VERSION
         path = None if self.file is None else Path(self.file.path)
         if path is not None and (not path.exists() or _is_foreign_database(path)):
@@ -527,7 +481,7 @@ class Store:
                 f"The tables are of version {found}; this bestarm uses version {VERSION}",
                 "Use the bestarm that made them, or another database. Nothing was changed.",
             )
-        self._known = self.generation
+        self._has_tables = True
         return VERSION
 
     def prepare(self) -> None:
@@ -569,16 +523,16 @@ def _state(error: Exception) -> object:
 
 # --- Forks --------------------------------------------------------------------------------------
 #
-# A forked process must not have its parent's connections to a SQLite file: SQLite would take locks
-# for its own that the parent holds, and what its child acknowledges could be lost. So connections
-# that nobody uses are closed before a fork. One in use stays as it is in the child, for ever, and
-# the child does not use that file.
+# A forked process must not use its parent's connections, nor a SQLite file that its parent had
+# open: SQLite would take locks for its own that the parent holds, and what the child acknowledges
+# could be lost.
 
 
 class _Checkout:
     """A connection in use, or about to be made."""
 
     def __init__(self, store: Store) -> None:
+        self.process = os.getpid()
         self.store = store
         self.pool: sa.Pool | None = store._engine.pool  # that keeps it, unless it is closed
         self.connection: sa.PoolProxiedConnection | None = None
@@ -587,42 +541,31 @@ class _Checkout:
 
 _stores: weakref.WeakSet[Store] = weakref.WeakSet()
 _checkouts: set[_Checkout] = set()
-# Held while the process forks or a store is closed: no connection is taken or given back meanwhile.
-# A signal's handler may fork while its thread holds it.
-_pools_lock = RLock()
-_inherited: set[Identity | None] = set()  # files with connections of a parent process
+_inherited: set[Identity | None] = set()  # files that a parent process had open
 
 
-def _before_fork() -> None:
-    _pools_lock.acquire()
-    for store in list(_stores):
-        store.close()
-
-
-def _after_fork_in_parent() -> None:
-    _pools_lock.release()
+def _dispose(engine: sa.Engine, process: int) -> None:
+    if process == os.getpid():
+        engine.dispose()
 
 
 def _after_fork_in_child() -> None:
+    """Leave connections to the parent: one that is in use would, if it were closed here, even as
+    the process ends, roll back what the parent is writing."""
     for checkout in _checkouts:
-        if checkout.store.file is not None:
-            _inherited.add(checkout.store.file.identity())
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(checkout))  # nothing may close its connection
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(checkout))
+    in_use = {checkout.store for checkout in _checkouts}
     _checkouts.clear()
     for store in list(_stores):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(store._engine))
-        if store.file is not None:
-            store.file.logs.clear()
-        store._open()
-    _pools_lock.release()
+        if store.file is None:
+            store._process = os.getpid()
+            store._open()
+        elif (store._in_use or store in in_use) and store.file.identity() is not None:
+            _inherited.add(store.file.identity())
 
 
 if hasattr(os, "register_at_fork"):  # not everywhere
-    os.register_at_fork(
-        before=_before_fork,
-        after_in_parent=_after_fork_in_parent,
-        after_in_child=_after_fork_in_child,
-    )
+    os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def _is_foreign_database(path: Path) -> bool:

@@ -41,7 +41,7 @@ class ChangeFeed:
     """Which experiments of a database have changed since it was read last."""
 
     def __init__(self, store: Store) -> None:
-        self._store, self._generation = store, store.generation
+        self._store = store
         self._known: dict[str, tuple[bool, int]] = {}  # whether it is over, and what is recorded
 
     @property
@@ -56,8 +56,7 @@ class ChangeFeed:
             return [], set()
         with self._store.snapshot() as session:
             found = session.fetch(_CHANGES, now=now)
-        before = self._known if self._generation == self._store.generation else {}  # another file
-        self._generation = self._store.generation
+        before = self._known
         self._known = {name: (bool(over), recorded) for name, over, _, recorded in found}
         changes = [
             ChangedExperiment(name, bool(over), bool(overdue))

@@ -46,6 +46,7 @@ from bestarm.live.store.contract import (
     SummaryRecord,
     T,
     Transaction,
+    UnitCounts,
     UnitKey,
     UnitRecord,
     as_data,
@@ -122,6 +123,21 @@ _ASKED = _in_order(s.assignments, "number", "asked")
 _ROUNDS_OF = sa.select(s.units.c.round).where(
     _mine(s.units), s.units.c.unit == sa.bindparam("unit")
 )
+_rounds_of_each = (
+    sa.select(sa.func.count().label("rounds"), sa.func.max(s.units.c.round).label("last"))
+    .where(_mine(s.units), s.units.c.unit.is_not(None), s.units.c.round >= 0)
+    .group_by(s.units.c.unit)
+    .subquery()
+)
+_UNIT_COUNTS = sa.select(
+    sa.func.count().over(),
+    sa.func.sum(_rounds_of_each.c.rounds).over(),
+    _rounds_of_each.c.rounds,
+    _rounds_of_each.c.last,
+)
+_UNIT_COUNTS = _UNIT_COUNTS.order_by(
+    _rounds_of_each.c.rounds.desc(), _rounds_of_each.c.last.desc()
+).limit(1)
 _ERASE = (
     sa.update(s.units)
     .where(s.units.c.experiment == sa.bindparam("of"), s.units.c.round == sa.bindparam("erased"))
@@ -276,6 +292,10 @@ class SqlSnapshot(Snapshot):
 
     def rounds_of(self, unit: str) -> Ids:
         return self._ids(_ROUNDS_OF, unit=unit)
+
+    def unit_counts(self) -> UnitCounts:
+        found = self._select(_UNIT_COUNTS)
+        return UnitCounts(*map(int, found[0])) if found else UnitCounts()
 
     def lost_arms(self, phase: int, start: int, count: int) -> Ids:
         ids = self._ids(_LOST_OF_PHASE, phase=phase, start=start, size=count)
@@ -573,7 +593,6 @@ class SqlLedger:
     name: str
     document: str
     description: str
-    generation: int  # of the store when it was opened
 
     @property
     def place(self) -> str:
@@ -607,14 +626,14 @@ class SqlLedger:
                 value=name,
                 remedy="Open it, or choose another name.",
             ) from None
-        return cls(store, number, name, document, description, store.generation)
+        return cls(store, number, name, document, description)
 
     @classmethod
     def open(cls, store: Store, name: str) -> SqlLedger:
         """The experiment of a name: see `Experiment.open`."""
         found, others = _select(store, (_NAMED, {"name": name}), (_SOME, {}))
         for number, document, description in found:
-            return cls(store, number, name, document, description, store.generation)
+            return cls(store, number, name, document, description)
         names = ", ".join(repr(other) for (other,) in others)
         raise UnknownExperimentError(
             f"There is no experiment {name!r} in {store.place}.",
@@ -662,13 +681,13 @@ class SqlLedger:
 
     @contextmanager
     def snapshot(self) -> Iterator[SqlSnapshot]:
-        with self.store.snapshot(self.generation) as session:
+        with self.store.snapshot() as session:
             yield SqlSnapshot(session, self.number)
 
     @contextmanager
     def transaction(self) -> Iterator[SqlTransaction]:
         try:
-            with self.store.transaction(self.generation) as session:
+            with self.store.transaction() as session:
                 tx = SqlTransaction(session, self.number)
                 yield tx
                 tx.save_head()

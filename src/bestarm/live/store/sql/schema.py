@@ -7,66 +7,36 @@ Rows of large tables are found by experiment and number, so in SQLite they need 
 from __future__ import annotations
 
 import dataclasses
-import math
-import reprlib
 from collections.abc import Iterator
 from typing import Any
 
 import sqlalchemy as sa
 
-from bestarm.live.store.contract import Head, damaged
+from bestarm.live.store.contract import Head
 
-VERSION = "5"  # of the tables
+VERSION = "6"  # of the tables
 
 metadata = sa.MetaData()
 
 
-class Checked(sa.TypeDecorator[Any]):
-    """A column whose values are checked as they are read: SQLite takes a text for a number."""
-
-    impl = sa.Text
-    cache_ok = True
-
-    def __init__(self, kind: Any, place: str) -> None:
-        super().__init__()
-        self.impl, self.place = kind, place
-        self._flag = isinstance(kind, sa.Boolean)
-        self._real = isinstance(kind, sa.Float)
-        self._kinds = (int, float) if self._real else kind.python_type
-
-    def check(self, value: Any) -> Any:
-        """The value.
-
-        Raises:
-            DamagedStoreError: it is not of the column's kind.
-        """
-        if self._flag and value in {0, 1}:
-            return bool(value)
-        if value is None:
-            return None
-        # PostgreSQL keeps NaN in a column of numbers.
-        if isinstance(value, self._kinds) and not (self._real and math.isnan(value)):
-            return value
-        what = f"The record of {self.place} cannot be read (it is {reprlib.repr(value)})."
-        raise damaged(what, self.place)
-
-
-_WHOLE, _REAL, _HASH = sa.BigInteger(), sa.Float(53), sa.String(64)
+# The types of SQLite's strict tables, which take no other values, where they have other names.
+_WHOLE = sa.BigInteger().with_variant(sa.INTEGER(), "sqlite")
+_REAL = sa.Float(53).with_variant(sa.REAL(), "sqlite")
+_HASH, _WORD, _NAME = (sa.String(n).with_variant(sa.TEXT(), "sqlite") for n in (64, 40, 200))
+_FLAG = sa.Boolean().with_variant(sa.INTEGER(), "sqlite")
+_BIT = sa.SmallInteger().with_variant(sa.INTEGER(), "sqlite")
 _OPTIONAL = {"forecast", "plain", "features", "salt", "unit", "decision_point", "covariates"}
-_COUNTERS: dict[str, Any] = {"bool": sa.Boolean(), "int": _WHOLE, "float": _REAL, "str": _HASH}
+_COUNTERS: dict[str, Any] = {"bool": _FLAG, "int": _WHOLE, "float": _REAL, "str": _HASH}
 
 
-def _columns(table: str, **kinds: Any) -> list[sa.Column[Any]]:
-    return [
-        sa.Column(name, Checked(kind, f"{table}.{name}"), nullable=name in _OPTIONAL)
-        for name, kind in kinds.items()
-    ]
+def _columns(**kinds: Any) -> list[sa.Column[Any]]:
+    return [sa.Column(name, kind, nullable=name in _OPTIONAL) for name, kind in kinds.items()]
 
 
 def _counters() -> Iterator[sa.Column[Any]]:
     for field in dataclasses.fields(Head):
         kind, _, none = str(field.type).partition(" | ")
-        (column,) = _columns("experiments", **{field.name: _COUNTERS[kind]})
+        (column,) = _columns(**{field.name: _COUNTERS[kind]})
         column.nullable = bool(none)
         yield column
 
@@ -82,11 +52,10 @@ def _table(name: str, *, key: str = "number", rowid: bool = False, **kinds: Any)
         sa.Column(
             "experiment", sa.Integer, sa.ForeignKey("bestarm_experiments.id"), primary_key=True
         ),
-        sa.Column(
-            key, sa.String(200) if key == "name" else _WHOLE, primary_key=True, autoincrement=False
-        ),
-        *_columns(name, **kinds),
+        sa.Column(key, _NAME if key == "name" else _WHOLE, primary_key=True, autoincrement=False),
+        *_columns(**kinds),
         sqlite_with_rowid=rowid,
+        sqlite_strict=True,
     )
 
 
@@ -101,9 +70,10 @@ experiments = sa.Table(
     "bestarm_experiments",
     metadata,
     sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("name", sa.String(200), nullable=False, unique=True),
-    *_columns("experiments", created=_REAL, description=sa.Text()),
+    sa.Column("name", _NAME, nullable=False, unique=True),
+    *_columns(created=_REAL, description=sa.Text()),
     *_counters(),
+    sqlite_strict=True,
 )
 # What experiments are made of, apart from their counters: a row is written whole, however little of
 # it changes.
@@ -111,7 +81,8 @@ documents = sa.Table(
     "bestarm_documents",
     metadata,
     sa.Column("experiment", sa.Integer, sa.ForeignKey("bestarm_experiments.id"), primary_key=True),
-    *_columns("documents", document=sa.Text()),
+    *_columns(document=sa.Text()),
+    sqlite_strict=True,
 )
 assignments = _table(
     "assignments",
@@ -128,13 +99,13 @@ units = _table(
     first=_WHOLE,
     size=_WHOLE,
     digest=_HASH,
-    salt=sa.String(32),
+    salt=_HASH,
     unit=sa.Text(),
     decision_point=sa.Text(),
     covariates=sa.Text(),
 )
-outcomes = _table("outcomes", reward=_REAL, told=_REAL, late=sa.SmallInteger())
-reports = _table("reports", assignment=_WHOLE, reward=_REAL, told=_REAL, late=sa.SmallInteger())
+outcomes = _table("outcomes", reward=_REAL, told=_REAL, late=_BIT)
+reports = _table("reports", assignment=_WHOLE, reward=_REAL, told=_REAL, late=_BIT)
 values = _table(
     "values", assignment=_WHOLE, phase=_WHOLE, arm=_WHOLE, guardrail=_WHOLE, value=_REAL, told=_REAL
 )
@@ -151,7 +122,7 @@ summaries = _table(
     phase=_WHOLE,
     first=_WHOLE,
     end=_WHOLE,
-    late=sa.Boolean(),
+    late=_FLAG,
     summary=sa.Text(),
     digest=_HASH,
     plain=sa.Text(),
@@ -159,14 +130,14 @@ summaries = _table(
 changes = _table(
     "changes",
     phase=_WHOLE,
-    kind=sa.String(40),
+    kind=_WORD,
     label=sa.Text(),
     reason=sa.Text(),
     features=sa.Text(),
     made_by=sa.Text(),
     at=_REAL,
 )
-events = _table("events", rowid=True, at=_REAL, kind=sa.String(40), data=sa.Text(), hash=_HASH)
+events = _table("events", rowid=True, at=_REAL, kind=_WORD, data=sa.Text(), hash=_HASH)
 
 sa.Index(
     "bestarm_units_named", units.c.experiment, units.c.unit, units.c.decision_point, unique=True

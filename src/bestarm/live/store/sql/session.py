@@ -21,7 +21,6 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.dialects.postgresql import psycopg
 
 from bestarm.live.store.contract import damaged
-from bestarm.live.store.sql.schema import Checked
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -42,11 +41,11 @@ class DuplicateKeyError(Exception):
 class _Compiled(NamedTuple):
     text: str
     constants: dict[str, Any]
-    checks: tuple[Callable[[Any], Any] | None, ...]  # of the columns that it reads
+    flags: tuple[int, ...]  # the places of columns that are true or false: SQLite has 0 and 1
 
 
 class Session(ABC):
-    """One transaction on a connection; `raw` is the driver's.
+    """One transaction on a connection of the pool; `raw` is the driver's.
 
     If it is not committed, the pool rolls it back as the connection is returned.
     """
@@ -54,13 +53,13 @@ class Session(ABC):
     dialect: ClassVar[sa.Dialect]
 
     def __init__(self, engine: sa.Engine, connection: sa.PoolProxiedConnection) -> None:
-        self._engine, self._connection = engine, connection
+        self._engine, self.connection = engine, connection
         self.raw: Any = connection.driver_connection
 
     @property
     def core(self) -> sa.Connection:
         """The same transaction for SQLAlchemy to execute statements in, which takes longer."""
-        return sa.Connection(self._engine, self._connection)
+        return sa.Connection(self._engine, self.connection)
 
     @abstractmethod
     def begin(self, *, writing: bool) -> None:
@@ -102,18 +101,17 @@ class Session(ABC):
         return found
 
     def select(self, statement: Query, **values: Any) -> list[Row]:
-        """Rows, each value checked to be of its column's type.
+        """Rows with values of the types of their columns.
 
         Raises:
-            DamagedStoreError: one is not.
+            DamagedStoreError: there is a text among them that cannot be decoded.
         """
-        checks = _compile(statement, type(self)).checks
+        found, flags = self.fetch(statement, **values), _compile(statement, type(self)).flags
+        if not flags:
+            return found
         return [
-            tuple(
-                value if check is None else check(value)
-                for check, value in zip(checks, row, strict=True)
-            )
-            for row in self.fetch(statement, **values)
+            tuple(bool(value) if place in flags else value for place, value in enumerate(row))
+            for row in found
         ]
 
     def insert(self, table: sa.Table, values: Mapping[str, Any], *, or_ignore: bool = False) -> int:
@@ -157,9 +155,9 @@ class SqliteSession(Session):
 
     def begin(self, *, writing: bool) -> None:
         if writing:
-            if not self._connection.info.get("bestarm_wal"):
+            if not self.connection.info.get("bestarm_wal"):
                 self.set_up_writing()
-                self._connection.info["bestarm_wal"] = True
+                self.connection.info["bestarm_wal"] = True
             # IMMEDIATE waits for the write lock now: later in the transaction it could not wait.
             retry_on_busy(lambda: self.raw.execute("BEGIN IMMEDIATE"))
         else:
@@ -238,9 +236,9 @@ def _compile(statement: Any, kind: type[Session]) -> _Compiled:
     """A statement in the SQL of a database; its values are named."""
     compiled = statement.compile(dialect=kind.dialect)
     constants = {name: value for name, value in compiled.params.items() if value is not None}
-    types = [column.type for column in getattr(statement, "exported_columns", ())]
-    checks = tuple(each.check if isinstance(each, Checked) else None for each in types)
-    return _Compiled(str(compiled), constants, checks)
+    columns = enumerate(getattr(statement, "exported_columns", ()))
+    flags = tuple(place for place, column in columns if isinstance(column.type, sa.Boolean))
+    return _Compiled(str(compiled), constants, flags)
 
 
 @cache
