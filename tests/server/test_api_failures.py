@@ -163,12 +163,10 @@ def test_a_file_that_is_gone_is_no_place_to_keep_outcomes(tmp_path: Path) -> Non
         # Another file with other experiments, of which one has the number of the first.
         with Experiment.create(f"sqlite:///{path}", "y", Problem([[1, 0], [0, 1]]), seed=0):
             pass
-        served.tokens.clear()
-        with served.client() as again:
-            wrong(again.get("/experiments/x"), 404, "unknown_experiment")
-            assert again.get("/experiments/y").json()["pulls"] == 0
-            again.post("/experiments/y/ask", json={})
-        assert Experiment.open(f"sqlite:///{path}", "y").status().pulls == 1
+        for call in ("x", "y"):
+            wrong(api.get(f"/experiments/{call}"), 503, "store_unavailable")
+        wrong(api.post("/experiments/y/ask", json={}), 503, "store_unavailable")
+        assert Experiment.open(f"sqlite:///{path}", "y").status().pulls == 0
 
 
 def test_a_failure_that_was_not_foreseen_has_the_shape_too(

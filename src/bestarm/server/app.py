@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from bestarm import __version__
 from bestarm.live.store.sql import Store
-from bestarm.server import metrics
+from bestarm.server import metrics, probes
 from bestarm.server.api import plan, routes
 from bestarm.server.api.schemas import describe_fields
 from bestarm.server.experiments import CONNECTIONS, READING, Maintenance, OpenExperiments
@@ -81,7 +81,8 @@ def create_app(
     app.state.parsing = CapacityLimiter(1)  # of large bodies
     app.state.planner = plan.Planner(limits.planning)
     app.router.routes += routes.asking.routes  # found at once: an included router is searched twice
-    for router in (routes.viewing, routes.telling, routes.managing, plan.router, metrics.router):
+    further = (routes.viewing, routes.telling, routes.managing)
+    for router in (*further, plan.router, metrics.router, probes.router):
         app.include_router(router)
     add_pages(app)
     app.add_middleware(_CompressedPages, minimum_size=1000, compresslevel=5)

@@ -17,6 +17,7 @@ from urllib.parse import quote
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bestarm.server.errors import ApiError, hide_tokens
+from bestarm.server.probes import PATHS as PROBES
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,8 @@ class Guard:
         _check_head(scope)
         found = _HOST.fullmatch(headers.get(b"host", b"").decode("latin-1").lower())
         host = "" if found is None else found[1]
-        if not (self._any_host or host in self._hosts or _is_loopback(host)):
+        known = self._any_host or host in self._hosts or _is_loopback(host)
+        if not known and scope["path"] not in PROBES:
             message = "This server does not answer for that host."
             remedy = "Name it with `bestarm serve --allow-host`."
             raise ApiError(421, "misdirected", message, field="Host", remedy=remedy)

@@ -121,6 +121,13 @@ async def get_status(
     return status
 
 
+@viewing.get("/experiments/{name}/configuration", summary="What an experiment is made of")
+async def get_configuration(name: Name, experiments: Experiments) -> schemas.ConfigurationOut:
+    """Options, control, bounds, window, guardrails and policy, as they were created; options as
+    they are now. The seed is left out: whoever knows it can predict the draws."""
+    return await experiments.read(name, schemas.ConfigurationOut.of)
+
+
 @asking.post(
     "/experiments/{name}/ask",
     summary="Ask for assignments",

@@ -24,6 +24,7 @@ from bestarm.live import Assignment, Batch, Check, Experiment, ExperimentListing
 from bestarm.live.guarding import GuardrailRow
 from bestarm.live.store.contract import Event
 from bestarm.live.tell import name_told
+from bestarm.policies.guardrail import Guardrail
 from bestarm.policies.registry import policies
 from bestarm.recommendation import Effect
 from bestarm.server.errors import PROBLEM
@@ -368,6 +369,87 @@ ReceiptOut = Annotated[
         examples=[{"recorded": 2, "repeated": 0, "late": 0, "held": 0, "values": 0, "served": 0}]
     ),
 ]
+
+
+class ConfigurationOut(
+    BaseModel,
+    json_schema_extra=example(
+        name="checkout",
+        options=["one page", "two pages", "express"],
+        control="one page",
+        delta=DELTA,
+        bounds=[0, 1],
+        noise=0.5,
+        baseline=1.0,
+        policy="anytime",
+        policy_options={"bounds": [0, 1], "control": "one page"},
+        lease=86400,
+        window=None,
+        otherwise=None,
+        forecaster=None,
+        guardrails=[
+            {"name": "refund", "bounds": [0, 1], "worse_by": 0.01, "alpha": 0.05}
+            | {"action": "retire", "worse": "higher"}
+        ],
+    ),
+):
+    """What an experiment is made of.
+
+    Attributes:
+        name: its name.
+        options: the names of the options to choose among, also of those that were added or retired.
+        control: the name of the option that effects are measured against, if there is one.
+        delta: the error probability allowed.
+        bounds: the lowest and the highest reward, if there are bounds.
+        noise: the scale of the noise.
+        baseline: the bound on the baseline's size.
+        policy: its name.
+        policy_options: what else it was given.
+        lease: seconds that an outcome may take; null for any time.
+        window: seconds after which an outcome counts; null for when it is told.
+        otherwise: the outcome where nothing was told within the window.
+        forecaster: `default`, `own`, or null.
+        guardrails: second outcomes, and what is promised of them.
+    """
+
+    name: str
+    options: list[str]
+    control: str | None
+    delta: float
+    bounds: tuple[float, float] | None
+    noise: float
+    baseline: float
+    policy: str
+    policy_options: dict[str, Any]
+    lease: float | None
+    window: float | None
+    otherwise: float | None
+    forecaster: str | None
+    guardrails: list[Guardrail]
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> ConfigurationOut:
+        """An experiment's."""
+        spec, labels = experiment.stored_spec("configured"), experiment.problem.target_labels
+        problem, traits = spec.problem, spec.traits
+        with experiment.read() as snapshot:
+            head = snapshot.head
+        return cls(
+            name=experiment.name,
+            options=list(labels),
+            control=None if traits.control is None else labels[traits.control],
+            delta=problem.delta,
+            bounds=traits.bounds,
+            noise=problem.noise,
+            baseline=problem.baseline,
+            policy=spec.policy,
+            policy_options=spec.options,
+            lease=head.lease,
+            window=head.window,
+            otherwise=head.otherwise,
+            forecaster=spec.forecaster,
+            guardrails=list(spec.guardrails),
+        )
 
 
 class ListOut(

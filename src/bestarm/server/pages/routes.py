@@ -30,6 +30,7 @@ from bestarm.server.api.requests import COOKIE, VIEW, Experiments, IfNoneMatch, 
 from bestarm.server.errors import ApiError, to_api_error
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.pages.panels import Assets, charts_json, panels, render, report, snippets
+from bestarm.server.probes import PATHS as PROBES
 from bestarm.server.tokens import Role, create_view_session
 
 _PAGE = 50  # experiments on one page
@@ -105,8 +106,8 @@ def _verdict(experiments: OpenExperiments, name: str) -> str:
         return error.message
 
 
-# What may be seen without a token: the sign-in page, and the files that pages are made with.
-PUBLIC = frozenset({"/login", "/logout", "/static"})
+# What may be seen without a token: the sign-in page, files that pages are made with, and probes.
+PUBLIC = frozenset({"/login", "/logout", "/static"}) | PROBES
 
 _MOST_FORM = 10_000  # bytes
 _CHECKED = {"anytime"}  # policies to plan with, ticked at first

@@ -1,0 +1,52 @@
+"""Probes need no token; the configuration of an experiment is told without its seed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from served import create, get, in_thread, wrong
+
+from bestarm.server.tokens import Role
+
+
+def test_probes_need_no_token_and_answer_for_every_host(sqlite_url: str) -> None:
+    with in_thread(sqlite_url, local=False, hosts=("offers.example",)) as served:
+        for path, status in (("/healthz", "ok"), ("/readyz", "ready")):
+            answer = get(f"{served.base}{path}", headers={"Host": "10.0.0.7:8000"})
+            assert (answer.status_code, answer.json()) == (200, {"status": status})
+        refused = get(f"{served.base}/api/v1/experiments", headers={"Host": "10.0.0.7"})
+        assert refused.status_code == 421
+
+
+def test_a_server_without_its_database_lives_and_is_not_ready(
+    sqlite_url: str, tmp_path: Path
+) -> None:
+    with in_thread(sqlite_url) as served:
+        shutil.rmtree(tmp_path)
+        assert get(f"{served.base}/healthz").status_code == 200
+        wrong(get(f"{served.base}/readyz"), 503, "store_unavailable")
+
+
+def test_the_configuration_is_what_was_created(sqlite_url: str) -> None:
+    body = {
+        "options": ["old", "new"],
+        "bounds": [0, 1],
+        "control": "old",
+        "delta": 0.01,
+        "window": "1h",
+        "otherwise": 0,
+        "seed": 7,
+        "guardrails": {"refund": {"bounds": [0, 1], "worse_by": 0.1}},
+    }
+    with in_thread(sqlite_url) as served, served.client() as client:
+        path = create(client, "offer", **body)
+        client.post(f"{path}/add", json={"option": "newer"}).raise_for_status()
+        with served.client(Role.VIEW) as viewer:
+            answer = viewer.get(f"{path}/configuration")
+    found = answer.raise_for_status().json()
+    assert found["options"] == ["old", "new", "newer"]
+    assert (found["control"], found["delta"], found["bounds"]) == ("old", 0.01, [0, 1])
+    assert (found["policy"], found["window"], found["otherwise"]) == ("anytime", 3600, 0)
+    assert [each["name"] for each in found["guardrails"]] == ["refund"]
+    assert "seed" not in answer.text
