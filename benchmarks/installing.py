@@ -33,7 +33,7 @@ from bestarm import AnytimeBAI, Experiment, Problem
 
 FOLDER = Path(__file__).parents[1]
 PARTS = ("sizes", "imports", "first-use", "journeys")
-EXTRAS = ("live", "postgres", "frames", "cli", "server", "field")
+EXTRAS = ("live", "postgres", "frames", "parquet", "cli", "server", "field")
 IMPORTS = (
     "import bestarm",
     "from bestarm import Experiment, Problem",

@@ -19,12 +19,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["FORMULA", "NUMBER", "locked", "replacing", "unguarded"]
+__all__ = ["guarded", "locked", "replacing", "unguarded"]
 
-#: What begins like a formula, perhaps after apostrophes; but not a number.
-FORMULA = r"^'*[=+\-@\t\r]"
-NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
-_GUARDED = re.compile("'" + FORMULA.removeprefix("^"))
+# What begins like a formula, perhaps after apostrophes; but not a number.
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_GUARDED = re.compile("'" + _FORMULA.pattern)
 
 
 @contextmanager
@@ -120,6 +120,16 @@ def _is_at(path: Path, file: int) -> bool:
         return os.path.samestat(path.lstat(), os.fstat(file))
     except FileNotFoundError:
         return False
+
+
+def guarded(text: str) -> str:
+    """A text that no spreadsheet takes for a formula, for a CSV file.
+
+    >>> guarded("=2+3"), guarded("-1.5")
+    ("'=2+3", '-1.5')
+    """
+    formula = _FORMULA.match(text) and not _NUMBER.fullmatch(text)
+    return f"'{text}" if formula else text
 
 
 def unguarded(text: str) -> str:

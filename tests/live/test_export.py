@@ -99,7 +99,7 @@ def test_all_that_is_on_record_reads_back(
 
 @pytest.mark.parametrize("quotes", [False, True])
 def test_every_byte_of_a_csv_file(tmp_path: Path, quotes: bool) -> None:
-    """Texts and times are in quotes if some label needs them."""
+    """A text is in quotes if it needs them."""
     labels = ["tea", "a, b"] if quotes else ["tea", "maté"]
     problem = Problem(np.eye(2), source_labels=labels)
     experiment = Experiment(Uniform(problem, budget=4), seed=0, clock=TIMES())
@@ -119,18 +119,16 @@ def test_every_byte_of_a_csv_file(tmp_path: Path, quotes: bool) -> None:
     rest = [
         (0, "told", "0.30000000000000004", told[0], 0, ""),
         (1, "told", "1e-300", told[1], 0, ""),
-        (0, "lost", "2", told[2], 1, lost),
+        (0, "lost", "2.0", told[2], 1, lost),
         (1, "outstanding", "", "", 0, ""),
     ]
 
-    def quoted(text: str) -> str:
-        return f'"{text}"' if quotes and text else text
-
+    written = ["tea", '"a, b"' if quotes else "maté"]
     expected = (
         "id,round,phase,arm,label,probability,asked,state,outcome,told,late,lost\n"
         + "".join(
-            f"{number},{number},1,{arm},{quoted(labels[arm])},1,{quoted(asked)},{quoted(state)},"
-            f"{outcome},{quoted(time)},{late},{quoted(end)}\n"
+            f"{number},{number},1,{arm},{written[arm]},1.0,{asked},{state},"
+            f"{outcome},{time},{late},{end}\n"
             for number, (arm, state, outcome, time, late, end) in enumerate(rest)
         )
     )
@@ -233,14 +231,17 @@ def test_bad_places_and_names_are_refused(experiment: Experiment, tmp_path: Path
         experiment.export(tmp_path / "folder.csv")
 
 
-def test_without_pyarrow_a_sentence_says_what_to_do(
+def test_a_csv_file_needs_nothing_else_and_parquet_says_what_it_needs(
     experiment: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    for suffix in ("csv", "parquet"):
-        with pytest.raises(MissingDependencyError, match="bestarmid\\[frames\\]"):
-            experiment.export(tmp_path / f"out.{suffix}")
-        assert not list(tmp_path.glob("out.*"))
+    for name in ("pandas", "pyarrow"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MissingDependencyError, match="bestarmid\\[parquet\\]"):
+        experiment.export(tmp_path / "out.parquet")
+    assert not list(tmp_path.glob("out.*"))
+    assert experiment.export(tmp_path / "out.csv") == 35
+    with pytest.raises(MissingDependencyError, match="bestarmid\\[frames\\]"):
+        experiment.assignments()
 
 
 FORMULAS = ["=2+3", "+cmd", "-2+3", "@SUM(A1)", "'=x", "+49 170 12"]

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import csv
 import errno
-import io
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 
 from bestarm.checks import choice
 from bestarm.errors import InvalidInputError, MissingDependencyError
-from bestarm.files import FORMULA, NUMBER, replacing
+from bestarm.files import guarded, replacing
 from bestarm.live import units
 from bestarm.live.options import Options
 from bestarm.live.store.contract import (
@@ -45,25 +44,30 @@ Columns = dict[str, NDArray[Any]]  # labels and states as numbers of their texts
 Progress = Callable[[int, int], object]
 
 
-def _batches(
+Texts = dict[str, Sequence[str]]  # by column
+
+
+def _pieces(
     snapshot: Snapshot,
-    problem: Problem,
     wanted: Callable[[Rows], Columns],
     progress: Progress | None = None,
     *,
     unavailable: bool = False,
-) -> Iterator[Any]:
-    """The wanted columns of all assignments, for Arrow; of unavailable decision points too."""
-    texts: dict[str, Sequence[str]] = {"label": problem.source_labels, "state": STATES}
+) -> Iterator[Columns]:
+    """The wanted columns of all assignments; of unavailable decision points too."""
     pieces, written, head = snapshot.rows(0, snapshot.head.assigned), 0, snapshot.head
     if unavailable:
         pieces = _with_unavailable(pieces, units.unavailable(snapshot))
     # The first piece has no rows: there are columns, whatever follows.
     for rows in chain([np.empty(0, dtype=ROW)], pieces):
-        yield _batch(wanted(rows), texts)
+        yield wanted(rows)
         written += len(rows)
         if progress is not None:
             progress(written, head.assigned + unavailable * head.unavailable)
+
+
+def _texts(problem: Problem) -> Texts:
+    return {"label": problem.source_labels, "state": STATES}
 
 
 def _with_unavailable(pieces: Iterator[Rows], records: Iterator[UnitRecord]) -> Iterator[Rows]:
@@ -168,7 +172,7 @@ def assignments_frame(
         values = _values(snapshot, rows, guardrails)
         return {name: columns[name] for name in names} | known | values
 
-    return _to_pandas(_batches(snapshot, problem, wanted))
+    return _to_pandas(_pieces(snapshot, wanted), _texts(problem))
 
 
 def outcomes_frame(
@@ -184,7 +188,7 @@ def outcomes_frame(
         known = {name: columns[source] for name, source in names.items()}
         return known | {name: column[told] for name, column in values.items()}
 
-    return _to_pandas(_batches(snapshot, problem, wanted))
+    return _to_pandas(_pieces(snapshot, wanted), _texts(problem))
 
 
 def reports_frame(snapshot: Snapshot) -> pd.DataFrame:
@@ -196,16 +200,25 @@ def reports_frame(snapshot: Snapshot) -> pd.DataFrame:
         "told": _times(np.array([each.told for each in reports], dtype=float)),
         "late": np.array([each.late for each in reports], dtype=bool),
     }
-    return _to_pandas(_batch(each, {}) for each in [columns])
+    return _to_pandas([columns], {})
 
 
-def _to_pandas(batches: Iterator[Any]) -> pd.DataFrame:
+def _to_pandas(pieces: Iterable[Columns], texts: Texts) -> pd.DataFrame:
     try:
-        import pandas as pd  # noqa: F401, PLC0415
-        import pyarrow as arrow  # noqa: PLC0415
+        import pandas as pd  # noqa: PLC0415
     except ImportError as error:
         raise MissingDependencyError.of("A table", str(error.name), extra="frames") from None
-    frame: pd.DataFrame = arrow.Table.from_batches(batches).to_pandas()
+    several = list(pieces)
+    frame = pd.DataFrame()
+    for name in several[0]:
+        column = np.concatenate([piece[name] for piece in several])
+        if name in texts:
+            codes: NDArray[np.int64] = column.astype(np.int64)
+            frame[name] = pd.Categorical.from_codes(codes, pd.Index(texts[name]))
+        elif column.dtype.kind == "M":
+            frame[name] = pd.Series(column).dt.tz_localize("UTC")
+        else:
+            frame[name] = column
     return frame
 
 
@@ -234,10 +247,11 @@ def export(
         raise InvalidInputError(message, field="path", value=str(path), remedy=remedy)
     if goal.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(goal))
-    try:
-        import pyarrow  # noqa: F401, PLC0415
-    except ImportError:
-        raise MissingDependencyError.of("A file", "pyarrow", extra="frames") from None
+    if goal.suffix.lower() == ".parquet":
+        try:
+            import pyarrow  # noqa: F401, PLC0415
+        except ImportError:
+            raise MissingDependencyError.of("A file", "pyarrow", extra="parquet") from None
     count, mrt = 0, layout == "mrt"
 
     def wanted(rows: Rows) -> Columns:
@@ -252,8 +266,8 @@ def export(
         return columns
 
     with replacing(goal) as part:
-        batches = _batches(snapshot, problem, wanted, progress, unavailable=mrt)
-        writers[goal.suffix.lower()](part, batches)
+        pieces = _pieces(snapshot, wanted, progress, unavailable=mrt)
+        writers[goal.suffix.lower()](part, pieces, _texts(problem))
     return count
 
 
@@ -296,7 +310,7 @@ def _probabilities(snapshot: Snapshot, options: Options, rows: Rows) -> Columns:
     return dict(zip(names, table, strict=True))
 
 
-def _batch(columns: Columns, texts: dict[str, Sequence[str]]) -> Any:
+def _batch(columns: Columns, texts: Texts) -> Any:
     """Columns for Arrow; a number that is NaN or masked is missing."""
     import pyarrow as arrow  # noqa: PLC0415
 
@@ -312,59 +326,48 @@ def _batch(columns: Columns, texts: dict[str, Sequence[str]]) -> Any:
     return arrow.record_batch({name: converted(name, each) for name, each in columns.items()})
 
 
-def _parquet(part: Path, batches: Iterator[Any]) -> None:
+def _parquet(part: Path, pieces: Iterator[Columns], texts: Texts) -> None:
     from pyarrow import parquet  # noqa: PLC0415
 
-    schema = next(batches).schema
-    texts = [each.name for each in schema if each.type in {"string", schema.field("label").type}]
-    with parquet.ParquetWriter(part, schema, use_dictionary=texts) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
+    schema = _batch(next(pieces), texts).schema
+    coded = [each.name for each in schema if each.type in {"string", schema.field("label").type}]
+    with parquet.ParquetWriter(part, schema, use_dictionary=coded) as writer:
+        for piece in pieces:
+            writer.write_batch(_batch(piece, texts))
 
 
-def _csv(part: Path, batches: Iterator[Any]) -> None:
-    from pyarrow import array  # noqa: PLC0415
-    from pyarrow.csv import CSVWriter, WriteOptions  # noqa: PLC0415
-
-    first = next(batches)
-    names, labels = first.schema.names, first["label"].dictionary.to_pylist()
-    # Arrow has all texts and times in quotes, or none: it does not look which of them need it.
-    quotes = any(sign in label for label in labels for sign in '",\r\n')
-    quotes |= not {"unit", "person", "covariates"}.isdisjoint(names)
-    options = WriteOptions(include_header=False, quoting_style="needed" if quotes else "none")
-    schema = _cells(first).schema
-    with part.open("wb") as file, CSVWriter(file, schema, write_options=options) as writer:
-        header = io.StringIO()
-        texts = _without_formulas(array(names)).to_pylist()
-        csv.writer(header, lineterminator="\n").writerow(texts)
-        file.write(header.getvalue().encode())
-        for batch in batches:
-            writer.write_batch(_cells(batch))
+def _csv(part: Path, pieces: Iterator[Columns], texts: Texts) -> None:
+    """Times as ISO 8601 writes them, booleans as 0 and 1, and no text that is a formula."""
+    safe = {name: [guarded(text) for text in several] for name, several in texts.items()}
+    with part.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        for number, piece in enumerate(pieces):
+            if not number:
+                writer.writerow(map(guarded, piece))
+            columns = (_cells(column, safe.get(name)) for name, column in piece.items())
+            writer.writerows(zip(*columns, strict=True))
 
 
-def _cells(batch: Any) -> Any:
-    """A batch as CSV has it: times as ISO 8601 writes them, booleans as 0 and 1."""
-    from pyarrow import compute, record_batch, string, timestamp, types  # noqa: PLC0415
-
-    def converted(column: Any) -> Any:
-        if types.is_dictionary(column.type):
-            return _without_formulas(column.dictionary_decode())
-        if types.is_boolean(column.type):
-            return column.cast("int8")
-        if types.is_timestamp(column.type):
-            texts = column.view(timestamp("us")).cast(string())
-            dates = compute.binary_replace_slice(texts, 10, 11, "T")
-            return compute.binary_join_element_wise(dates, "", "Z")
-        return _without_formulas(column) if types.is_string(column.type) else column
-
-    return record_batch([*map(converted, batch.columns)], names=batch.schema.names)
-
-
-def _without_formulas(column: Any) -> Any:
-    """Texts that no spreadsheet takes for formulas: see `bestarm.files`."""
-    from pyarrow import compute  # noqa: PLC0415
-
-    formulas = compute.match_substring_regex(column, FORMULA)
-    numbers = compute.match_substring_regex(column, NUMBER)
-    guarded = compute.binary_join_element_wise("'", column, "")
-    return compute.if_else(compute.and_not(formulas, numbers), guarded, column)
+def _cells(column: NDArray[Any], texts: Sequence[str] | None) -> Sequence[object]:
+    """A column as CSV has it; None where a value is missing."""
+    values, holes = np.asarray(column), getattr(column, "mask", None)
+    cells: list[Any]
+    match values.dtype.kind:
+        case "O":
+            return [None if text is None else guarded(text) for text in values.tolist()]
+        case "M":
+            holes = np.isnat(values)
+            several, places = np.unique(values, return_inverse=True)  # many were asked together
+            times = [f"{time}Z" for time in np.datetime_as_string(several, unit="us").tolist()]
+            cells = [times[place] for place in places.tolist()]
+        case "b":
+            cells = values.astype(np.int8).tolist()
+        case "f":
+            holes, cells = np.isnan(values), values.tolist()
+        case _:
+            cells = values.tolist()
+    if texts is not None:
+        cells = [texts[place] for place in cells]
+    if holes is None or not np.any(holes):
+        return cells
+    return [None if hole else cell for hole, cell in zip(holes.tolist(), cells, strict=True)]
