@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import cache, partial
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulation_policies import ArmMeans, Failing, Interrupting
 
+from bestarm import LUCB, AnytimeBAI
 from bestarm.defaults import DELTA
 from bestarm.environments import (
     Environment,
@@ -23,12 +25,19 @@ from bestarm.environments import (
     Semiparametric,
     Stream,
     World,
+    baselines,
     small_gap,
     uniform_sphere,
 )
-from bestarm.errors import BestArmError, InvalidInputError, MissingDependencyError
+from bestarm.errors import (
+    BestArmError,
+    InvalidInputError,
+    MissingDependencyError,
+    ProtocolError,
+)
 from bestarm.policies import GOpt
 from bestarm.policies.policy import Method
+from bestarm.presampled import PresampledRewards
 from bestarm.problem import Problem
 from bestarm.records import Summary
 from bestarm.simulation import (
@@ -467,3 +476,123 @@ def test_a_world_that_draws_its_instance_gets_the_generator_of_the_run() -> None
         assert world.best == np.argmax(drawn)
         found.append(world.best)
     assert set(found) == {0, 1}
+
+
+# --- runs side by side whose worlds, streams or options differ -----------------------------------
+
+
+def short(rounds: int, gap: float = 1.0) -> Semiparametric:
+    """A world whose baseline has values for so many rounds."""
+    path = np.zeros(rounds)
+    return Semiparametric(np.eye(3), [gap, 0.0, 0.0], baseline=path, declared_baseline=0.1)
+
+
+def alone(method: Method | Oracle, environment: Environment, runs: int) -> list[int]:
+    return [run_once(method, environment, run=run).pulls for run in range(runs)]
+
+
+def test_no_run_is_lost_where_another_had_fewer_rounds_left() -> None:
+    """Runs in easy worlds end, with less left of their short baselines than the others have."""
+    worlds = InTurn([short(400, gap=3.0), short(5_000, gap=0.1)], "short and long")
+    method = partial(LUCB, sigma=0.5, max_pulls=3_000)
+    results = simulate(method, worlds, runs=8)
+    assert results.pulls.tolist() == alone(method, worlds, 8)
+    assert results.pulls.max() > 400
+
+
+def test_a_run_that_needs_more_rounds_than_there_are_has_no_second_try() -> None:
+    """To make it again with other numbers would favour short runs."""
+    pulls = simulate(AnytimeBAI, short(50_000), runs=12).pulls
+    world = short(int(np.median(pulls)))
+    assert 2 <= (pulls > np.median(pulls)).sum() <= 6
+    for run in range(12):
+        if pulls[run] <= np.median(pulls):
+            assert run_once(AnytimeBAI, world, run=run).pulls == pulls[run]
+        else:
+            with pytest.raises(InvalidInputError, match="baseline has values for"):
+                run_once(AnytimeBAI, world, run=run)
+    with pytest.raises(InvalidInputError, match="baseline has values for") as raised:
+        simulate(AnytimeBAI, world, runs=12)
+    (note,) = raised.value.__notes__
+    assert f"run={np.argmax(pulls > np.median(pulls))}, seed=0" in note
+
+
+class ShortSighted:
+    """A run that presamples fewer rounds than are left."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream, self.pull, self.skip = stream, stream.pull, stream.skip
+
+    def presample(self, rounds: int) -> PresampledRewards | None:
+        presampled: PresampledRewards = self._stream.presample(min(rounds, 7))
+        return presampled
+
+
+class PlansOnly:
+    """A run that presamples nothing."""
+
+    def __init__(self, stream: Any) -> None:
+        self.pull = stream.pull
+
+
+class EverySecond:
+    """Every second run of a simulation has a stream of another kind."""
+
+    name = "every second"
+
+    def __init__(self, kind: Callable[[Any], Any]) -> None:
+        self._kind, self._turn = kind, short(50_000)
+        self.best = self._turn.best
+
+    def instance(self, rng: np.random.Generator) -> World:
+        return self._turn
+
+    def of_run(self, run: int) -> World:
+        return self if run % 2 else self._turn
+
+    def problem(self, delta: float) -> Problem:
+        return self._turn.problem(delta)
+
+    def begin(self, rng: np.random.Generator) -> Stream:
+        stream: Stream = self._kind(self._turn.begin(rng))
+        return stream
+
+
+def test_runs_that_must_be_made_alone_are() -> None:
+    worlds = EverySecond(PlansOnly)
+    assert simulate(AnytimeBAI, worlds, runs=6).pulls.tolist() == alone(AnytimeBAI, worlds, 6)
+
+
+def test_a_stream_that_presamples_too_few_rounds_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="presamples fewer than"):
+        simulate(AnytimeBAI, EverySecond(ShortSighted), runs=6)
+
+
+def test_an_exception_in_a_run_among_others_names_the_run() -> None:
+    def path(number: float) -> float:
+        if number > 3_000:
+            raise ZeroDivisionError("as asked")
+        return 0.0
+
+    baseline = baselines.custom(path, bound=1.0)
+    world = Semiparametric(np.eye(2), [0.01, 0.0], baseline=baseline)
+    with pytest.raises(ZeroDivisionError, match="as asked") as raised:
+        simulate(LUCB, world, runs=3)
+    (note,) = raised.value.__notes__
+    assert "run_once(..., run=0, seed=0" in note
+
+
+class WithFloors(Semiparametric):
+    floors: ClassVar[dict[str, float]] = {}
+
+
+class WithAFloor(WithFloors):
+    floors: ClassVar[dict[str, float]] = {"2": 0.8}
+
+
+def test_options_that_an_oracle_binds_are_those_of_each_run() -> None:
+    kinds: list[type[WithFloors]] = [WithFloors, WithAFloor]
+    worlds = InTurn([kind(np.eye(3), [1.0, 0.0, 0.0]) for kind in kinds], "floors")
+    method = Oracle(AnytimeBAI, floors="floors")
+    pulls = simulate(method, worlds, runs=8).pulls.tolist()
+    assert pulls == alone(method, worlds, 8)

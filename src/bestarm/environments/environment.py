@@ -45,9 +45,9 @@ class Stream(Protocol):
     let a policy that has `follow` be simulated without a plan for each of its rounds:
 
         presample(rounds: int) -> PresampledRewards | None
-            The rewards of at most `rounds` next rounds; None if they cannot be known. The current
-            round does not change. The caller may use only rounds that it then skips, because the
-            noise of the others is drawn again.
+            The rewards of the next `rounds` rounds, or of those that are left; None if none is left
+            or they cannot be known. The current round does not change. The caller may use only
+            rounds that it then skips, because the noise of the others is drawn again.
         skip(rounds: int) -> None
             Advance by this many of the rounds that `presample` returned.
     """

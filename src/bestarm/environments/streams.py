@@ -192,7 +192,7 @@ class BaseStream(ABC):
         return means
 
     def presample(self, rounds: int) -> PresampledRewards | None:  # noqa: ARG002 - subclasses use it
-        """The rewards of at most this many future rounds, or None if they cannot be known."""
+        """The rewards of the next rounds. See `Stream`; None here: they cannot be known."""
         return None
 
     def skip(self, rounds: int) -> None:

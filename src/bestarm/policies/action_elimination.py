@@ -78,13 +78,13 @@ class ActionElimination(RoundRule):
         """Make as many whole rounds as the presampled rewards allow: for simulations.
 
         Until an arm is dropped rounds pull the same arms, so that many are looked at together.
+        (An adversary responds to every round that is looked at: then it is one at a time.)
 
         Returns:
             The number of pulls made, and of rounds. Both 0 where the next round must be planned:
-            the first one, one that the cap cuts short, one after a plan was adopted, and against an
-            adversary.
+            the first one, one that the cap cuts short, and one after a plan was adopted.
         """
-        if self._stopped is not None or not self._plans or presampled.past is not None:
+        if self._stopped is not None or not self._plans:
             return 0, 0
         if self._open is not None and not same_plan(self._open, self._make_plan()):
             return 0, 0
@@ -107,10 +107,13 @@ class ActionElimination(RoundRule):
         size = len(active)
         # Few where an arm may soon be dropped, so that not much is looked at in vain.
         ahead = min(max(pulls * size // 4, _LEAST_AHEAD), _MOST_AHEAD, most)
-        rounds = max(ahead // size, 1)
+        rounds = max(ahead // size, 1) if presampled.past is None else 1
         shown = slice(rounds * size)
         paid = presampled.table[presampled.rows[shown], np.tile(active, rounds)]
-        paid = (paid + presampled.common[shown]).reshape(rounds, size)
+        paid = paid + presampled.common[shown]
+        if presampled.past is not None:
+            paid = presampled.past.respond(active, paid)
+        paid = paid.reshape(rounds, size)
         sums = np.cumsum(np.vstack([self._sums[active], paid]), axis=0)[1:]
         after = pulls + np.arange(1, rounds + 1)
         # The first round that may drop one: the best mean is so far above the worst.

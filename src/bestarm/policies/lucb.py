@@ -123,9 +123,7 @@ class _Runs:
     def follow(self, runs: Indices, rewards: Sequence[PresampledRewards]) -> None:
         """Give these runs rewards of pulls to come, and make rounds until one lacks some."""
         self._ahead.put(np.searchsorted(self._places, runs), rewards)
-        enough = self._ahead.left.min()
-        while len(self._places) and enough >= self._next_size():
-            enough -= self._next_size()
+        while len(self._places) and self._ahead.left.min() >= self._next_size():
             self._make_round()
 
     def wanted(self) -> dict[int, tuple[int, int]]:

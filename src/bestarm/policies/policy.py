@@ -217,7 +217,10 @@ class Policy(Protocol):
         return 0, 0
 
     def like(self) -> Hashable:
-        """What runs have in common that `group` makes side by side: their problem, by default."""
+        """What runs have in common that `group` makes side by side: by default problem and traits.
+
+        Options that do not show in these must be added: an `Oracle` may bind others in each world.
+        """
         return type(self), self.problem, self.traits
 
     def group(

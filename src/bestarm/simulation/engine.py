@@ -22,7 +22,7 @@ from bestarm.defaults import DELTA
 from bestarm.environments import Environment, Stream, World
 from bestarm.environments.environment import fixed_world
 from bestarm.environments.streams import ForecastStream
-from bestarm.errors import BestArmError, InvalidInputError, ProtocolError
+from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.forecasting import Forecaster, Regression
 from bestarm.forecasting.forecaster import find_forecaster, less_forecasts
 from bestarm.numerics.blas import one_thread
@@ -31,7 +31,13 @@ from bestarm.recommendation import Recommendation
 from bestarm.simulation.methods import Oracle, code_version, method_name, with_mean_bound
 from bestarm.simulation.progress import Progress, reporting
 from bestarm.simulation.results import Outcome, Results, RunJournal, run_count
-from bestarm.simulation.run import EndOfRewardsError, Observe, follow_together, run_policy
+from bestarm.simulation.run import (
+    NoPresampledRewardsError,
+    Observe,
+    PresamplingStream,
+    follow_together,
+    run_policy,
+)
 
 Collect = Callable[[Sequence[Outcome]], None]
 
@@ -151,8 +157,9 @@ def run_once(
 ) -> Recommendation:
     """Repeat a run of `simulate`; return its recommendation with the trace of its phases.
 
-    `run` is its number, the other arguments are those of the simulation, and `observe` is called
-    with the policy after every plan.
+    `run` is its number, and the other arguments are those of the simulation. `observe` is called
+    with the policy after every plan; then a method whose runs `simulate` makes side by side draws
+    other numbers, with the same law.
     """
     with one_thread():
         simulation = Simulation(
@@ -222,10 +229,8 @@ class Simulation:
         """Make run number `run` from beginning to end."""
         policy, stream, world = self.begin(run)
         if observe is None and self._stands_side_by_side(policy, stream):
-            with suppress(EndOfRewardsError):
-                [(recommendation, outcome)] = self._together([run])
-                return recommendation, outcome
-            policy, stream, world = self.begin(run)
+            [(recommendation, outcome)] = self._together([run])
+            return recommendation, outcome
         pulls, rounds, plans, _ = run_policy(policy, stream, delay=self.delay, observe=observe)
         recommendation = policy.recommend()
         return recommendation, self._outcome_of(
@@ -250,24 +255,38 @@ class Simulation:
         contradicted = bool(recommendation.contradicted)
         return Outcome(run, pulls, correct, final, contradicted, target, plans, rounds)
 
-    def _stands_side_by_side(self, policy: Policy, stream: Stream) -> bool:
-        """Whether this run can be made beside others."""
-        able = policy.traits.side_by_side and self.delay <= 1
+    def _presampling_stream(self, policy: Policy, stream: Stream) -> PresamplingStream | None:
+        """The stream of rewards of a run that may be made beside others, or None."""
+        if not policy.traits.side_by_side or self.delay > 1:
+            return None
         if isinstance(stream, ForecastStream):
-            able, stream = able and stream.follows_runs(policy), stream.stream
-        presample = getattr(stream, "presample", None)
-        return bool(able and presample is not None and presample(1) is not None)
+            if not stream.follows_runs(policy):
+                return None
+            stream = stream.stream
+        return stream if isinstance(stream, PresamplingStream) else None
+
+    def _stands_side_by_side(self, policy: Policy, stream: Stream) -> bool:
+        """Whether a run that has just begun can be made beside others; it must begin anew."""
+        presampling = self._presampling_stream(policy, stream)
+        return presampling is not None and presampling.presample(1) is not None
 
     def _together(self, runs: Sequence[int]) -> Iterator[tuple[Recommendation, Outcome]]:
-        """Make runs beside those of the same problem and policy, and yield them as they end."""
-        groups: dict[Hashable, list[tuple[int, Policy, Any, World]]] = {}
+        """Make runs beside those of the same problem and policy, and yield them as they end.
+
+        Raises:
+            NoPresampledRewardsError: some run must be made alone.
+        """
+        groups: dict[Hashable, list[tuple[int, Policy, PresamplingStream, World]]] = {}
         for run in runs:
             policy, stream, world = self.begin(run)
-            groups.setdefault(policy.like(), []).append((run, policy, stream, world))
+            presampling = self._presampling_stream(policy, stream)
+            if presampling is None:
+                raise NoPresampledRewardsError
+            groups.setdefault(policy.like(), []).append((run, policy, presampling, world))
         for members in groups.values():
             streams, forecaster = [stream for _, _, stream, _ in members], None
             if isinstance(self.forecaster, Regression):
-                streams, forecaster = [each.stream for each in streams], deepcopy(self.forecaster)
+                forecaster = deepcopy(self.forecaster)
                 forecaster.select(np.zeros(len(members), dtype=np.int64))
             seeds = [self._policy_seed(run) for run, *_ in members]
             group = members[0][1].group(seeds, forecaster)
@@ -285,25 +304,23 @@ class Simulation:
     @cached_property
     def side_by_side(self) -> bool:
         """Whether its runs can be made beside each other."""
-        policy, stream, _ = self.begin(0)
-        return self._stands_side_by_side(policy, stream)
+        with self._naming(0):
+            policy, stream, _ = self.begin(0)
+            return self._stands_side_by_side(policy, stream)
 
     def outcomes(self, runs: Sequence[int]) -> Iterator[Outcome]:
         """The outcomes of these runs, as they end; a note on an exception names the run."""
-        if len(runs) > 1:
-            with self._naming(runs[0]):
-                together = self.side_by_side
-        if len(runs) < 2 or not together:
+        if len(runs) < 2 or not self.side_by_side:
             yield from (self.outcome(run) for run in runs)
             return
         for first in range(0, len(runs), _SIDE_BY_SIDE):
             left = list(runs[first : first + _SIDE_BY_SIDE])
-            try:
+            with suppress(Exception, SystemExit):
                 for _, outcome in self._together(left.copy()):
                     left.remove(outcome.run)
                     yield outcome
-            except (BestArmError, EndOfRewardsError):  # one by one: a note names the run
-                yield from (self.outcome(run) for run in left)
+            # If one failed, it fails again alone, where a note names it.
+            yield from (self.outcome(run) for run in left)
 
     def outcome(self, run: int) -> Outcome:
         """The outcome of run number `run`; a note on an exception names the run."""

@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -34,15 +34,16 @@ _LONGEST_SIDE_BY_SIDE = 2**12  # the same where many runs keep theirs at the sam
 _NEARLY_ALL = 16  # outcomes that came for each that is outstanding: as in a live experiment
 
 
-class EndOfRewardsError(Exception):
-    """A run among others needs more rewards than its stream has: alone it is told so."""
+class NoPresampledRewardsError(Exception):
+    """The rewards of a run among others cannot be known ahead: it must be made alone."""
 
 
-class PresamplingStream(Protocol):
-    """A run that knows rewards ahead."""
+@runtime_checkable
+class PresamplingStream(Stream, Protocol):
+    """A stream with the further methods that `Stream` describes."""
 
     def presample(self, rounds: int) -> PresampledRewards | None:
-        """The rewards of at most this many future rounds; None if there are no more."""
+        """The rewards of the next rounds, or of those that are left."""
         ...
 
     def skip(self, rounds: int) -> None:
@@ -80,8 +81,7 @@ def run_policy(
         return _run_delayed(policy, stream, delay, observe, may_continue)
     waiting = max(delay - 1, 0)  # rounds after the last pull of a plan
     pulls, rounds, plans, chunk = 0, 0, 0, _CHUNK
-    presample, skip = (getattr(stream, name, None) for name in ("presample", "skip"))
-    follows = policy.traits.follows and observe is None and presample and skip
+    follows = policy.traits.follows and observe is None and isinstance(stream, PresamplingStream)
     skips = follows and may_continue is None  # plans are made only where it does not follow
     while True:
         plan = None if skips else policy.plan()
@@ -89,12 +89,12 @@ def run_policy(
             break
         if plan is not None and may_continue is not None and not may_continue(pulls, plans, plan):
             return RunLength(pulls, rounds, plans, finished=False)
-        if presample and skip and follows:
-            presampled = presample(chunk)
+        if follows and isinstance(stream, PresamplingStream):
+            presampled = stream.presample(chunk)
             chunk = min(2 * chunk, _LONGEST_CHUNK)
             followed, made = (0, 0) if presampled is None else policy.follow(presampled)
             if followed:
-                skip(followed)
+                stream.skip(followed)
                 pulls += followed
                 rounds += followed + made * waiting
                 plans += made
@@ -114,9 +114,10 @@ def follow_together(group: Group, streams: Sequence[PresamplingStream]) -> Itera
     """Carry out runs side by side, each on a stream of its own, and yield them as they end.
 
     Raises:
-        EndOfRewardsError: a run needs more rewards than its stream has.
+        NoPresampledRewardsError: the rewards of a stream cannot be known ahead.
+        Exception: a run needs more rounds than its stream has left; raised by the stream.
     """
-    chunks, running = np.full(len(streams), _CHUNK // 2), group.running.copy()
+    chunks, running, arms = np.full(len(streams), _CHUNK // 2), group.running.copy(), 0
     lacking = dict.fromkeys(range(len(streams)), (0, 0))
     while lacking:
         rewards = []
@@ -124,8 +125,11 @@ def follow_together(group: Group, streams: Sequence[PresamplingStream]) -> Itera
             streams[run].skip(used)
             chunks[run] = max(min(2 * chunks[run], _LONGEST_SIDE_BY_SIDE), 2 * needed)
             given = streams[run].presample(int(chunks[run]))
+            if given is None and not needed:
+                raise NoPresampledRewardsError
             if given is None or len(given.rows) < needed:
-                raise EndOfRewardsError
+                raise _end_of_rounds(streams[run], arms, needed)
+            arms = given.table.shape[1]
             rewards.append(given)
         try:
             group.follow(np.array(list(lacking)), rewards)
@@ -134,6 +138,20 @@ def follow_together(group: Group, streams: Sequence[PresamplingStream]) -> Itera
             running = group.running.copy()
             yield from ended.tolist()
         lacking = group.wanted()
+
+
+def _end_of_rounds(stream: Stream, arms: int, rounds: int) -> ProtocolError:
+    """Let a stream raise that it has not so many rounds left. If it has: the error to raise.
+
+    (To begin the run again by plans, which draw other numbers, would favour short runs.)
+    """
+    stream.pull(Plan.randomised(np.full(arms, 1 / arms), rounds, phase=1))
+    return ProtocolError(
+        f"The stream presamples fewer than {rounds} rounds, although as many are left.",
+        field="presample",
+        value=rounds,
+        remedy="Return as many as are asked for, or all that are left.",
+    )
 
 
 def _run_delayed(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -428,6 +428,10 @@ class AnytimeBAI(Policy):
             self._count(before.summary, -1)
         self._answered.update(answered)
         self._decide()
+
+    def like(self) -> Hashable:
+        """Problem and options: a known level of the baseline is part of the assumptions."""
+        return super().like(), self._assumptions, tuple(sorted(self._floors.items()))
 
     def group(
         self, seeds: Sequence[int], forecaster: GroupForecaster | None = None
