@@ -242,7 +242,7 @@ def test_a_clock_that_fails_as_a_phase_closes_counts_no_outcome_twice() -> None:
     """The policy is in memory and cannot be made again: it is told once."""
     times: list[float] = []
     experiment = in_memory(Clock(TODAY))
-    experiment._clock = lambda: times.pop() if times else TODAY
+    experiment.engine._clock = lambda: times.pop() if times else TODAY
     ids = experiment.ask(PROBLEM.arms * 20).ids
     times[:] = [np.nan, TODAY]  # the second is for the step
     with pytest.raises(ClockError, match="clock"):

@@ -20,6 +20,7 @@ from bestarm.live.ask import Ask
 from bestarm.live.close import Step, apply
 from bestarm.live.replay import PolicyReplayer
 from bestarm.live.store.contract import Snapshot, as_data
+from bestarm.live.store.head import Stage
 from bestarm.live.tell import Tell
 from bestarm.policies import Policy
 from bestarm.records import Plan, Summary
@@ -122,14 +123,13 @@ def test_an_ask_waits_only_for_steps_that_must_come_first(experiment: Experiment
     late, *ids = experiment.ask(40).ids
     experiment.engine.write(_told(dict.fromkeys(ids, 0.5)))
     with experiment.read() as snapshot:
-        assert snapshot.head.closing
+        assert snapshot.head.stage is Stage.CLOSING
     assert not is_assigned(first)
     assert not is_assigned(later)
     experiment.engine.advance()
     experiment.engine.write(_told({late: 1.0}))
     with experiment.read() as snapshot:
-        assert snapshot.head.has_pending_step
-        assert not snapshot.head.closing
+        assert snapshot.head.stage is Stage.REPORTING
     assert not is_assigned(first)
     assert is_assigned(later)
     experiment.engine.advance()
@@ -283,7 +283,7 @@ def test_no_other_thread_waits_for_a_step(
     experiment.tell_many(dict.fromkeys(ids[1:], 0.5))
     assert ended == [True]
     with experiment.read() as snapshot:
-        assert not snapshot.head.has_pending_step
+        assert not snapshot.head.stage.is_pending
     assert sound(experiment)
 
 

@@ -203,7 +203,7 @@ async def test_tells_are_answered_while_a_step_is_taken(
     experiment = experiments.open("offer")
     assert told(experiment) == dict.fromkeys(range(40), 0.5)
     with experiment.read() as snapshot:
-        assert not snapshot.head.has_pending_step
+        assert not snapshot.head.stage.is_pending
     assert experiment.verify().sound
 
 
@@ -214,7 +214,7 @@ async def test_one_who_tells_alone_is_answered_when_no_step_is_pending(
     for number in range(40):
         await tell({number: 0.5})
         with experiments.open("offer").read() as snapshot:
-            assert not snapshot.head.has_pending_step
+            assert not snapshot.head.stage.is_pending
     assert experiments.open("offer").phase > 1
 
 

@@ -35,6 +35,7 @@ from bestarm.live.store.contract import (
     canonical,
     damaged,
 )
+from bestarm.live.store.head import Stage
 from bestarm.live.units import digest_of, known_of
 from bestarm.live.values import Batch, Known
 from bestarm.numerics.geometry import Array
@@ -159,8 +160,9 @@ def assign(
         return _batch_of_units(tx, [], labels)
     tell.expire(tx, now)
     head = tx.head
-    if head.has_pending_step and (
-        call.after_steps or head.closing or not head.available(head.size)
+    stage = head.stage
+    if stage.is_pending and (
+        call.after_steps or stage is not Stage.REPORTING or not head.available(head.size)
     ):
         raise StepPendingError
     whole(call.rounds, "count", least=1, below=MOST // head.size + 1)

@@ -77,7 +77,7 @@ class Step:
 
 def pending_step(head: Head) -> StepIdentity | None:
     """What identifies the pending step, or None if there is none."""
-    if not head.has_pending_step:
+    if not head.stage.is_pending:
         return None
     return head.phase, head.summaries, head.planned, head.changes
 

@@ -191,9 +191,8 @@ class Engine(WriteQueue[Ask | Tell]):
         self.traits, self.guardrails = made_of.traits, tuple(guardrails)
         self.forecasts = make_forecasts(forecaster, self.spec)
         self.first_options = self._options = Options(made_of.problem, made_of.traits)
-        make = made_of.make if isinstance(made_of, Spec) else made_of
-        self._replayer = PolicyReplayer(make)  # its policy computes the steps
-        self._recorded = PolicyReplayer(make)  # its policy is told nothing that is not on record
+        self._replayer = PolicyReplayer(made_of)  # its policy computes the steps
+        self._recorded = PolicyReplayer(made_of)  # its policy is told nothing that is not on record
         self._guards: GuardrailReplayer | None = None
         self._draws = Draws(seed)
         self._served: int | None = None  # the target that `ask` serves, once it is known to be over
@@ -249,40 +248,42 @@ class Engine(WriteQueue[Ask | Tell]):
         No step is taken: an `ask` that a step comes before is answered with a `StepPendingError`.
         """
         answers: list[Batch | Answer | Exception] = []
+        bounds, rails = self.traits.bounds, self.guardrails
+        draws, forecasts = self._draws, self.forecasts
         with self.ledger.transaction() as tx:
             # After the end who asks leaves nothing on record, not even the time.
             quiet = tx.head.over and all(isinstance(call, Ask) for call in calls)
             now = tx.head.last_time if quiet else self.stamp(tx)
             for call in calls:
                 try:
-                    answers.append(self._record(tx, call, now))
+                    if call.precondition is not None:
+                        call.precondition(tx)
+                    if isinstance(call, Tell):
+                        receipt = tell.record(tx, call, bounds=bounds, guardrails=rails, now=now)
+                        answers.append(Answer(receipt, step_pending=False))
+                    else:
+                        options = self.options_at(tx)
+                        batch = ask.assign(
+                            tx, call, options=options, draws=draws, forecasts=forecasts, now=now
+                        )
+                        answers.append(batch)
                 except StoreError:
                     raise  # nothing of the transaction is kept
                 except (BestArmError, StepPendingError) as error:
                     answers.append(error)
-            pending = tx.head.has_pending_step
+            pending = tx.head.stage.is_pending
             entered = tx.head.window is None  # a report within its window is not learned
         for place, (call, answer) in enumerate(zip(calls, answers, strict=True)):
             if not isinstance(answer, Answer):
                 continue
-            answers[place], pending = answer._replace(step_pending=pending), False
-            if self.forecasts is not None and entered and not answer.receipt.late:
-                assert isinstance(call, Tell)
-                try:
-                    self.forecasts.learn(call.ids, call.rewards)
-                except Exception as error:  # of a user's forecaster: the outcomes are on record
-                    answers[place] = error
+            try:
+                if forecasts is not None and entered and not answer.receipt.late:
+                    assert isinstance(call, Tell)
+                    forecasts.learn(call.ids, call.rewards)
+                answers[place], pending = answer._replace(step_pending=pending), False
+            except Exception as error:  # of a user's forecaster: the outcomes are on record
+                answers[place] = error
         return answers
-
-    def _record(self, tx: Transaction, call: Ask | Tell, now: float) -> Batch | Answer:
-        if call.precondition is not None:
-            call.precondition(tx)
-        if isinstance(call, Tell):
-            bounds, rails = self.traits.bounds, self.guardrails
-            receipt = tell.record(tx, call, bounds=bounds, guardrails=rails, now=now)
-            return Answer(receipt, step_pending=False)
-        options, draws = self.options_at(tx), self._draws
-        return ask.assign(tx, call, options=options, draws=draws, forecasts=self.forecasts, now=now)
 
     def stamp(self, tx: Transaction, *, leaps: bool = False) -> float:
         """The time of a transaction, noted in it; years may have passed since the last (`leaps`)
@@ -350,7 +351,7 @@ class Engine(WriteQueue[Ask | Tell]):
         """Record outcomes, and take the steps that they leave pending: see `Experiment.tell`."""
         if call.is_of_served:
             with self.read(call.precondition) as snapshot:
-                tell.check_served(snapshot.head, call.served)
+                tell.check_served(snapshot.head)
             return Receipt(0, 0, 0, served=call.served)
         answer: Answer = self.write(call)
         if answer.step_pending:
@@ -361,7 +362,7 @@ class Engine(WriteQueue[Ask | Tell]):
         """End the experiment: see `Experiment.stop`."""
         # A policy of its own: another thread may be taking a step, and is not waited for. In memory
         # steps are transactions, which come one after the other.
-        replayer = self._replayer if self.spec is None else PolicyReplayer(self.spec.make)
+        replayer = self._replayer if self.spec is None else PolicyReplayer(self.spec)
         with self.read() as snapshot:
             change.recommend_at_stop(replayer, snapshot)  # what takes long, while others write
         with self.changing(precondition, leaps=True) as (tx, now):
@@ -411,7 +412,7 @@ class Engine(WriteQueue[Ask | Tell]):
         """
         if self.spec is None:
             with self.ledger.transaction() as tx:
-                if not tx.head.has_pending_step:
+                if not tx.head.stage.is_pending:
                     return None
                 now = self.stamp(tx)  # first: a clock may raise
                 options = self.options_at(tx)
@@ -419,7 +420,7 @@ class Engine(WriteQueue[Ask | Tell]):
                 close.apply(tx, step, options, now)
             return tx.head
         with self.read() as snapshot:
-            if not snapshot.head.has_pending_step:
+            if not snapshot.head.stage.is_pending:
                 return None
             gone = self.options_at(snapshot).retired
             step = close.prepare(snapshot, self._replayer, self._guarding(), gone)

@@ -522,7 +522,8 @@ class Experiment:
         """
         numbers, served = tell.read_ids(ids)
         with self.engine.changing(precondition) as (tx, now):
-            tell.check_served(tx.head, served)
+            if served:
+                tell.check_served(tx.head)
             tell.fail(tx, numbers, reason=inputs.clean_text(reason), now=now)
 
     def expire(self) -> bool:
@@ -531,7 +532,7 @@ class Experiment:
         `ask` and `tell` do it too. As long as no time is up it only reads.
         """
         with self.read() as snapshot:
-            if not snapshot.head.has_pending_step and not tell.overdue(
+            if not snapshot.head.stage.is_pending and not tell.overdue(
                 snapshot.head, self.engine.now(snapshot)
             ):
                 return False
@@ -567,21 +568,6 @@ class Experiment:
         """
         with self.engine.changing(leaps=True) as (tx, now):
             log(tx, "noted", now, **numbers, text=inputs.clean_text(text))
-
-    def log_news(
-        self, find: Callable[[Snapshot, float], Sequence[tuple[str, dict[str, Any]]]]
-    ) -> None:
-        """Add the events that a function finds to be new, for programs that watch the experiment.
-
-        The function gets the ledger and the time, and returns kinds of events and their data. It is
-        called again in the transaction that adds them, so that nobody else has added them.
-        """
-        with self.read() as snapshot:
-            if not find(snapshot, self.engine.now(snapshot)):
-                return
-        with self.engine.changing() as (tx, now):
-            for kind, data in find(tx, now):
-                log(tx, kind, now, **data)
 
     def change_lease(
         self, lease: float | str | None, *, precondition: Precondition | None = None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bestarm.errors import InvalidInputError
-from bestarm.live.replay import disagreement
+from bestarm.live.state import disagreement
 from bestarm.live.store.contract import GuardrailValue, PlanRecord, Snapshot, damaged
 from bestarm.policies.guardrail import Guardrail, read_guardrails
 from bestarm.policies.policy import Traits

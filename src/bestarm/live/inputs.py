@@ -71,11 +71,14 @@ def read_time(value: object, *, stored: bool) -> float:
     Raises:
         ClockError: this cannot be the time.
     """
+    earliest = EARLIEST if stored else -LATEST
+    if type(value) is float and earliest <= value < LATEST:
+        return value
     try:
         number = finite(value, "clock")
     except InvalidInputError:
         number = math.nan
-    if (EARLIEST if stored else -LATEST) <= number < LATEST:
+    if earliest <= number < LATEST:
         return number
     remedy = "Use `time.time`."
     if -LATEST < number < EARLIEST:

@@ -7,7 +7,7 @@ through the one loop `PolicyReplayer.follow`; no design is solved.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -17,7 +17,8 @@ import numpy as np
 
 from bestarm.errors import DesignError, ProtocolError, ReplayError
 from bestarm.live.events import digest, recommendation_data
-from bestarm.live.state import last_recommendation
+from bestarm.live.spec import Spec
+from bestarm.live.state import disagreement, last_recommendation
 from bestarm.live.store.contract import Change, Snapshot, SummaryRecord, as_data, damaged
 from bestarm.policies.policy import Policy
 from bestarm.recommendation import Recommendation
@@ -32,13 +33,15 @@ class PolicyReplayer:
     """A policy, and how many of the recorded plans, summaries and changes it knows.
 
     Args:
-        make: makes the policy as it was at the start; or the policy itself, if it cannot be made
-            again. That one made all plans on record itself, and adopts none.
+        made_of: what the policy is made of; or the policy itself, if it cannot be made again.
+        adopts: whether it is handed the plans on record; else it made them itself. One that is made
+            here always is.
     """
 
-    def __init__(self, make: Callable[[], Policy] | Policy) -> None:
-        self._make = None if isinstance(make, Policy) else make
-        self._policy = make if isinstance(make, Policy) else None
+    def __init__(self, made_of: Spec | Policy, *, adopts: bool = False) -> None:
+        self._spec = made_of if isinstance(made_of, Spec) else None
+        self._policy = made_of if isinstance(made_of, Policy) else None
+        self._adopts = adopts or self._spec is not None
         # Summaries, phases, plans, changes of options.
         self._told = self._closed = self._adopted = self._changed = 0
         self._plan: Plan | None = None  # that it adopted last
@@ -61,8 +64,8 @@ class PolicyReplayer:
             ReplayError: the policy refuses a plan or a summary.
         """
         if self._policy is None:
-            assert self._make is not None
-            self._policy = self._make()
+            assert self._spec is not None
+            self._policy = self._spec.make()
             self._told = self._closed = self._adopted = self._changed = 0
         policy, head = self._policy, snapshot.head
         records = snapshot.summaries(self._told) if self._told < head.summaries else ()
@@ -75,7 +78,7 @@ class PolicyReplayer:
                     self._changed = change.number + 1
                     yield policy, change
                 phase = self._closed + 1
-                known = self._make is None or self._adopted == phase
+                known = not self._adopts or self._adopted == phase
                 if not known and (record is not None or head.planned):
                     plan, what = snapshot.plan(phase).plan, f"the plan of phase {phase}"
                     yield policy, plan
@@ -121,7 +124,7 @@ class PolicyReplayer:
 
     def forget(self) -> None:
         """Start again from the first summary the next time, if the policy can be made again."""
-        if self._make is not None:
+        if self._spec is not None:
             self._policy = None
 
     def copy(self) -> PolicyReplayer:
@@ -129,8 +132,8 @@ class PolicyReplayer:
 
         A policy that cannot be copied is made again, and told all.
         """
-        assert self._make is not None
-        made = PolicyReplayer(self._make)
+        assert self._spec is not None
+        made = PolicyReplayer(self._spec)
         with suppress(Exception):  # of a user's policy
             made._policy = deepcopy(self._policy)
             made._told, made._closed = self._told, self._closed
@@ -215,7 +218,7 @@ def replay(snapshot: Snapshot, policy: Policy) -> ReplayResult:
 
     remarks = []
     active = set(policy.recommend().active)
-    for _, step in PolicyReplayer(lambda: policy).follow(snapshot):
+    for _, step in PolicyReplayer(policy, adopts=True).follow(snapshot):
         if isinstance(step, Change):
             event = next(changes, None)
             if event is None or (event.kind, event.data["label"]) != (step.kind, step.label):
@@ -255,13 +258,3 @@ def _remark(policy: Policy, recorded: Plan) -> Remark | None:
     if terms[0] == terms[1] and difference <= _SAME:
         return None
     return Remark(recorded.phase, recorded.pulls, planned.pulls, difference)
-
-
-def disagreement(what: str) -> ReplayError:
-    """The error for a replay that differs from the record, as a sentence says."""
-    return ReplayError(
-        f"The replay differs from the record. {what}.",
-        field="replay",
-        remedy="Call `Experiment.verify`: if the record is sound, use the version of bestarm that "
-        "began the experiment.",
-    )

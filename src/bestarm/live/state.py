@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bestarm import __version__
-from bestarm.errors import ClockError, UnknownAssignmentError
+from bestarm.errors import ClockError, ReplayError, UnknownAssignmentError
 from bestarm.live import events
 from bestarm.live.draws import seed_data
 from bestarm.live.store.contract import Event, Head, Snapshot, Transaction, is_outstanding
-from bestarm.live.store.head import TimeLimits
+from bestarm.live.store.head import Stage, TimeLimits
 
 Precondition = Callable[[Snapshot], object]  # raises where a call is not allowed
 
@@ -90,7 +90,7 @@ def waits_for(snapshot: Snapshot) -> tuple[int | None, float | None]:
     """
     head = snapshot.head
     enough = head.outstanding_before or head.phase_settled >= head.pulls
-    if not head.waits or head.over or not head.planned or head.has_pending_step or not enough:
+    if not head.waits or head.stage not in {Stage.OPEN, Stage.WAITING} or not enough:
         return None, None
     found = snapshot.first_outstanding(head.settled_end, head.assigned)
     return (None, None) if found is None else (found, snapshot.asked_at(found))
@@ -124,3 +124,13 @@ def last_recommendation(snapshot: Snapshot) -> dict[str, Any] | None:
     events = (event for start in pages for event in snapshot.events(start, start + _PAGE))
     data = next(event.data for event in events if event.kind == head.state)
     return data if head.state == "finished" else data.get("recommendation")
+
+
+def disagreement(what: str) -> ReplayError:
+    """The error for a replay that differs from the record, as a sentence says."""
+    return ReplayError(
+        f"The replay differs from the record. {what}.",
+        field="replay",
+        remedy="Call `Experiment.verify`: if the record is sound, use the version of bestarm that "
+        "began the experiment.",
+    )

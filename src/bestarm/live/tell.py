@@ -218,7 +218,8 @@ def record(
     Rewards and values outside their bounds are refused, and counted once per assignment.
     """
     head, ids = tx.head, call.ids
-    check_served(head, call.served)
+    if call.served:
+        check_served(head)
     values = _new_values(tx, call.values, guardrails, now) if call.values else []
     expire(tx, now)
     low, high = bounds or (-math.inf, math.inf)
@@ -244,9 +245,9 @@ def record(
     return replace(receipt, values=len(values), served=call.served)
 
 
-def check_served(head: Head, served: int) -> None:
-    """Raise InvalidInputError if outcomes have no id though the experiment is not over."""
-    if served and not head.over:
+def check_served(head: Head) -> None:
+    """Raise InvalidInputError, as outcomes have no id, unless the experiment is over."""
+    if not head.over:
         needs = "An outcome needs the id of an assignment or its unit"
         message = f"{needs}: the experiment is {head.state}."
         remedy = "Use the ids that `ask` returned: only assignments made after the end have none."

@@ -288,7 +288,7 @@ class _DelayedRun:
         return self.pulls + new, bisect_right(self._rounds, last) + new_known
 
     def _has_pending_report(self, pulls: int, known: int) -> bool:
-        """Whether the policy is to be told something: as `Head.has_pending_step`."""
+        """Whether the policy is to be told something: as `Head.stage`."""
         phase = self._phases[-1]
         wanted, before = phase.plan.pulls, max(phase.first - known, 0)
         if phase.plan.provisional:

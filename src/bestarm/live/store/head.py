@@ -5,11 +5,31 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple
 
 from bestarm.live.values import Status
 
 _NEARLY_ALL = 16  # arrived outcomes for each that is outstanding
+
+
+class Stage(Enum):
+    """What an experiment can be in."""
+
+    OPEN = "assignments are made under the plan"
+    WAITING = "the plan allows no more assignments until outcomes come, or the experiment is paused"
+    REPORTING = "the policy is to be told a summary, and assignments are made meanwhile"
+    CLOSING = "the policy is to be told a summary before more assignments are made"
+    PLANNING = "the policy is to make a plan"
+    OVER = "nothing more is assigned or decided"
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether a step is pending: the policy has to make a plan or to be told a summary."""
+        return self in _PENDING
+
+
+_PENDING = {Stage.REPORTING, Stage.CLOSING, Stage.PLANNING}
 
 
 class TimeLimits(NamedTuple):
@@ -177,59 +197,58 @@ class Head:
 
     def settle(self, ids: Sequence[int]) -> int:
         """Note that assignments are settled, and return how many of them are of the phase."""
-        before = _count_below(ids, self.first)
+        if min(ids, default=self.assigned) >= max(self.first, self.summary_end):  # as most are
+            return len(ids)
+        before = sum(number < self.first for number in ids)
         self.outstanding_before -= before
-        self.arrivals += _count_below(ids, self.summary_end)
+        self.arrivals += sum(number < self.summary_end for number in ids)
         return len(ids) - before
 
     @property
     def is_blocked(self) -> bool:
         """Whether the phase has enough outcomes to close, unless one before them is outstanding."""
-        return self.waits and not self.outstanding_before and self.phase_settled >= self.pulls
+        if not self.open or self.provisional or self.outstanding_before:
+            return False
+        return self.phase_outcomes + self.phase_losses >= self.pulls
 
     def available(self, count: int) -> int:
         """How many of `count` more assignments the open plan allows, in whole rounds."""
-        return self._available(count) // self.size * self.size
-
-    def _available(self, count: int) -> int:
         if not self.planned or self.is_changed or self.state != "running":
             return 0
+        assigned = self.assigned - self.first
         if not self.open:
-            return min(count, max(0, self.needed - self.phase_assigned))
-        if self.limit is None:
-            return count
-        # Whether the plan's own pulls are needed is known once those of earlier plans are settled.
-        exact = self.provisional or self.summary_end < self.first
-        limit = self.limit if exact else max(self.limit, self.pulls)
-        return min(count, max(0, limit - self.phase_assigned))
+            count = min(count, max(0, self.pulls + self.phase_losses - assigned))
+        elif self.limit is not None:
+            # Whether the plan's own pulls are needed is known once those of earlier plans are
+            # settled.
+            exact = self.provisional or self.summary_end < self.first
+            limit = self.limit if exact else max(self.limit, self.pulls)
+            count = min(count, max(0, limit - assigned))
+        return count // self.size * self.size
 
     @property
-    def closing(self) -> bool:
-        """Whether a provisional plan is to be closed: until it is, nothing is assigned under it.
-
-        That is when it is assigned in full and as many outcomes have come, of any phase: where they
-        are slow, those of earlier phases are the news.
-        """
-        news = self.phase_settled + self.arrivals + self.amendments
-        return self.planned and self.provisional and min(self.phase_assigned, news) >= self.pulls
-
-    @property
-    def has_pending_step(self) -> bool:
-        """Whether the policy has to make a plan or to be told a summary."""
+    def stage(self) -> Stage:
+        """What the experiment is in, by its counters alone."""
         if self.over:
-            return False
-        if not self.planned or (self.summary_end < self.first and not self.outstanding_before):
-            return True
-        if self.is_changed:  # a closed plan waits for the outcomes of what was assigned
-            return self.open or not self.outstanding
-        if self.provisional or self.arrivals:
+            return Stage.OVER
+        if not self.planned:
+            return Stage.PLANNING
+        # A provisional plan closes when it is assigned in full and as many outcomes have come, of
+        # any phase: where they are slow, those of earlier phases are the news.
+        news = self.phase_outcomes + self.phase_losses + self.arrivals + self.amendments
+        full = self.provisional and min(self.assigned - self.first, news) >= self.pulls
+        if self.summary_end < self.first and not self.outstanding_before:
+            pending = True
+        elif self.is_changed:  # a closed plan waits for the outcomes of what was assigned
+            pending = self.open or not self.outstanding
+        elif self.provisional or self.arrivals:
             # Enough have arrived to report them to the policy: as many as a plan asks for, or
             # nearly all that were outstanding.
             enough = min(self.pulls, _NEARLY_ALL * self.outstanding_before)
-            return self.closing or (self.arrivals > 0 and self.arrivals >= enough)
-        ready = self.settled_end - self.first if self.open else self.phase_outcomes
-        return not self.outstanding_before and ready >= self.pulls
-
-
-def _count_below(ids: Sequence[int], end: int) -> int:
-    return 0 if min(ids, default=end) >= end else sum(number < end for number in ids)
+            pending = full or (self.arrivals > 0 and self.arrivals >= enough)
+        else:
+            ready = self.settled_end - self.first if self.open else self.phase_outcomes
+            pending = not self.outstanding_before and ready >= self.pulls
+        if pending:
+            return Stage.CLOSING if full or self.is_changed else Stage.REPORTING
+        return Stage.OPEN if self.available(self.size) else Stage.WAITING

@@ -173,7 +173,7 @@ class Follower:
             if spec.guardrails
             else None
         )
-        self._replayer = PolicyReplayer(spec.make)
+        self._replayer = PolicyReplayer(spec)
         self._plans: dict[int, Plan] = {}
         self._kept: list[PolicySnapshot] = []
         # The policy's present look and rates, kept because many options take seconds to compute.

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri
 
+from bestarm.live.events import log
 from bestarm.live.experiment import Experiment
 from bestarm.live.guarding import GuardrailRow
 from bestarm.live.spec import Spec
-from bestarm.live.store.contract import Head, Snapshot
+from bestarm.live.store.contract import Head
 from bestarm.live.values import Checks, savings, shown_state
 from bestarm.live.watch import wording
 from bestarm.live.watch.alarms import news
@@ -446,14 +447,16 @@ class Watch:
 
     def record_alarms(self) -> None:
         """Add alarms and a stall to the log as they begin: once, whoever else looks."""
-        checks = self.health()
-
-        def find(snapshot: Snapshot, now: float) -> list[tuple[str, dict[str, Any]]]:
-            self._log.read(snapshot)
-            return list(news(self._log, snapshot, checks, now))
-
+        checks, engine = self.health(), self.experiment.engine
         with self._log_lock:
-            self.experiment.log_news(find)
+            with engine.read() as snapshot:
+                self._log.read(snapshot)
+                if not list(news(self._log, snapshot, checks, engine.now(snapshot))):
+                    return
+            with engine.changing() as (tx, now):
+                self._log.read(tx)  # others may have added them meanwhile
+                for kind, data in list(news(self._log, tx, checks, now)):
+                    log(tx, kind, now, **data)
 
     def overview(self) -> Overview:
         """All there is to see of the experiment."""
