@@ -570,6 +570,7 @@ def test_a_browser_plans_and_stops_without_running_what_users_typed(
         row = f"{each.policy}\t{pulls.median:,.0f}\t{pulls.low:,.0f}–{pulls.high:,.0f}\t"
         assert row in with_window
     waiting = plan.waiting(plan.forecasts[1])
+    assert waiting is not None
     days = f"{waiting:.0f}" if waiting >= 10 else f"{waiting:.1f}"
     assert f"sp-bai assigns nothing on {days} of its days" in with_window
     assert "anytime assigns" not in with_window

@@ -343,7 +343,7 @@ def _learn(
 
 
 def test_nothing_is_forecast_before_the_first_batch() -> None:
-    assert ForecastInterval(SCALE, 3).ends == (100.0, 100.0)
+    assert np.array(ForecastInterval(SCALE, 3).ends).tolist() == [[100.0], [100.0]]
 
 
 def test_it_is_narrow_where_arms_have_many_dimensions_and_widens() -> None:
