@@ -94,7 +94,7 @@ def arm_delta(delta: float, *, arms: int) -> float:
 
 
 class ControlShares(NamedTuple):
-    """What of δ is spent on what, where a control is named; together they are δ.
+    """How δ is split where a control is named; together they are δ.
 
     Attributes:
         decision: naming the best, or the set.
@@ -114,7 +114,7 @@ def control_shares(delta: float, *, targets: int) -> ControlShares:
 
 
 def guardrail_share(alpha: float, *, options: int, changes: bool, added: int = 0) -> float:
-    """What of α an option's guardrail may use up: α/(H − 1), where no option can be added.
+    """The share of α of an option's guardrail: α/(H − 1), where no option can be added.
 
     Where some can, the options of the start share nine tenths of α, and the j-th that is added has
     2^−j of the rest: however many follow, and whenever, all shares add up to α at most.
@@ -131,7 +131,7 @@ def guardrail_share(alpha: float, *, options: int, changes: bool, added: int = 0
 
 
 class ToleranceShares(NamedTuple):
-    """How δ is parted where a target within a tolerance of the best may be named.
+    """How δ is split where a target within a tolerance of the best may be named.
 
     Attributes:
         dropping: dropping targets that are not the best.
@@ -150,7 +150,7 @@ def tolerance_shares(delta: float, *, control: bool) -> ToleranceShares:
 
 
 class ChangeShares(NamedTuple):
-    """What of δ is spent on what, where options may be added and retired; together at most δ.
+    """How δ is split where options may be added and retired; together at most δ.
 
     Attributes:
         unchanged: decisions among the options there were at the start.

@@ -7,13 +7,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bestarm.numerics.geometry import Array
+from bestarm.numerics.geometry import Array, Indices
 
 __all__ = ["AdversaryPast", "PresampledRewards", "RewardsAhead", "within"]
-
-Indices = NDArray[np.int64]
 
 
 class AdversaryPast:

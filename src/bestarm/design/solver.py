@@ -25,9 +25,9 @@ from bestarm.checks import finite
 from bestarm.design.interior_point import interior_points
 from bestarm.errors import DesignError, InvalidInputError
 from bestarm.numerics.blas import one_thread
-from bestarm.numerics.geometry import TIE, Array, farthest, first_largest, ranked
+from bestarm.numerics.geometry import TIE, Array, Indices, farthest, first_largest, ranked
 
-Codes = NDArray[np.int64]
+Codes = NDArray[np.int64]  # of contrasts: see `ContrastSet`
 
 SMALL_POOL = 256  # up to this many arms all are in the working set
 MOST_ROUNDS = 200
@@ -121,7 +121,7 @@ class PairwiseContrasts:
         return np.asarray(self._points[first] - self._points[second])
 
 
-def pivots(features: Array) -> Codes:
+def pivots(features: Array) -> Indices:
     """Arms that span the features: each the farthest from the span of those before it.
 
     The pivots of LAPACK's QR, except that ties are broken by index and not by rounding.
@@ -302,6 +302,6 @@ class WorkingSet:
         self.q = np.maximum(self.q, LEAST_MASS * self.q.max())
 
 
-def _among(some: Codes, codes: Codes) -> NDArray[np.bool_]:
-    """Which of some codes are among few others; NumPy's takes ten times as long."""
-    return np.asarray((some[:, None] == codes).any(axis=1))
+def _among(some: Indices, others: Indices) -> NDArray[np.bool_]:
+    """Which of some numbers are among few others; NumPy's `isin` takes ten times as long."""
+    return np.asarray((some[:, None] == others).any(axis=1))

@@ -11,9 +11,9 @@ from bestarm.checks import positive
 from bestarm.design import linear_g
 from bestarm.design.memo import recall
 from bestarm.field.linear_model import points_of
-from bestarm.numerics.geometry import Array, first_largest, linear_span
+from bestarm.numerics.geometry import Array, Indices, first_largest, linear_span
 from bestarm.policies.policy import Traits
-from bestarm.policies.stepwise import Indices, StepwisePolicy
+from bestarm.policies.stepwise import StepwisePolicy
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
@@ -91,7 +91,7 @@ class ALBA(StepwisePolicy):
 
     def _make_plan(self) -> Plan:
         weights, _ = recall(_pool, self.problem.source, self._members)
-        pulls = min(max(1, self._current_step().pulls - self._total), self._left())
+        pulls = min(max(1, self._current_step().pulls - self._total), self._pulls_left())
         return Plan.randomised(weights, pulls, phase=self._plans + 1)
 
     def _observe(self, plan: Plan, summary: Summary) -> str | None:

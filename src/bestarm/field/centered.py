@@ -67,7 +67,7 @@ class CenteredBandit(StepwisePolicy):
     def _make_plan(self) -> Plan:
         # A generator per plan: plans on record are adopted, and nothing is drawn for them.
         weights = self._probabilities(np.random.default_rng((self._seed, self._plans)))
-        length = min(max(1, int(_BATCH * self._pulls)), self._left())
+        length = min(max(1, int(_BATCH * self._pulls)), self._pulls_left())
         return Plan.randomised(weights, length, phase=self._plans + 1)
 
     def _observe(self, plan: Plan, summary: Summary) -> None:

@@ -12,8 +12,8 @@ from bestarm.checks import choice
 from bestarm.field.kernels import compiled, reward_at
 from bestarm.field.means_rule import MeansRule, best_mean, rate
 from bestarm.field.pull_by_pull import Rewards
-from bestarm.numerics.geometry import Array
-from bestarm.policies.stepwise import Indices, sub_gaussian_assumptions
+from bestarm.numerics.geometry import Array, Indices
+from bestarm.policies.stepwise import sub_gaussian_assumptions
 from bestarm.problem import Problem
 
 

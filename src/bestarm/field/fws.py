@@ -25,8 +25,7 @@ from bestarm.field.linear_rule import (
     multiply,
 )
 from bestarm.field.pull_by_pull import Rewards
-from bestarm.numerics.geometry import Array
-from bestarm.policies.stepwise import Indices
+from bestarm.numerics.geometry import Array, Indices
 from bestarm.problem import Problem, as_problem
 
 # t·x(t), the sum of the steps so far; the inverse of its information; the pulls at which it was

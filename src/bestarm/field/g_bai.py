@@ -39,7 +39,7 @@ class GBAI(OneShot):
 
     def _make_plan(self) -> Plan:
         weights = g_weights(self.problem.source, np.arange(self.problem.arms))
-        return Plan.randomised(weights, self._left(), phase=1)
+        return Plan.randomised(weights, self._pulls_left(), phase=1)
 
     def _scores(self, plan: Plan, summary: Summary) -> Array:
         assert plan.weights is not None

@@ -52,7 +52,7 @@ class PeriodRule(StepwisePolicy):
 
     def _make_plan(self) -> Plan:
         length = max(_FIRST * int(np.count_nonzero(self._shares)), int(_GROWTH * self._pulls))
-        return Plan.randomised(self._shares, min(length, self._left()), phase=self._plans + 1)
+        return Plan.randomised(self._shares, min(length, self._pulls_left()), phase=self._plans + 1)
 
     def _observe(self, plan: Plan, summary: Summary) -> str | None:
         counts = summary.counts

@@ -13,8 +13,8 @@ from bestarm.field.divergences import bernoulli, upper_bound
 from bestarm.field.kernels import compiled, reward_at
 from bestarm.field.means_rule import MeansRule, best_mean, rate
 from bestarm.field.pull_by_pull import Rewards
-from bestarm.numerics.geometry import Array
-from bestarm.policies.stepwise import NO_DRIFT, Indices, sub_gaussian_assumptions
+from bestarm.numerics.geometry import Array, Indices
+from bestarm.policies.stepwise import NO_DRIFT, sub_gaussian_assumptions
 from bestarm.problem import Problem
 
 # Upper bounds are kept as tangents (`set_tangent`), and solved for where these do not decide. Rows

@@ -24,8 +24,7 @@ from bestarm.field.linear_rule import (
     learn,
 )
 from bestarm.field.pull_by_pull import Rewards, rest_of
-from bestarm.numerics.geometry import Array
-from bestarm.policies.stepwise import Indices
+from bestarm.numerics.geometry import Array, Indices
 from bestarm.problem import Problem, as_problem
 
 # Weights; their sum over the pulls; a lower bound on λ_min(A), and c; the pulls at the next

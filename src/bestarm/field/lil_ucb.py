@@ -12,8 +12,7 @@ from bestarm.checks import choice
 from bestarm.field.kernels import compiled, reward_at
 from bestarm.field.means_rule import MeansRule
 from bestarm.field.pull_by_pull import Rewards
-from bestarm.numerics.geometry import Array
-from bestarm.policies.stepwise import Indices
+from bestarm.numerics.geometry import Array, Indices
 from bestarm.problem import Problem
 
 

@@ -12,9 +12,8 @@ from bestarm.design.memo import recall
 from bestarm.design.rounding import round_efficiently
 from bestarm.estimation import ordinary
 from bestarm.field.linear_model import spanning_arms
-from bestarm.numerics.geometry import Array, first_largest, linear_span
+from bestarm.numerics.geometry import Array, Indices, first_largest, linear_span
 from bestarm.policies.shrinking import Shrinking, linear_value
-from bestarm.policies.stepwise import Indices
 from bestarm.records import Counts, Plan, Summary
 
 _G_TOL = 1e-6  # near-optimal G-designs may differ much in weights and hardly in value

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bestarm.numerics.geometry import Array, first_largest, linear_span
-from bestarm.policies.stepwise import NO_DRIFT, Indices
+from bestarm.numerics.geometry import Array, Indices, first_largest, linear_span
+from bestarm.policies.stepwise import NO_DRIFT
 from bestarm.problem import Problem
 
 

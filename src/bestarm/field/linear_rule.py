@@ -26,8 +26,7 @@ from bestarm.field.kernels import (
 )
 from bestarm.field.linear_model import coordinates, linear_assumptions
 from bestarm.field.pull_by_pull import PullByPull
-from bestarm.numerics.geometry import Array
-from bestarm.policies.stepwise import Indices
+from bestarm.numerics.geometry import Array, Indices
 from bestarm.problem import Problem, as_problem
 
 Threshold = Literal["published", "certified", "experiments"]

@@ -10,8 +10,7 @@ from bestarm.checks import whole
 from bestarm.design.memo import recall
 from bestarm.field.linear_designs import LinearShrinking, g_weights
 from bestarm.field.linear_model import linear_rank
-from bestarm.numerics.geometry import Array, linear_span
-from bestarm.policies.stepwise import Indices
+from bestarm.numerics.geometry import Array, Indices, linear_span
 from bestarm.problem import Problem
 from bestarm.records import Plan
 

@@ -9,8 +9,8 @@ import numpy as np
 from bestarm.design import Design, linear_xy
 from bestarm.design.memo import recall
 from bestarm.field.linear_designs import g_weights, longest_prefix, weighted_sum
-from bestarm.numerics.geometry import Array, ranked
-from bestarm.policies.stepwise import Indices, StepwisePolicy
+from bestarm.numerics.geometry import Array, Indices, ranked
+from bestarm.policies.stepwise import StepwisePolicy
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
@@ -66,7 +66,7 @@ class P1RAGE(StepwisePolicy):
         order = ranked(scores)
         designs = self._simulate_elimination(order, scores[order[0]] - scores[order])
         mixed = (weights + np.mean(designs, axis=0)) / 2
-        pulls = min(self._length, self._left())
+        pulls = min(self._length, self._pulls_left())
         return Plan.randomised(mixed / mixed.sum(), pulls, phase=self._plans + 1)
 
     def _observe(self, plan: Plan, summary: Summary) -> None:

@@ -8,8 +8,8 @@ from bestarm import bounds
 from bestarm.checks import positive
 from bestarm.design.memo import recall
 from bestarm.design.widths import WidthDesign, width_design
+from bestarm.numerics.geometry import Indices
 from bestarm.policies.rage import LeastSquaresElimination, PhaseRequest
-from bestarm.policies.stepwise import Indices
 from bestarm.problem import Problem
 
 _SLACK = 0.5  # ε of the rounding, as in the authors' code

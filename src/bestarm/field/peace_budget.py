@@ -13,8 +13,7 @@ from bestarm.design.memo import recall
 from bestarm.design.rounding import round_any
 from bestarm.design.widths import width_design
 from bestarm.field.linear_designs import LinearShrinking, longest_prefix
-from bestarm.numerics.geometry import Array
-from bestarm.policies.stepwise import Indices
+from bestarm.numerics.geometry import Array, Indices
 from bestarm.problem import Problem
 from bestarm.records import Plan
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bestarm.errors import InvalidInputError, ProtocolError
-from bestarm.numerics.geometry import Array
-from bestarm.policies.stepwise import Indices, StepwisePolicy
+from bestarm.numerics.geometry import Array, Indices
+from bestarm.policies.stepwise import StepwisePolicy
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
@@ -156,7 +156,7 @@ class PullByPull(StepwisePolicy):
             return 0, 0
         if self._open is not None:  # it may have been adopted
             self._next_arm = int(np.argmax(np.asarray(self._open.counts)))
-        most = min(len(presampled.rows), self._left())
+        most = min(len(presampled.rows), self._pulls_left())
         rewards = _read_only(presampled.table), presampled.rows, presampled.common
         if presampled.past is None:
             pulls, identified = self._open_and_advance(rewards, most)

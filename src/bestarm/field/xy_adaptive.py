@@ -13,9 +13,9 @@ from bestarm.design.memo import recall
 from bestarm.estimation import ordinary
 from bestarm.field.linear_model import linear_assumptions, points_of
 from bestarm.field.xy_allocation import all_pairs, greedy_pulls
-from bestarm.numerics.geometry import Array, first_largest, linear_norms
+from bestarm.numerics.geometry import Array, Indices, first_largest, linear_norms
 from bestarm.policies.shrinking import shares
-from bestarm.policies.stepwise import Indices, StepwisePolicy
+from bestarm.policies.stepwise import StepwisePolicy
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
@@ -70,7 +70,7 @@ class XYAdaptive(StepwisePolicy):
         self._level = _SHRINK / (rank * (rank + 1) + 1)  # α ρ⁰/n₀, with ρ⁰ = 1
 
     def _make_plan(self) -> Plan:
-        counts = recall(_allocate, self.problem, self._active, self._level, self._left())
+        counts = recall(_allocate, self.problem, self._active, self._level, self._pulls_left())
         return Plan.fixed(counts, phase=self._plans + 1)
 
     def _observe(self, plan: Plan, summary: Summary) -> str | None:

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from bestarm.design import complexity
 from bestarm.field.linear_model import Points, points_of
-from bestarm.numerics.geometry import Array
-from bestarm.policies.stepwise import Indices
+from bestarm.numerics.geometry import Array, Indices
 from bestarm.problem import Problem
 
 Order = NDArray[np.int32]  # the arms of pulls, in order

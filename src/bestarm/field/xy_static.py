@@ -26,7 +26,7 @@ from bestarm.field.xy_allocation import (
     greedy_allocation,
     oracle_allocation,
 )
-from bestarm.policies.stepwise import Indices
+from bestarm.numerics.geometry import Indices
 from bestarm.problem import Problem, as_problem
 
 

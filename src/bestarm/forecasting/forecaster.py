@@ -101,7 +101,7 @@ class AdaptedMethod(NamedTuple):
     interval: tuple[float, float]
 
 
-def less_forecasts(method: Callable[..., Any], problem: Problem) -> AdaptedMethod:
+def subtract_forecasts(method: Callable[..., Any], problem: Problem) -> AdaptedMethod:
     """The same method, for rewards from which forecasts are subtracted.
 
     A method with an option `forecasts` limits them plan by plan. For any other, with forecasts

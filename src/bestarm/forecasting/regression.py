@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from bestarm.errors import InvalidInputError
 from bestarm.forecasting.forecaster import Forecaster
-from bestarm.numerics.geometry import Array
+from bestarm.numerics.geometry import Array, Indices
 
 __all__ = ["Regression"]
 
@@ -168,7 +168,7 @@ class Regression(Forecaster):
             done += step
         return out
 
-    def select(self, kept: Counts) -> None:
+    def select(self, kept: Indices) -> None:
         """Go on with these runs alone. One may be taken several times."""
         for name, value in vars(self).items():
             if name not in {"_prior", "_features", "_drawn"}:
@@ -261,7 +261,7 @@ class Regression(Forecaster):
         if (due := np.flatnonzero(self._filled == self._due)).size:
             self._fit(due)
 
-    def _fit(self, some: Counts) -> None:
+    def _fit(self, some: Indices) -> None:
         """Fit the regression of some runs anew, with the outcomes since the last fit."""
         rows, keep = self._rows[some], 1.0 - _FORGET * self._filled[some]
         sums = keep[:, None, None] * self._sums[some] + np.matmul(rows.transpose(0, 2, 1), rows)
@@ -293,7 +293,7 @@ class Regression(Forecaster):
         self._due[some] = np.clip(_SHARE * self._count[some], _FEWEST, _MOST).astype(np.int64)
         self._filled[some], self._rows[some], self._made[some] = 0, 0.0, 0.0
 
-    def _agreed(self, some: Counts) -> Array:
+    def _agreed(self, some: Indices) -> Array:
         """Σ movement × reward and Σ movement² of outcomes since the last fit, about their means."""
         made, told = self._made[some], self._rows[some, :, :1]  # 1, and 0 after the last outcome
         apart = (made - made.sum(axis=1, keepdims=True) / told.sum(axis=1, keepdims=True)) * told

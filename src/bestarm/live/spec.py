@@ -20,7 +20,7 @@ from bestarm.errors import (
     ModuleNotAllowedError,
     ReplayError,
 )
-from bestarm.forecasting.forecaster import less_forecasts
+from bestarm.forecasting.forecaster import subtract_forecasts
 from bestarm.live.draws import seed_data
 from bestarm.live.guarding import check_guardrails
 from bestarm.live.store.contract import UNREADABLE, canonical
@@ -357,7 +357,7 @@ def _make(
     with _as_input_errors(name, options):
         method = partial(method, **given)
         if forecasts:
-            method, problem, _ = less_forecasts(method, problem)
+            method, problem, _ = subtract_forecasts(method, problem)
         policy = method(problem, seed=seed)
     if not isinstance(policy, Policy):
         message = f"{name!r} does not make a policy."

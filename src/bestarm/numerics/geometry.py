@@ -37,6 +37,8 @@ __all__ = [
 
 #: An array of floats.
 Array = NDArray[np.float64]
+#: An array of numbers of arms, targets or runs.
+Indices = NDArray[np.int64]
 
 #: Keys that differ by less than this, relative to the largest, count as equal.
 TIE = 1e-9

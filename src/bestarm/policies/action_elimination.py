@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm import bounds
-from bestarm.numerics.geometry import Array
+from bestarm.numerics.geometry import Array, Indices
 from bestarm.policies.policy import same_plan
 from bestarm.policies.rounds import RoundRule
-from bestarm.policies.stepwise import Indices
 from bestarm.presampled import PresampledRewards
 
 _SAFE = 1 - 1e-9  # less than what rounding can do
@@ -91,7 +90,7 @@ class ActionElimination(RoundRule):
         if np.ptp(self._counts[self._active]):
             return 0, 0  # an adopted plan pulled them unequally often
         self._counts, self._sums = self._counts.copy(), self._sums.copy()
-        used, rounds, end = 0, 0, min(len(presampled.rows), self._left())
+        used, rounds, end = 0, 0, min(len(presampled.rows), self._pulls_left())
         while len(self._active) > 1 and used + len(self._active) <= end:
             made = self._make_rounds(presampled.after(used), end - used)
             used += made * len(self._round)

@@ -30,7 +30,7 @@ class BoundedRule(StepwisePolicy):
 
     def _rounds_left(self, pulls: int) -> int:
         """How many rounds the cap still allows after so many more pulls."""
-        return max(0, self._left() - pulls) // len(self._active)
+        return max(0, self._pulls_left() - pulls) // len(self._active)
 
     def _outside_bounds(self, arm: int, summary: Summary) -> InvalidInputError:
         """What is raised where an arm paid a reward outside the bounds."""

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.numerics.geometry import Array
+from bestarm.numerics.geometry import Array, Indices
 from bestarm.policies.policy import Group, GroupForecaster, Traits
 from bestarm.policies.rounds import RoundRule
-from bestarm.policies.stepwise import Indices
 from bestarm.presampled import PresampledRewards, RewardsAhead
 from bestarm.recommendation import Recommendation
 
@@ -60,7 +59,7 @@ class LUCB(RoundRule):
         forecaster: GroupForecaster | None = None,  # noqa: ARG002
     ) -> Group:
         """Runs of this policy side by side."""
-        return _Runs(self, len(seeds))
+        return _LUCBGroup(self, len(seeds))
 
     def _decide(self) -> None:
         means, radii = self._sums / self._counts, self._radius.after(self._counts)
@@ -69,15 +68,13 @@ class LUCB(RoundRule):
         if separated[0]:
             self._active = self._round[:1].copy()
 
-    def _recommend_of(
-        self, counts: Indices, sums: Array, plans: int, identified: bool
-    ) -> Recommendation:
+    def _recommend_of(self, end: _RunEnd, *, plans: int) -> Recommendation:
         """What this rule would recommend after a run of a group that ended like this."""
-        rule, pulls = copy(self), int(counts.sum())
-        rule._counts, rule._sums, rule._answered = counts, sums, set()
-        rule._note_answered(counts)
+        rule, pulls = copy(self), int(end.counts.sum())
+        rule._counts, rule._sums, rule._answered = end.counts, end.sums, set()
+        rule._note_answered(end.counts)
         reason = rule._reason()
-        if identified:
+        if end.identified:
             rule._active, reason = np.array([rule._leader]), "identified"
         rule._end_plans(plans, pulls, pulls, reason)
         return rule.recommend()
@@ -97,7 +94,21 @@ def leader_and_challenger(means: Array, radii: Array) -> tuple[Indices, NDArray[
     return np.stack([leaders, challengers], axis=1), lower > upper[runs, challengers]
 
 
-class _Runs:
+class _RunEnd(NamedTuple):
+    """What a run ended with.
+
+    Attributes:
+        counts: pulls per arm.
+        sums: the sum of their rewards.
+        identified: whether bounds separated.
+    """
+
+    counts: Indices
+    sums: Array
+    identified: bool
+
+
+class _LUCBGroup:
     """Runs of LUCB side by side. All that have not stopped are in the same round.
 
     Attributes:
@@ -111,10 +122,10 @@ class _Runs:
         self._most, self._radius = rule._max_pulls, rule._radius
         self.running = np.ones(runs, np.bool_)
         self.pulls, self.plans = np.zeros((2, runs), dtype=np.int64)
-        self._ended: dict[int, tuple[Indices, Array, bool]] = {}
-        self._made = self._rounds = 0  # pulls and rounds of every run that has not stopped
-        # Of these, in the order of `_places`:
-        self._places = np.arange(runs)
+        self._ends: dict[int, _RunEnd] = {}
+        self._live = np.arange(runs)  # the runs that have not stopped
+        self._pulls_each = self._rounds_each = 0  # of these, which have made the same number
+        # What follows has an entry for each of these.
         self._counts = np.zeros((runs, arms), dtype=np.int64)
         self._sums, self._means, self._radii = np.zeros((3, runs, arms))
         self._next = np.tile(np.arange(arms), (runs, 1))  # the arms to pull
@@ -122,20 +133,20 @@ class _Runs:
 
     def follow(self, runs: Indices, rewards: Sequence[PresampledRewards]) -> None:
         """Give these runs rewards of pulls to come, and make rounds until one lacks some."""
-        self._ahead.put(np.searchsorted(self._places, runs), rewards)
-        while len(self._places) and self._ahead.left.min() >= self._next_size():
+        self._ahead.put(np.searchsorted(self._live, runs), rewards)
+        while len(self._live) and self._ahead.left.min() >= self._next_size():
             self._make_round()
 
     def wanted(self) -> dict[int, tuple[int, int]]:
         """For each run that lacks rewards: how many it used of the last ones, and needs next."""
         size, ahead = self._next_size(), self._ahead
         lacking = np.flatnonzero(ahead.left < size)
-        return {int(self._places[each]): (int(ahead.used[each]), size) for each in lacking}
+        return {int(self._live[each]): (int(ahead.used[each]), size) for each in lacking}
 
     def _next_size(self) -> int:
         """The pulls of the next round, which the cap may cut short."""
         whole: int = self._next.shape[1]
-        return whole if self._most is None else min(whole, self._most - self._made)
+        return whole if self._most is None else min(whole, self._most - self._pulls_each)
 
     def _make_round(self) -> None:
         size, whole = self._next_size(), self._next.shape[1]
@@ -145,14 +156,14 @@ class _Runs:
         counts, sums = (part.reshape(-1) for part in (self._counts, self._sums))
         pulls, paid = counts[at] + 1, sums[at] + self._ahead.pull_equally(arms)
         counts[at], sums[at] = pulls, paid
-        self._made += size
-        self._rounds += 1
+        self._pulls_each += size
+        self._rounds_each += 1
         identified = np.zeros(len(arms), np.bool_)
         if size == whole:
             self._means.reshape(-1)[at] = paid / pulls
             self._radii.reshape(-1)[at] = self._radius.after(pulls)
             self._next, identified = leader_and_challenger(self._means, self._radii)
-        if self._made == self._most:
+        if self._pulls_each == self._most:
             self._end(np.ones(len(arms), np.bool_), identified)
         elif identified.any():
             self._end(identified, identified)
@@ -160,13 +171,13 @@ class _Runs:
     def _end(self, over: NDArray[np.bool_], identified: NDArray[np.bool_]) -> None:
         """Note how runs ended, and go on without them."""
         for run in np.flatnonzero(over):
-            known = self._counts[run].copy(), self._sums[run].copy(), bool(identified[run])
-            self._ended[int(self._places[run])] = known
-        ended, kept = self._places[over], np.flatnonzero(~over)
+            end = _RunEnd(self._counts[run].copy(), self._sums[run].copy(), bool(identified[run]))
+            self._ends[int(self._live[run])] = end
+        ended, kept = self._live[over], np.flatnonzero(~over)
         self.running[ended] = False
-        self.pulls[ended], self.plans[ended] = self._made, self._rounds
-        self._places, self._next, self._counts = (
-            part[kept] for part in (self._places, self._next, self._counts)
+        self.pulls[ended], self.plans[ended] = self._pulls_each, self._rounds_each
+        self._live, self._next, self._counts = (
+            part[kept] for part in (self._live, self._next, self._counts)
         )
         self._sums, self._means, self._radii = (
             part[kept] for part in (self._sums, self._means, self._radii)
@@ -175,5 +186,4 @@ class _Runs:
 
     def recommend(self, run: int) -> Recommendation:
         """What the rule recommends at the end of a run."""
-        counts, sums, identified = self._ended[run]
-        return self._rule._recommend_of(counts, sums, int(self.plans[run]), identified)
+        return self._rule._recommend_of(self._ends[run], plans=int(self.plans[run]))

@@ -68,7 +68,7 @@ class Uniform(OneShot):
         whole(budget, "budget", least=problem.arms)
 
     def _make_plan(self) -> Plan:
-        pulls, arms = self._left(), self.problem.arms
+        pulls, arms = self._pulls_left(), self.problem.arms
         return Plan.fixed(pulls // arms + (np.arange(arms) < pulls % arms), phase=1)
 
     def _scores(self, plan: Plan, summary: Summary) -> Array:  # noqa: ARG002
@@ -123,7 +123,7 @@ class GOpt(OneShot):
             r2=positive(r2, "r2"),
         )
         check_tolerance(tol)
-        self._length, self._tol = min(self._sufficient, self._left()), tol
+        self._length, self._tol = min(self._sufficient, self._pulls_left()), tol
 
     def _make_plan(self) -> Plan:
         design = recall(deo, self.problem.source, anchor=0, tol=self._tol)
@@ -185,7 +185,7 @@ class DEO(OneShot):
             design = recall(centered_xy, problem.source, problem.target, tol=self._tol)
         else:
             design = recall(deo, problem.source, anchor=self._anchor, tol=self._tol)
-        return Plan.randomised(design.weights, self._left(), phase=1)
+        return Plan.randomised(design.weights, self._pulls_left(), phase=1)
 
     def _scores(self, plan: Plan, summary: Summary) -> Array:
         return regression_scores(self.problem, plan, summary)

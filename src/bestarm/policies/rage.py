@@ -82,7 +82,7 @@ class LeastSquaresElimination(StepwisePolicy):
     def _make_plan(self) -> Plan:
         phase = self._plans + 1
         weights, pulls, self._gap = self._design(phase)
-        pulls = min(pulls, self._left())
+        pulls = min(pulls, self._pulls_left())
         if self._max_phase_pulls is not None:
             pulls = min(pulls, self._max_phase_pulls)
         return Plan.fixed(round_any(weights, pulls), phase=phase)
@@ -90,7 +90,7 @@ class LeastSquaresElimination(StepwisePolicy):
     def _observe(self, plan: Plan, summary: Summary) -> str | None:
         # Whole pulls do not tell how many were wanted: a phase that takes all that are left is cut,
         # unless it is as long as a phase may be.
-        cut_short = plan.pulls == self._left() and plan.pulls != self._max_phase_pulls
+        cut_short = plan.pulls == self._pulls_left() and plan.pulls != self._max_phase_pulls
         theta = ordinary(self.problem, summary)
         options = self.problem.target
         # Differences first: offsets would cost digits.
@@ -109,7 +109,7 @@ class LeastSquaresElimination(StepwisePolicy):
         )
         if len(self._active) == 1:
             return "identified"
-        if plan.pulls >= self._left():
+        if plan.pulls >= self._pulls_left():
             return "max_pulls"
         if self._max_phases is not None and len(self._trace) >= self._max_phases:
             return "max_phases"

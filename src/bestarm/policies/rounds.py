@@ -9,8 +9,8 @@ import numpy as np
 
 from bestarm import bounds
 from bestarm.checks import choice, positive
-from bestarm.numerics.geometry import Array
-from bestarm.policies.stepwise import Indices, StepwisePolicy, sub_gaussian_assumptions
+from bestarm.numerics.geometry import Array, Indices
+from bestarm.policies.stepwise import StepwisePolicy, sub_gaussian_assumptions
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
@@ -83,7 +83,7 @@ class RoundRule(StepwisePolicy):
 
     def _make_plan(self) -> Plan:
         counts = np.zeros(self.problem.arms, dtype=np.int64)
-        counts[self._round[: self._left()]] = 1
+        counts[self._round[: self._pulls_left()]] = 1
         return Plan.fixed(counts, phase=self._plans + 1)
 
     @abstractmethod

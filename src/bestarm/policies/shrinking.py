@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from bestarm.design.memo import recall
-from bestarm.numerics.geometry import Array, linear_diameter, ranked
-from bestarm.policies.stepwise import Indices, StepwisePolicy
+from bestarm.numerics.geometry import Array, Indices, linear_diameter, ranked
+from bestarm.policies.stepwise import StepwisePolicy
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 

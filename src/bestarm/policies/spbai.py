@@ -21,14 +21,14 @@ from bestarm.records import Plan, Summary
 
 
 class PhaseTerms(NamedTuple):
-    """What follows from how a phase draws.
+    """The numbers of phase ℓ, which follow from the probabilities that it draws with.
 
     Attributes:
         epsilon: ε_ℓ, its accuracy in units of the normalised rewards.
-        delta: δ_ℓ, its part of the error probability.
+        delta: δ_ℓ, its share of the error probability.
         value: V_ℓ, the largest variance factor of an active contrast, or of an active arm.
         stability: M, which enters the length.
-        pulls: n_ℓ; may be more than can ever be pulled.
+        pulls: n_ℓ, before any cap; may be more than can ever be pulled.
     """
 
     epsilon: float
@@ -128,7 +128,7 @@ class SPBAI(StepwisePolicy):
         phase = self._plans + 1
         weights, self._gap = self._design()
         pulls = self._terms(phase, weights).pulls
-        return Plan.randomised(weights, min(pulls, self._most()), phase=phase)
+        return Plan.randomised(weights, min(pulls, self._allowed_pulls()), phase=phase)
 
     def _design(self) -> tuple[Array, float]:
         """p_ℓ = ½ p_xor + ½ p_G for the active targets, and the certified gap of XOR."""
@@ -174,17 +174,19 @@ class SPBAI(StepwisePolicy):
         )
         return PhaseTerms(epsilon, delta, value, stability, pulls)
 
-    def _most(self) -> int:
+    def _allowed_pulls(self) -> int:
         """How many pulls the caps leave for the next phase."""
-        return min(self._left(), self._max_phase_pulls or sys.maxsize)
+        return min(self._pulls_left(), self._max_phase_pulls or sys.maxsize)
 
-    # Lines 8 to 14, the pulls, are made by whoever carries the plan out. Lines 15 to 18:
+    # Lines 8 to 14 are the pulls, which whoever carries the plan out makes.
+
+    # Lines 15 to 18: the estimate of θ, and who is dropped.
 
     def _observe(self, plan: Plan, summary: Summary) -> str | None:
         assert plan.weights is not None
         terms = self._terms(plan.phase, plan.weights)
         # A plan on record may be shorter by rounding alone: that matters only at a cap.
-        cut_short = self._most() <= plan.pulls < terms.pulls
+        cut_short = self._allowed_pulls() <= plan.pulls < terms.pulls
         over_cap = cut_short and plan.pulls == self._max_phase_pulls
         # The estimate of θ, in units of the rewards: their scale would cancel.
         theta = orthogonalized(
@@ -213,7 +215,7 @@ class SPBAI(StepwisePolicy):
             return "max_phase_pulls"
         if len(self._active) == 1:
             return "identified"
-        if cut_short or plan.pulls >= self._left():
+        if cut_short or plan.pulls >= self._pulls_left():
             return "max_pulls"
         if self._max_phases is not None and len(self._trace) >= self._max_phases:
             return "max_phases"

@@ -11,13 +11,11 @@ from numpy.typing import NDArray
 
 from bestarm.checks import whole
 from bestarm.errors import InvalidInputError
-from bestarm.numerics.geometry import Array
+from bestarm.numerics.geometry import Array, Indices
 from bestarm.policies.policy import Policy, Traits, check_adoptable, has_stopped, same_plan
 from bestarm.problem import Problem, as_problem
 from bestarm.recommendation import FINAL, Phase, Recommendation
 from bestarm.records import Plan, Summary
-
-Indices = NDArray[np.int64]
 
 NO_DRIFT = "The mean reward of an option, given the past, never changes: nothing drifts."
 
@@ -107,7 +105,7 @@ class StepwisePolicy(Policy):
         self._pulls += pulls
         self._rounds += rounds
         self._open = None
-        if reason is None and self._left() <= 0:
+        if reason is None and self._pulls_left() <= 0:
             spent = self._budget is not None and self._pulls >= self._budget
             reason = "budget" if spent else "max_pulls"
         self._stopped = reason
@@ -167,7 +165,7 @@ class StepwisePolicy(Policy):
         )
         self._active = self._active[~dropped]
 
-    def _left(self) -> int:
+    def _pulls_left(self) -> int:
         """How many pulls the cap and the budget leave."""
         caps = [cap for cap in (self._max_pulls, self._budget) if cap is not None]
         return min(caps, default=sys.maxsize) - self._pulls

@@ -24,7 +24,7 @@ from bestarm.environments.environment import fixed_world
 from bestarm.environments.streams import ForecastStream
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.forecasting import Forecaster, Regression
-from bestarm.forecasting.forecaster import find_forecaster, less_forecasts
+from bestarm.forecasting.forecaster import find_forecaster, subtract_forecasts
 from bestarm.numerics.blas import one_thread
 from bestarm.policies.policy import Method, Policy
 from bestarm.recommendation import Recommendation
@@ -206,7 +206,7 @@ class Simulation:
         method = with_mean_bound(method, world, problem)
         if self.forecaster is None:
             return method(problem, seed=seed), stream, world
-        adjusted = less_forecasts(method, problem)
+        adjusted = subtract_forecasts(method, problem)
         forecaster = deepcopy(self.forecaster)
         stream = ForecastStream(stream, forecaster, problem.source, adjusted.interval)
         return adjusted.method(adjusted.problem, seed=seed), stream, world

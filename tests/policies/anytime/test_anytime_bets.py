@@ -747,7 +747,7 @@ def test_the_lower_end_of_an_interval_allows_for_a_loss_too(seed: int) -> None:
 
     def ends_after(batch: BatchOutcome, level: float) -> Array:
         none = np.zeros(len(contrasts))
-        return lower_ends(lambda *_: contrasts, [batch], level=level, grid=grid, capital=none)
+        return lower_ends(lambda *_: contrasts, [batch], threshold=level, grid=grid, capital=none)
 
     for level in (0.1, 3.0):
         lost = ends_after(BatchOutcome(frame, known), level)

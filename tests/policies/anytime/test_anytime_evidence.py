@@ -30,8 +30,8 @@ RATES = np.array([0.95, 0.75, 0.25, 0.05])  # so far apart that every batch adds
 ARMS = np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
 GRID, UNIT = StakeGrid.around(0.04), Scale(0.0, 1.0)
 BATCHES, PULLS = WINDOW + 9, 40
-NEVER = 1e6  # a level that nothing reaches
-NOTHING = 1e-300  # a share of δ with such a level
+NEVER = 1e6  # a threshold that nothing reaches
+NOTHING = 1e-300  # a share of δ with such a threshold
 
 
 def shown(evidence: GoodEnoughEvidence) -> bool:
@@ -42,13 +42,13 @@ def shown(evidence: GoodEnoughEvidence) -> bool:
 def good_enough(
     targets: Array,
     *,
-    level: float = NEVER,
+    threshold: float = NEVER,
     tolerance: float = 0.1,
     share: float = NOTHING,
     control: tuple[int, float] | None = None,
 ) -> GoodEnoughEvidence:
     known = TargetCoordinates(targets)
-    best = BestTargetEvidence(known, level=level, grid=GRID)
+    best = BestTargetEvidence(known, threshold=threshold, grid=GRID)
     return GoodEnoughEvidence(
         best, known, grid=GRID, tolerance=tolerance, share=share, control=control
     )
@@ -66,9 +66,9 @@ def shown_by(evidence: Evidence) -> list[Array]:
 
 
 KINDS: dict[str, Callable[[], Evidence]] = {
-    "best": lambda: BestTargetEvidence(TargetCoordinates(ARMS), level=NEVER, grid=GRID),
+    "best": lambda: BestTargetEvidence(TargetCoordinates(ARMS), threshold=NEVER, grid=GRID),
     "best two": lambda: TopTargetsEvidence(
-        TargetCoordinates(ARMS), level=NEVER, top=2, tolerance=0.0, grid=GRID
+        TargetCoordinates(ARMS), threshold=NEVER, top=2, tolerance=0.0, grid=GRID
     ),
     "tolerance": lambda: good_enough(ARMS),
     "tolerance and control": lambda: good_enough(ARMS, control=(3, NOTHING)),
@@ -254,8 +254,8 @@ def test_it_grows_if_the_best_is_better_by_less() -> None:
     assert expected_wealth(0.0, control=True)[-1] > 1.001
 
 
-def levels_of(evidence: GoodEnoughEvidence) -> dict[int, float]:
-    return {each.candidate: each._level for each in evidence._certificates}
+def thresholds_of(evidence: GoodEnoughEvidence) -> dict[int, float]:
+    return {each.candidate: each._threshold for each in evidence._certificates}
 
 
 def test_the_j_th_target_to_lead_has_its_share_and_keeps_it() -> None:
@@ -264,7 +264,7 @@ def test_the_j_th_target_to_lead_has_its_share_and_keeps_it() -> None:
     evidence.rank(
         np.array([1.0, 0.0, 0.0]), []
     )  # who leads before anything is known does not count
-    assert not levels_of(evidence)
+    assert not thresholds_of(evidence)
     even = np.full(4, 0.25)
     frame = make_frame(ARMS, even, guess=2 * even, spread=even, scale=UNIT, size=PULLS)
     batch = BatchOutcome(frame, of_each_arm(np.random.default_rng(1), 1))
@@ -274,7 +274,7 @@ def test_the_j_th_target_to_lead_has_its_share_and_keeps_it() -> None:
         past.append(batch)
         evidence.rank(np.array(leads[target], dtype=float), past)
         assert evidence.leaders[0] == target
-    shares = {target: math.exp(-level) for target, level in levels_of(evidence).items()}
+    shares = {target: math.exp(-threshold) for target, threshold in thresholds_of(evidence).items()}
     assert list(shares) == [2, 0, 3, 1]
     expected = [0.005 / (j * (j + 1)) for j in (1, 2, 3, 4)]
     assert list(shares.values()) == pytest.approx(expected, rel=1e-6)
@@ -290,7 +290,7 @@ def test_a_candidate_is_shown_at_its_own_level_and_not_before(second: bool) -> N
         evidence.settle(evidence.place_bets(batch.frame), batch)
         # The better one could be shown, too: it leads once alone.
         evidence.rank(BETTER if second and not number else WORSE, [batch])
-        led = list(levels_of(evidence))
+        led = list(thresholds_of(evidence))
         if 0 in led:
             values.append(float(shown_by(evidence)[1 + led.index(0)][1]))
             if evidence._certificates[led.index(0)].shown[1]:
@@ -349,7 +349,7 @@ def test_a_control_has_a_share_of_its_own_and_is_not_named_by_it() -> None:
             break
     assert evidence.control_is_good_enough
     assert not plain.control_is_good_enough
-    assert levels_of(evidence) == levels_of(plain)
+    assert thresholds_of(evidence) == thresholds_of(plain)
     assert not evidence.decided
     assert evidence.chosen.tolist() == [1]
 
@@ -414,10 +414,10 @@ def test_the_last_one_left_is_the_best_with_a_tolerance_too() -> None:
 # --- sets ----------------------------------------------------------------------------------------
 
 
-def of_three(level: float) -> TopTargetsEvidence:
+def of_three(threshold: float) -> TopTargetsEvidence:
     """The best two of three, with a tolerance."""
     targets = TargetCoordinates(np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]))
-    return TopTargetsEvidence(targets, level=level, top=2, tolerance=TOLERANCE, grid=GRID)
+    return TopTargetsEvidence(targets, threshold=threshold, top=2, tolerance=TOLERANCE, grid=GRID)
 
 
 def test_a_target_chosen_late_has_the_wealth_of_one_chosen_from_the_first() -> None:

@@ -135,7 +135,7 @@ def test_lost_pulls_count_in_intervals_as_in_bets() -> None:
         policy.update(replace(clicks([0.9, 0.5, 0.1], rng)(plan), missing=lost))
     rows = policy._targets.now[[0, 0, 1]] - policy._targets.now[[1, 2, 2]]
     ends = lower_ends(
-        lambda *_: rows, policy._past, level=2.0, grid=policy._grid, capital=np.zeros(3)
+        lambda *_: rows, policy._past, threshold=2.0, grid=policy._grid, capital=np.zeros(3)
     )
     assert sum(batch.totals.lost.sum() for batch in policy._past) == 40
     for row, end in zip(rows, ends, strict=True):
@@ -155,7 +155,7 @@ def test_intervals_spend_delta_on_all_ordered_pairs() -> None:
     def ends(rows: Array) -> Array:
         level, grid = math.log(12 / 0.06), policy._grid
         return lower_ends(
-            lambda *_: rows, policy._past, level=level, grid=grid, capital=np.zeros(3)
+            lambda *_: rows, policy._past, threshold=level, grid=grid, capital=np.zeros(3)
         )
 
     np.testing.assert_allclose(found.low[others], ends(rows))

@@ -155,7 +155,7 @@ def test_an_option_that_is_dropped_was_behind_on_a_weighted_average(name: str) -
 def weighted_average(policy: AnytimeBAI, contrast: Array, sums: Array, level: float) -> Array:
     """A lower end, and the weighted average that it is about: see moving.md."""
     past, grid = policy._past, policy._grid
-    [end] = lower_ends(lambda *_: contrast, past, level=level, grid=grid)
+    [end] = lower_ends(lambda *_: contrast, past, threshold=level, grid=grid)
     wealth, exposure, lead = np.zeros((3, len(grid)))
     for batch, total in zip(past, sums, strict=True):
         [stakes], [growth] = batch.frame.bets(contrast).settle(batch)

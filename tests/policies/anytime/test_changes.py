@@ -299,7 +299,7 @@ def test_one_that_was_ruled_out_by_one_that_is_retired_later_is_counted_too(
     evidence = policy._evidence
     assert isinstance(evidence, BestTargetEvidence)
     won_by_d = four.values(first=len(four.placed) - 1)[1]
-    assert won_by_d >= policy._level
+    assert won_by_d >= policy._threshold
     path = ledger(policy, four.placed)[-1]
     assert (path[1, [0, 2]] > 0).any()  # bets against b that were won
     policy.retire(1)
@@ -635,7 +635,7 @@ def wrong_after_the_worst(
             which._evidence._left[0, 2] = False  # type: ignore[attr-defined]
         which.retire(2)
 
-    means, level, best = [0.5, 0.501, 0.5 + lead], policy._level, 2
+    means, level, best = [0.5, 0.501, 0.5 + lead], policy._threshold, 2
     while policy.plan() is not None and policy._pulls < 600:
         play(policy, means, rng, plans=1, pulls=40)
         if best != 2 or 2 not in policy._evidence.active:

@@ -28,8 +28,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from bestarm.numerics.geometry import Array
-from bestarm.policies.anytime.readout import Belief, Indices, Reader, Runs, sums_of_weights
+from bestarm.numerics.geometry import Array, Indices
+from bestarm.policies.anytime.readout import Belief, Reader, Runs, sums_of_weights
 from bestarm.records import Counts, Summary
 
 # In units of signal to noise, y·θ over the deviation of z. Within a factor of three or four of the

@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.bounds import ChangeShares
-from bestarm.numerics.geometry import TIE, Array
+from bestarm.numerics.geometry import TIE, Array, Indices
 from bestarm.policies.anytime.bets import LEVEL_GRID, SLACK, BetResult, StakeGrid
 from bestarm.policies.anytime.options import TargetCoordinates
-from bestarm.policies.anytime.readout import Indices
 from bestarm.records import Summary
 
 WINDOW = 32  # batches with outcomes outstanding, at the end of each of which the wealth is read
@@ -134,7 +133,7 @@ class Evidence(Protocol):
         ...
 
     def log_evidence(self) -> Array:
-        """The log of the evidence against every target, which drops it at the level."""
+        """The log of the evidence against every target, which drops it at the threshold."""
         ...
 
 
@@ -164,12 +163,12 @@ def opponents(leaders: Indices, targets: int) -> Indices:
     return np.asarray(np.where(np.arange(targets) == leader, second, leader))
 
 
-def drop(values: Array, level: float, left: Flags) -> Flags:
-    """The targets that are left of those whose log e-value is below the level.
+def drop(values: Array, threshold: float, left: Flags) -> Flags:
+    """The targets that are left of those whose log e-value is below the threshold.
 
     If all have reached it, which is an error, the one with the least evidence against it stays.
     """
-    kept = np.asarray(left & (values < level))
+    kept = np.asarray(left & (values < threshold))
     least = np.where(left, values, np.inf).argmin(axis=1)
     kept[np.arange(len(kept)), least] |= ~kept.any(axis=1)
     return kept
@@ -283,7 +282,7 @@ class BestTargetEvidence:
 
     Args:
         targets: in coordinates.
-        level: log(1/δ).
+        threshold: log(1/δ).
         grid: the stakes.
         shares: what of δ is for options that are added and retired, if they may be.
     """
@@ -292,12 +291,12 @@ class BestTargetEvidence:
         self,
         targets: TargetCoordinates,
         *,
-        level: float,
+        threshold: float,
         grid: StakeGrid,
         shares: ChangeShares | None = None,
     ) -> None:
         count = len(targets)
-        self._targets, self._level, self._grid, self._shares = targets, level, grid, shares
+        self._targets, self._threshold, self._grid, self._shares = targets, threshold, grid, shares
         self._account = Account((count if shares else 1, count, len(grid)))
         self._left: Flags = np.ones((1, count), np.bool_)
         self._values: Array = np.zeros(count)
@@ -365,7 +364,7 @@ class BestTargetEvidence:
     def _update(self) -> None:
         """Drop targets whose wealth has reached 1/δ after some prefix."""
         self._values[self.active] = self._log_values()[self.active]
-        self._left = drop(self._values[None], self._level, self._left)
+        self._left = drop(self._values[None], self._threshold, self._left)
 
     def rank(self, slope: Array, past: Sequence[AnyBatch]) -> None:  # noqa: ARG002 - no pair is replayed
         """Find the leader and the runner-up."""
@@ -397,8 +396,10 @@ class BestTargetEvidence:
             self._capital[start] = math.log(share / self._shares.unchanged)
             values, present = self._log_values(), ~np.isnan(self._targets.now[:, 0])
             self._values[present] = values[present]
-            self._left = drop(np.where(present, values, np.inf)[None], self._level, present[None])
-            back = (values < self._level) & ~present
+            self._left = drop(
+                np.where(present, values, np.inf)[None], self._threshold, present[None]
+            )
+            back = (values < self._threshold) & ~present
             back[self._counted] = False
             if not back.any():
                 break
@@ -428,23 +429,23 @@ class _Certificate:
 
     Args:
         candidate: the target.
-        level: log(1/share).
+        threshold: log(1/share).
         grid: the stakes.
         targets: how many there are.
         first: the number of the first batch to bet on.
     """
 
     def __init__(
-        self, candidate: int, *, level: float, grid: StakeGrid, targets: int, first: int
+        self, candidate: int, *, threshold: float, grid: StakeGrid, targets: int, first: int
     ) -> None:
-        self.candidate, self._level, self._grid = candidate, level, grid
+        self.candidate, self._threshold, self._grid = candidate, threshold, grid
         self.shown: Flags = np.zeros(targets, np.bool_)
         self.account = Account((1, targets, len(grid)), first)
 
     def update(self) -> None:
         """Note what is shown after some prefix."""
         for wealth in self.account.prefixes():
-            self.shown |= self._grid.log_value(wealth[0]) >= self._level
+            self.shown |= self._grid.log_value(wealth[0]) >= self._threshold
 
 
 class _GoodEnoughBets(NamedTuple):
@@ -459,8 +460,8 @@ class GoodEnoughEvidence:
 
     Targets are dropped as by `BestTargetEvidence`, with a share of δ: the best is never dropped but
     for that. The j-th target to lead gets the share 1/(j(j + 1)) of the rest for its certificate. A
-    wrong one is shown only if the wealth of the best against it has reached its level, a bet that
-    is fair or worse from the moment on when the candidate began: no union over targets is needed.
+    wrong one is shown only if the wealth of the best against it has reached its threshold: a bet
+    that is fair or worse from the moment when the candidate began. No union over targets is needed.
 
     Args:
         best: evidence against each target.
@@ -492,7 +493,7 @@ class GoodEnoughEvidence:
     def _certificate(self, candidate: int, share: float) -> _Certificate:
         return _Certificate(
             candidate,
-            level=-math.log(share) + SLACK,
+            threshold=-math.log(share) + SLACK,
             grid=self._grid,
             targets=len(self._targets),
             first=self._batches,

@@ -11,12 +11,11 @@ from typing import Protocol
 
 import numpy as np
 
-from bestarm.numerics.geometry import Array
+from bestarm.numerics.geometry import Array, Indices
 from bestarm.numerics.grouping import group
 from bestarm.policies.anytime.assumptions import LEVEL_NATS, contradictions
 from bestarm.policies.anytime.bets import Frame, Totals
 from bestarm.policies.anytime.evidence import LevelEvidence, drop, opponents, ranked_first
-from bestarm.policies.anytime.readout import Indices
 from bestarm.policies.anytime.sampler import Config, IndependentSampler
 from bestarm.policies.policy import GroupForecaster
 from bestarm.presampled import PresampledRewards, RewardsAhead, within
@@ -31,7 +30,14 @@ class Recommend(Protocol):
     """What a rule would recommend after a run that ended like this."""
 
     def __call__(
-        self, *, left: Counts, leader: int, pulls: int, plans: int, stopped: str, contradicted: bool
+        self,
+        *,
+        left: Indices,
+        leader: int,
+        pulls: int,
+        plans: int,
+        stopped: str,
+        contradicted: bool,
     ) -> Recommendation:
         """The recommendation."""
         ...
@@ -49,7 +55,7 @@ class AnytimeGroup:
         config: what the rule is made from.
         seeds: of the arms that each run draws.
         floors: the least probability of arms, by label.
-        level: the log of the e-value that drops a target.
+        threshold: the log of the e-value that drops a target.
         most: the pulls at which to stop, or None.
         recommend: what the rule recommends at the end of a run.
         forecaster: makes the forecasts that are subtracted from rewards, if any are.
@@ -61,20 +67,25 @@ class AnytimeGroup:
         seeds: Sequence[int],
         *,
         floors: Mapping[str, float],
-        level: float,
+        threshold: float,
         most: int | None,
         recommend: Recommend,
         forecaster: GroupForecaster | None = None,
     ) -> None:
         runs, targets = len(seeds), len(config.targets)
-        self._config, self._level, self._most, self._recommend = config, level, most, recommend
+        self._config, self._threshold, self._most, self._recommend = (
+            config,
+            threshold,
+            most,
+            recommend,
+        )
         self.running = np.ones(runs, np.bool_)
         self.pulls, self.plans = np.zeros((2, runs), dtype=np.int64)
         self._contradicted = np.zeros(runs, np.bool_)
         self._left = np.ones((runs, targets), np.bool_)
         self._leaders = np.tile([0, 1], (runs, 1))
-        # Of the runs that have not stopped, in the order of `_places`:
-        self._places = np.arange(runs)
+        self._live = np.arange(runs)  # the runs that have not stopped
+        # What follows has an entry for each of these.
         self._forecaster = forecaster
         self._sampler = IndependentSampler(
             config, forecasts=forecaster is not None, floors=floors, runs=runs, warm=True
@@ -85,10 +96,10 @@ class AnytimeGroup:
         self._ahead = RewardsAhead(runs)
         self._planned: tuple[Frame, Counts] | None = None
 
-    def follow(self, runs: Counts, rewards: Sequence[PresampledRewards]) -> None:
+    def follow(self, runs: Indices, rewards: Sequence[PresampledRewards]) -> None:
         """Give these runs rewards of pulls to come, and carry out plans until one lacks some."""
-        self._ahead.put(np.searchsorted(self._places, runs), rewards)
-        while len(self._places):
+        self._ahead.put(np.searchsorted(self._live, runs), rewards)
+        while len(self._live):
             if self._planned is None:
                 self._planned = self._plan()
             if (self._planned[1] > self._ahead.left).any():
@@ -103,13 +114,13 @@ class AnytimeGroup:
         sizes, ahead = self._planned[1], self._ahead
         lacking = np.flatnonzero(sizes > ahead.left)
         return {
-            int(self._places[each]): (int(ahead.used[each]), int(sizes[each])) for each in lacking
+            int(self._live[each]): (int(ahead.used[each]), int(sizes[each])) for each in lacking
         }
 
     def _plan(self) -> tuple[Frame, Counts]:
         """The next batch of every run that has not stopped, and its pulls."""
-        sampler, pulls = self._sampler, self.pulls[self._places]
-        leaders, left = self._leaders[self._places], self._left[self._places]
+        sampler, pulls = self._sampler, self.pulls[self._live]
+        leaders, left = self._leaders[self._live], self._left[self._live]
         others = np.where(left, np.arange(left.shape[1]), leaders[:, :1])
         pairs = np.stack([np.broadcast_to(leaders[:, :1], others.shape), others], axis=2)
         weights, sizes = sampler.next_weights(pairs), sampler.sizes(pulls)
@@ -121,7 +132,7 @@ class AnytimeGroup:
 
     def _carry_out(self, frame: Frame, sizes: Counts) -> None:
         """Draw a batch of every run, bet, drop, learn."""
-        config, places, runs = self._config, self._places, np.arange(len(self._places))
+        config, places, runs = self._config, self._live, np.arange(len(self._live))
         shape = frame.weights.shape
         drawn, rewards = draw(frame.weights, sizes, self._draws, self._ahead)
         means = np.add.reduceat(rewards, np.cumsum(sizes) - sizes) / sizes
@@ -137,7 +148,7 @@ class AnytimeGroup:
         if frame.belief is not None:
             against_level = self._level_evidence.add(frame.settle_level(totals).growth)
             self._contradicted[places] |= against_level >= LEVEL_NATS
-        left = drop(config.grid.log_value(self._wealth), self._level, left)
+        left = drop(config.grid.log_value(self._wealth), self._threshold, left)
         self.pulls[places] += sizes
         self._sampler.advance(frame, totals, means=means, drawn=self.pulls[places])
         self.plans[places] += 1
@@ -171,12 +182,12 @@ class AnytimeGroup:
         wrong = impossible.any(axis=1) | outside.any(axis=1)
         labels = self._config.problem.source_labels
         for run in np.flatnonzero(wrong):
-            self._contradicted[self._places[run]] |= assumptions.judge(
+            self._contradicted[self._live[run]] |= assumptions.judge(
                 impossible[run], outside[run], labels
             )
 
-    def _go_on_with(self, kept: Counts) -> None:
-        self._places, self._wealth = self._places[kept], self._wealth[kept]
+    def _go_on_with(self, kept: Indices) -> None:
+        self._live, self._wealth = self._live[kept], self._wealth[kept]
         self._sampler.select(kept)
         self._level_evidence.wealth = self._level_evidence.wealth[kept]
         self._draws.select(kept)
@@ -207,7 +218,7 @@ class _Draws:
         self._numbers = np.empty((len(seeds), _AHEAD))
         self._used = np.full(len(seeds), _AHEAD)
 
-    def select(self, kept: Counts) -> None:
+    def select(self, kept: Indices) -> None:
         """Go on with these runs alone."""
         self._generators = [self._generators[run] for run in kept]
         self._numbers, self._used = self._numbers[kept], self._used[kept]

@@ -86,17 +86,17 @@ def lead_intervals(
     """
     others = targets.present[targets.present != leader]
     initial = int((targets.additions == 0).sum())
-    level, capital = -math.log(pairs_delta(delta, targets=initial)), np.zeros(2 * len(others))
+    threshold, capital = -math.log(pairs_delta(delta, targets=initial)), np.zeros(2 * len(others))
     if shares is not None:
         added = np.maximum(targets.additions[others], targets.additions[leader]).tolist()
         each = [math.log(shares.interval(j, targets=initial)) for j in added]
-        capital = np.tile(each, 2) + level
+        capital = np.tile(each, 2) + threshold
     better, worse = np.full(len(others), leader), others
     both = np.append(better, worse), np.append(worse, better)  # in one pass over the past
     ends = lower_ends(
         lambda place, _: targets.contrasts(place, *both),
         past,
-        level=level,
+        threshold=threshold,
         grid=grid,
         capital=capital,
     )
@@ -115,11 +115,11 @@ def lower_ends(
     contrasts: Callable[[int, AnyFrame], Array],
     past: Sequence[AnyBatch],
     *,
-    level: float,
+    threshold: float,
     grid: StakeGrid,
     capital: Array = _NO_CAPITAL,
 ) -> Array:
-    """The largest v at which each contrast's e-process against y·θ ≤ v has reached exp(level).
+    """The largest v at which each contrast's e-process against y·θ ≤ v has reached exp(threshold).
 
     Betting against y·θ ≤ v instead of y·θ ≤ 0 changes the log wealth of a stake by −v Σ nλ, so one
     pass over the past serves all v, and the e-value falls in v. An outstanding outcome that may be
@@ -129,7 +129,7 @@ def lower_ends(
         contrasts: gives rows, in coordinates of the span, for each batch, by its number and from
             what was fixed before it. Rows that are NaN bet nothing on it.
         past: the batches so far.
-        level: the log of the threshold, to which what rounding may add is added.
+        threshold: the log of the threshold, to which what rounding may add is added.
         grid: the stakes.
         capital: the log wealth that each contrast starts with.
     """
@@ -147,7 +147,7 @@ def lower_ends(
             done += len(made)
         if (seen := exposure.any(axis=1)).any():
             parts = wealth[seen], exposure[seen], capped[seen]
-            ends[seen] = np.maximum(ends[seen], invert_wealth(*parts, level + SLACK, grid))
+            ends[seen] = np.maximum(ends[seen], invert_wealth(*parts, threshold + SLACK, grid))
     return ends
 
 
@@ -194,18 +194,18 @@ def _settled(
 
 
 def invert_wealth(
-    wealth: Array, exposure: Array, capped: Array, level: float, grid: StakeGrid
+    wealth: Array, exposure: Array, capped: Array, threshold: float, grid: StakeGrid
 ) -> Array:
-    """The largest v at which the wealth less v · exposure and max(v, 0) · capped has the level."""
-    # One stake alone reaches the level at `low`; at `high` not even all together do.
-    beyond = wealth + grid.log_shares - level
+    """The largest v at which the wealth less v · exposure and max(v, 0) · capped reaches it."""
+    # One stake alone reaches the threshold at `low`; at `high` not even all together do.
+    beyond = wealth + grid.log_shares - threshold
     alone = beyond / np.where(beyond > 0, exposure + capped, exposure)
     low = alone.max(axis=1)
     high = (alone + np.log(len(grid)) / exposure).max(axis=1)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         v = middle[:, None]
-        reached = grid.log_value(wealth - v * exposure - np.maximum(v, 0.0) * capped) >= level
+        reached = grid.log_value(wealth - v * exposure - np.maximum(v, 0.0) * capped) >= threshold
         low, high = np.where(reached, middle, low), np.where(reached, high, middle)
     return np.asarray(low)
 
@@ -311,7 +311,7 @@ class ControlEffect:
         low, high = lower_ends(
             lambda place, _: self._targets.contrasts(place, both, both[::-1]),
             past,
-            level=-math.log(self._pair_share(target)),
+            threshold=-math.log(self._pair_share(target)),
             grid=self._grid,
             capital=np.zeros(2),
         )
@@ -326,7 +326,9 @@ class ControlEffect:
         lower, upper = np.clip((lower, max(upper, lower)), -widest, widest).tolist()
         contrast = self._targets.now[target] - self._targets.now[self.control]
         estimate = min(max(float(contrast @ slope), lower), upper)
-        known = [each for i, each in enumerate(past[:learned]) if self._targets.are_now(i)]
+        known = [
+            each for i, each in enumerate(past[:learned]) if self._targets.uses_current_options(i)
+        ]
         mean = self._mean_reward(slope, known)
         relative = estimate / mean if mean is not None and mean > 0 else None
         return Effect(self.control, self._label, estimate, lower, upper, relative)
@@ -347,8 +349,10 @@ class ControlEffect:
         While max over o of (o − c)·θ ≤ m, bets against (o − c)·θ ≤ m are fair or worse whoever
         the opponents are, so no union over targets is needed. −∞ if there is no evidence yet.
         """
-        level = -math.log(self.shares.behind)
-        return float(lower_ends(self._against_leader, past, level=level, grid=self._grid)[0])
+        threshold = -math.log(self.shares.behind)
+        return float(
+            lower_ends(self._against_leader, past, threshold=threshold, grid=self._grid)[0]
+        )
 
     def _against_leader(self, place: int, frame: AnyFrame) -> Array:
         """The contrast of the leader of the time to the control; of the runner-up to itself."""
@@ -450,7 +454,7 @@ def _rate_lower_ends(
     delta: float,
 ) -> Array:
     """Lower ends for the average of each target, then for the negative of each."""
-    level = -math.log(rates_delta(delta, targets=problem.targets))
+    threshold = -math.log(rates_delta(delta, targets=problem.targets))
     stakes = _RATE_STAKES / (scale.high - scale.low + scale.noise)
     grid = StakeGrid(stakes, np.full(len(stakes), -math.log(len(stakes)) - 1e-12))
     count = 2 * len(targets)
@@ -471,7 +475,7 @@ def _rate_lower_ends(
     if not exposure.any():
         return np.full(count, -np.inf)
     wealth = np.maximum(wealth, _RUINED)
-    return invert_wealth(wealth, exposure, np.zeros_like(exposure), level + SLACK, grid)
+    return invert_wealth(wealth, exposure, np.zeros_like(exposure), threshold + SLACK, grid)
 
 
 def _subtracted(batch: BatchOutcome, targets: int) -> Array:

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from bestarm.numerics.geometry import Array, Span
+from bestarm.numerics.geometry import Array, Indices, Span
 from bestarm.policies.anytime.estimates import Estimates
-from bestarm.policies.anytime.readout import Indices
 from bestarm.problem import Problem, as_weights
 from bestarm.records import Plan, Summary
 
@@ -61,16 +60,16 @@ class TargetCoordinates:
         if self._of_batches or coordinates is not self.now:
             self._of_batches.append(coordinates)
 
-    def are_now(self, place: int) -> bool:
-        """Whether batch number `place` has the coordinates of now."""
-        return not self._of_batches or self._of_batches[place] is self.now
+    def uses_current_options(self, batch: int) -> bool:
+        """Whether this batch, by its number, was drawn among the options that there are now."""
+        return not self._of_batches or self._of_batches[batch] is self.now
 
     def contrasts(self, place: int, better: Any, worse: Any) -> Array:
         """The contrasts of targets to others, in coordinates of batch number `place`.
 
         Rows are NaN where one of the two was not among the options.
         """
-        if self.are_now(place):
+        if self.uses_current_options(place):
             return np.asarray(self.now[better] - self.now[worse])
         table = self._of_batches[place]
         known = np.full((len(self.now), table.shape[1]), np.nan)

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bestarm.numerics.geometry import Array, ranked
+from bestarm.numerics.geometry import Array, Indices, ranked
 from bestarm.policies.anytime.bets import StakeGrid
 from bestarm.policies.anytime.evidence import AnyBatch, AnyFrame, Placed, finalized
 from bestarm.policies.anytime.options import TargetCoordinates
-from bestarm.policies.anytime.readout import Indices
 
 _ALL_PAIRS = 4096  # up to this many contrasts between chosen and others a design sees all of them
 _REPLAYED = 50_000  # contrasts of past batches to take in at once, beyond two batches a target
@@ -41,18 +40,18 @@ class TopTargetsEvidence:
     """One e-process for each pair of a chosen target and another.
 
     Wealth of the pair (o, z) bets against (o − z)·θ ≤ −ε. The m targets of the highest estimates
-    are shown to be right once all their pairs with others have reached the level. Opponents do not
-    change here, because a target that is truly among the best may truly have better opponents.
+    are shown to be right once all their pairs with others have reached the threshold. Opponents do
+    not change here, because a target that is truly among the best may truly have better opponents.
     The bets on any contrast were fixed, batch by batch, by what was known then. So the wealth of a
     pair is one and the same function of all batches whenever it is asked for: pairs that are needed
     are brought up to date from the past, those that are not wait. (A long past of many pairs is
-    taken in bit by bit: the wealth of any prefix is evidence.) A pair that has reached the level is
-    decided for good and bets no more, so that of many pairs few are left before long. Batches that
-    lack outcomes count them at their worst: see `evidence.Account`.
+    taken in bit by bit: the wealth of any prefix is evidence.) A pair that has reached the
+    threshold is decided for good and bets no more, so that of many pairs few are left before long.
+    Batches that lack outcomes count them at their worst: see `evidence.Account`.
 
     Args:
         targets: in coordinates.
-        level: the log of the wealth at which a pair is decided.
+        threshold: the log of the wealth at which a pair is decided.
         top: m.
         tolerance: ε.
         grid: the stakes.
@@ -62,12 +61,12 @@ class TopTargetsEvidence:
         self,
         targets: TargetCoordinates,
         *,
-        level: float,
+        threshold: float,
         top: int,
         tolerance: float,
         grid: StakeGrid,
     ) -> None:
-        self._targets, self._level, self._grid = targets, level, grid
+        self._targets, self._threshold, self._grid = targets, threshold, grid
         self._top, self._tolerance = top, tolerance
         self._pairs: dict[int, _TargetPairs] = {}  # by target; the last chosen come last
         self._finalized = 0  # how many batches may be in them
@@ -88,7 +87,7 @@ class TopTargetsEvidence:
     def _lacking(self) -> Array:
         """The missing evidence of each chosen target (row) against each other one (column)."""
         rows = np.array([self._pairs[int(o)].most for o in self.chosen])
-        return np.asarray(self._level - rows[:, self._order[self._top :]])
+        return np.asarray(self._threshold - rows[:, self._order[self._top :]])
 
     @property
     def active(self) -> Indices:
@@ -135,7 +134,7 @@ class TopTargetsEvidence:
         """Note evidence against the rivals, and let go of those that it suffices for."""
         most = np.maximum(pairs.most[pairs.rivals], values)
         pairs.most[pairs.rivals] = most
-        left = most < self._level
+        left = most < self._threshold
         pairs.rivals, pairs.wealth = pairs.rivals[left], pairs.wealth[left]
 
     def _look_ahead(self, pairs: _TargetPairs, pending: Sequence[AnyBatch]) -> None:
@@ -181,11 +180,11 @@ class TopTargetsEvidence:
         """For each target, the least of the pairs that must put it in or out, as a log.
 
         Of each pair this is the largest log e-value so far, as a pair that has once reached the
-        level is decided. A running maximum is not an e-value.
+        threshold is decided. A running maximum is not an e-value.
         """
         lacking = self._lacking
         evidence = np.zeros(len(self._targets))
-        evidence[self._order[self._top :]] = self._level - lacking.max(axis=0)
+        evidence[self._order[self._top :]] = self._threshold - lacking.max(axis=0)
         if lacking.size:
-            evidence[self.chosen] = self._level - lacking.max(axis=1)
+            evidence[self.chosen] = self._threshold - lacking.max(axis=1)
         return evidence

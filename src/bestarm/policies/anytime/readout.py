@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from bestarm.design.bounded import best_sums
 from bestarm.numerics.geometry import Array
 
-Indices = NDArray[np.int64]
-
 # Of the pulls that a sum of weights of 0 takes: what another must save. The level is estimated, and
 # of sums that save little, those would be taken whose signal looks best.
 _WORTH = 0.8

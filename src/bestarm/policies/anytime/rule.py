@@ -11,11 +11,10 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from bestarm import bounds as thresholds
-from bestarm.bounds import change_shares, tolerance_shares
+from bestarm.bounds import change_shares, set_delta, tolerance_shares
 from bestarm.checks import interval, not_negative, positive, whole
 from bestarm.errors import ProtocolError
-from bestarm.numerics.geometry import Array
+from bestarm.numerics.geometry import Array, Indices
 from bestarm.policies.anytime.assumptions import (
     LEVEL_NATS,
     Assumptions,
@@ -69,7 +68,7 @@ from bestarm.policies.policy import (
 )
 from bestarm.problem import Problem, as_problem
 from bestarm.recommendation import FINAL, Effect, Recommendation
-from bestarm.records import Counts, Plan, Summary
+from bestarm.records import Plan, Summary
 from bestarm.units import Unit
 
 _LATE_SHARE = 1 / 20  # of the outcomes of a batch may be outstanding when it is learned from, …
@@ -224,7 +223,7 @@ class AnytimeBAI(Policy):
             self._effects = ControlEffect(*known, changes=changes)
         spent = problem.delta if self._effects is None else self._effects.shares.decision
         self._shares = change_shares(spent) if changes else None
-        self._level, self._evidence = self._begin_evidence(spent, index)
+        self._threshold, self._evidence = self._begin_evidence(spent, index)
         self._level_evidence = LevelEvidence()
         self._begin_first_era(features, index)
         self._estimates: Any = self._sampler.estimates
@@ -239,7 +238,8 @@ class AnytimeBAI(Policy):
         # before it where a plan closed with nothing because options changed.
         self._extended: dict[int, OpenPlan] = {}
         self._outstanding: dict[int, OpenPlan] = {}  # plans with pulls that are pending
-        self._contradicted = self._followed = self._measuring = False
+        self._contradicted = self._measuring = False
+        self._ended_in_group = False  # whether this is the end of a run of a group: no batches
         self._binary = not forecasts and self._bounds == (0.0, 1.0)
         self._stopped: str | None = None
         self._exact: tuple[int, ...] | None = None  # the best of all items
@@ -249,18 +249,20 @@ class AnytimeBAI(Policy):
         """The log of the e-value that drops a target, and the evidence, for a share of δ."""
         targets, grid, tolerance = self._targets, self._grid, self._tolerance
         if self._top > 1:
-            each = thresholds.set_delta(spent, targets=len(targets), top=self._top)
-            level = -math.log(each)
-            return level, TopTargetsEvidence(
-                targets, level=level + SLACK, top=self._top, tolerance=tolerance, grid=grid
+            each = set_delta(spent, targets=len(targets), top=self._top)
+            threshold = -math.log(each)
+            return threshold, TopTargetsEvidence(
+                targets, threshold=threshold + SLACK, top=self._top, tolerance=tolerance, grid=grid
             )
         parted = tolerance_shares(spent, control=control is not None)
         spent = parted.dropping if tolerance else spent
-        level = -math.log(spent if self._shares is None else self._shares.unchanged)
-        best = BestTargetEvidence(targets, level=level + SLACK, grid=grid, shares=self._shares)
+        threshold = -math.log(spent if self._shares is None else self._shares.unchanged)
+        best = BestTargetEvidence(
+            targets, threshold=threshold + SLACK, grid=grid, shares=self._shares
+        )
         if not tolerance:
-            return level, best
-        return level, GoodEnoughEvidence(
+            return threshold, best
+        return threshold, GoodEnoughEvidence(
             best,
             targets,
             grid=grid,
@@ -325,7 +327,7 @@ class AnytimeBAI(Policy):
             mean_bound=self._mean_bound,
             names=self._top,
             margin=self._tolerance,
-            evidence_needed=self._level,
+            evidence_needed=self._threshold,
             precision=self._precision,
             max_pulls=self._max_pulls,
             side_by_side=self._side_by_side,
@@ -418,7 +420,7 @@ class AnytimeBAI(Policy):
             if not after.pending:
                 del self._outstanding[phase]
             self._evidence.amend(place, before, after)
-            self._check_level(drawn.era, before, after)
+            self._check_baseline(drawn.era, before, after)
             drawn.era.sampler.record(before, after)
             if place < self._learned:
                 drawn.era.sampler.relearn(place, before, after, summary)
@@ -452,18 +454,25 @@ class AnytimeBAI(Policy):
             config,
             seeds,
             floors=self._floors,
-            level=self._level + SLACK,
+            threshold=self._threshold + SLACK,
             most=self._max_pulls,
             recommend=self._recommend_of,
             forecaster=forecaster,
         )
 
     def _recommend_of(
-        self, *, left: Counts, leader: int, pulls: int, plans: int, stopped: str, contradicted: bool
+        self,
+        *,
+        left: Indices,
+        leader: int,
+        pulls: int,
+        plans: int,
+        stopped: str,
+        contradicted: bool,
     ) -> Recommendation:
         """What this rule would recommend after a run of a group that ended like this."""
         rule = copy(self)
-        rule._followed, rule._contradicted, rule._stopped = True, contradicted, stopped
+        rule._ended_in_group, rule._contradicted, rule._stopped = True, contradicted, stopped
         rule._pulls = rule._rounds = rule._outcomes = pulls
         rule._plans, rule._binary = plans, False
         ended: Any = Ended(left, leader)
@@ -483,7 +492,7 @@ class AnytimeBAI(Policy):
         batch = drawn.era.sampler.outcome(drawn.frame, summary)
         self._targets.record(drawn.era.targets)
         self._evidence.settle(drawn.bets, batch)
-        self._check_level(drawn.era, None, batch)
+        self._check_baseline(drawn.era, None, batch)
         self._past.append(batch)
         self._pulls += summary.pulls + summary.missing_pulls + summary.pending_pulls
         self._rounds += summary.rounds
@@ -491,7 +500,7 @@ class AnytimeBAI(Policy):
         self._learn()
         self._count(summary, 1)
 
-    def _check_level(self, era: Era, before: Any | None, after: Any) -> None:
+    def _check_baseline(self, era: Era, before: Any | None, after: Any) -> None:
         """Withdraw the claim if a batch, or what it is now, contradicts the declared baseline."""
         if not era.tilted:
             return
@@ -511,16 +520,16 @@ class AnytimeBAI(Policy):
         """
         drawn = self._learned_pulls
         settled, waiting, ready = 0, 0, self._learned
-        for place, batch in enumerate(self._past[self._learned :], start=self._learned):
+        for number, batch in enumerate(self._past[self._learned :], start=self._learned):
             summary = batch.summary
             pending, pulls = summary.pending_pulls, summary.pulls + summary.missing_pulls
             settled, waiting, drawn = settled + pulls, waiting + pending, drawn + pulls + pending
             allowed = _LATE_SHARE if 2 * drawn > self._pulls else _OLD_LATE_SHARE
             if pending <= allowed * (pulls + pending) and waiting <= allowed * (settled + waiting):
-                ready, self._learned_pulls = place + 1, drawn
-        for place in range(self._learned, ready):
-            if self._targets.are_now(place):
-                self._sampler.learn(place, self._past[place], self._pulls)
+                ready, self._learned_pulls = number + 1, drawn
+        for number in range(self._learned, ready):
+            if self._targets.uses_current_options(number):
+                self._sampler.learn(number, self._past[number], self._pulls)
         self._learned = ready
 
     def _decide(self) -> None:
@@ -573,7 +582,7 @@ class AnytimeBAI(Policy):
         self._stopped = "exhausted" if self._exact is None else "exact"
 
     @property
-    def _judged_targets(self) -> Counts:
+    def _judged_targets(self) -> Indices:
         """Of a finite population, the targets that every item drawn so far was judged for.
 
         To name several, no target ever leaves the blocks.
@@ -626,9 +635,11 @@ class AnytimeBAI(Policy):
         alone: the baseline and the leads may move as they like. None with blocks, or where targets
         are not arms.
         """
-        if self._followed or self._block > 1 or self._contradicted:
+        if self._ended_in_group or self._block > 1 or self._contradicted:
             return None
-        past = [batch for i, batch in enumerate(self._past) if self._targets.are_now(i)]
+        past = [
+            batch for i, batch in enumerate(self._past) if self._targets.uses_current_options(i)
+        ]
         known = any(batch.summary.pulls for batch in complete_batches(past))
         if not known or not targets_are_arms(self.problem):
             return None
@@ -702,7 +713,7 @@ class AnytimeBAI(Policy):
             self._evidence, self._measuring = self._evidence.before, False
         self._stopped, self._open = None, None
 
-    def _begin_era(self, options: Counts) -> None:
+    def _begin_era(self, options: Indices) -> None:
         """Draw among these options from now on."""
         before, added = self._era, len(options) > len(self._targets.present)
         every = len(options) == self.problem.targets
@@ -756,7 +767,9 @@ class AnytimeBAI(Policy):
         """The leader, or the leading set; final once it is shown to be right."""
         chosen, final = self._named_targets, self._reason in FINAL
         leads = self._has_estimates and (
-            self._followed or not self.problem.unstructured or self._answered.issuperset(chosen)
+            self._ended_in_group
+            or not self.problem.unstructured
+            or self._answered.issuperset(chosen)
         )
         recommendation = Recommendation(
             target=chosen[0],
@@ -787,9 +800,11 @@ class AnytimeBAI(Policy):
         """Whether estimates rest on an outcome."""
         learned = enumerate(self._past[: self._learned])
         return (
-            self._followed
+            self._ended_in_group
             or self._carried
-            or any(batch.summary.pulls for i, batch in learned if self._targets.are_now(i))
+            or any(
+                batch.summary.pulls for i, batch in learned if self._targets.uses_current_options(i)
+            )
         )
 
     def _effect(self, target: int, final: bool) -> Effect | None:

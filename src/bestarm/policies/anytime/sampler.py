@@ -17,7 +17,7 @@ from bestarm.design import centered_g, linear_g
 from bestarm.design.interior_point import interior_points
 from bestarm.design.solver import ListedContrasts, minimise
 from bestarm.errors import ProtocolError
-from bestarm.numerics.geometry import Array, Span, lift, linear_span
+from bestarm.numerics.geometry import Array, Indices, Span, lift, linear_span
 from bestarm.policies.anytime.assumptions import (
     Assumptions,
     check_plan_options,
@@ -26,7 +26,7 @@ from bestarm.policies.anytime.assumptions import (
 from bestarm.policies.anytime.bets import BatchOutcome, Frame, Scale, StakeGrid, Totals
 from bestarm.policies.anytime.estimates import Estimates
 from bestarm.policies.anytime.evidence import AnyBatch, AnyFrame, Evidence
-from bestarm.policies.anytime.readout import Indices, may_tilt, read, standard_errors, tilts
+from bestarm.policies.anytime.readout import may_tilt, read, standard_errors, tilts
 from bestarm.problem import Problem, as_weights
 from bestarm.records import Counts, Plan, Summary
 
@@ -382,7 +382,7 @@ class ForecastInterval:
         self._scale, self._dimensions = scale, dimensions
         self._middle, self._reach = np.full(runs, scale.middle + scale.center), np.zeros(runs)
 
-    def select(self, kept: Counts) -> None:
+    def select(self, kept: Indices) -> None:
         """Go on with these runs alone."""
         self._middle, self._reach = self._middle[kept], self._reach[kept]
 
@@ -447,7 +447,7 @@ class IndependentSampler:
         self._warm, self._multipliers = warm, np.zeros((runs, len(config.targets)))
         self._predicted: dict[int, Frame] = {}  # of batches learned from that lack outcomes
 
-    def select(self, kept: Counts) -> None:
+    def select(self, kept: Indices) -> None:
         """Go on with these runs alone."""
         self.estimates.select(kept)
         self.weights, self._made_at = self.weights[kept], self._made_at[kept]
@@ -459,7 +459,7 @@ class IndependentSampler:
         """The probabilities for pairs of targets that want evidence: the last ones, or new ones.
 
         Args:
-            pairs: of each run; see `Allocation.weights`.
+            pairs: of each run; see `Allocation.solve`.
         """
         known, drawn = self.estimates.pulls > 0, self.weights.any(axis=1)
         due = self.estimates.pulls >= REDESIGN * self._made_at
