@@ -641,3 +641,14 @@ def test_features_of_an_option_that_is_added(folder: Path) -> None:
     data("add", "drinks", "cocoa", "--features", "0.5, 2")
     with open_one() as experiment:
         assert experiment.problem.source[-1].tolist() == [0.5, 2.0]
+
+
+def test_an_experiment_is_archived_and_deleted_only_with_its_name_repeated(drinks: str) -> None:
+    run("archive", drinks)
+    assert data("list")["experiments"] == []
+    assert [each["name"] for each in data("list", "--archived")["experiments"]] == [drinks]
+    run("archive", drinks, "--undo")
+    assert len(data("list")["experiments"]) == 1
+    assert "differ" in commands.refused("experiment", "delete", drinks, "drink")
+    assert run("delete", drinks, drinks)[0] == f"{drinks} is deleted.\n"
+    assert data("list", "--archived")["experiments"] == []

@@ -1,4 +1,4 @@
-"""Probes need no token; the configuration of an experiment is told without its seed."""
+"""Probes need no token; configurations are told without the seed; experiments are archived."""
 
 from __future__ import annotations
 
@@ -50,3 +50,18 @@ def test_the_configuration_is_what_was_created(sqlite_url: str) -> None:
     assert (found["policy"], found["window"], found["otherwise"]) == ("anytime", 3600, 0)
     assert [each["name"] for each in found["guardrails"]] == ["refund"]
     assert "seed" not in answer.text
+
+
+def test_an_experiment_is_archived_over_http(sqlite_url: str) -> None:
+    with in_thread(sqlite_url) as served, served.client() as client:
+        path = create(client)
+        for _ in range(2):
+            assert client.delete(path).raise_for_status().json()["state"] == "running"
+        assert client.get("/experiments").json()["experiments"] == []
+        listed = client.get("/experiments", params={"archived": True}).json()["experiments"]
+        assert [each["name"] for each in listed] == ["offer"]
+        assert client.get(path).json()["state"] == "running"
+        assert client.delete(path, params={"undo": True}).status_code == 200
+        assert len(client.get("/experiments").json()["experiments"]) == 1
+        with served.client(Role.TELL) as teller:
+            assert teller.delete(path).status_code == 403

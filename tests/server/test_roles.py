@@ -97,7 +97,7 @@ def test_the_table_of_roles(routes: list[tuple[str, str, Role]]) -> None:
     telling.add(("GET", f"{experiment}/served"))
     verbs = ("pause", "resume", "lease", "erase", "add", "retire", "stop")
     managing = {("POST", f"{experiment}/{what}") for what in verbs}
-    managing.add(("POST", "/experiments"))
+    managing |= {("POST", "/experiments"), ("DELETE", experiment)}
     for route, role in api.items():
         if route in managing:
             assert role is Role.MANAGE, route

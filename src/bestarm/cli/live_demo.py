@@ -62,7 +62,7 @@ class LiveDemo:
         self._owed = 0.0
         self._before = time.monotonic()
         self.over = False
-        known = {each.name for each in Experiment.list(store)}
+        known = {each.name for each in Experiment.list(store, archived=True)}
         names = ("demo", *(f"demo-{i}" for i in range(2, len(known) + 3)))
         self.experiment = Experiment.create(
             store,

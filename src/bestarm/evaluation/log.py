@@ -356,7 +356,7 @@ def _current_name(store: Store, first: Experiment, *, fresh: bool) -> str:
     notes = _notes(first)
     number = max((data["evaluation"] for data in notes if "evaluation" in data), default=1)
     if fresh and any("items" in data for data in notes):
-        taken = {each.name for each in Experiment.list(store)}
+        taken = {each.name for each in Experiment.list(store, archived=True)}
         number = next(n for n in count(number + 1) if f"{first.name}-{n}" not in taken)
         first.note(f"Started anew as {first.name}-{number}.", evaluation=number)
     return first.name if number == 1 else f"{first.name}-{number}"

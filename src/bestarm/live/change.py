@@ -37,6 +37,13 @@ def set_state(tx: Transaction, kind: str, at: float, **data: Any) -> None:
     log(tx, kind, at, **data)
 
 
+def set_archived(tx: Transaction, at: float, *, archived: bool) -> None:
+    """Have lists leave an experiment out, or show it again; it goes on as it did."""
+    if tx.head.archived != archived:
+        tx.head.archived = archived
+        log(tx, "archived" if archived else "restored", at)
+
+
 def _check_not_over(head: Head, verb: str) -> None:
     if head.over:
         wrong = f"An experiment that is {head.state} cannot be {verb}."

@@ -312,7 +312,11 @@ class Experiment:
 
     @staticmethod
     def list(
-        url: str | Store, *, limit: int | None = None, after: str | None = None
+        url: str | Store,
+        *,
+        limit: int | None = None,
+        after: str | None = None,
+        archived: bool = False,
     ) -> Sequence[ExperimentListing]:
         """The experiments of a database, oldest first.
 
@@ -320,6 +324,7 @@ class Experiment:
             url: the database.
             limit: the largest number to return; all of them by default.
             after: the name of the last one before these, to read them in parts.
+            archived: whether archived ones are listed too.
 
         Raises:
             UnknownExperimentError: there is no experiment `after`.
@@ -329,7 +334,7 @@ class Experiment:
         if after is not None:
             after = inputs.normal_form(inputs.read_label(after, "after"))
         with inputs.connected(url) as (store, ledgers):
-            found = ledgers.list(store, limit=most, after=after)
+            found = ledgers.list(store, limit=most, after=after, archived=archived)
             if store is not url:
                 store.close()
         return found
@@ -556,6 +561,11 @@ class Experiment:
             with suppress(ClockError):  # a wrong clock settles nothing
                 self.expire()
         self.engine.stop(inputs.clean_text(reason), precondition)
+
+    def archive(self, *, undo: bool = False, precondition: Precondition | None = None) -> None:
+        """Have lists leave it out, or with `undo` show it again; it stays, and goes on."""
+        with self.engine.changing(precondition, leaps=True) as (tx, now):
+            change.set_archived(tx, now, archived=not undo)
 
     def _change_state(self, kind: str, precondition: Precondition | None, **data: str) -> None:
         with self.engine.changing(precondition, leaps=True) as (tx, now):

@@ -9,7 +9,9 @@ from typer.core import TyperCommand
 
 from bestarm.cli.experiment.changes import (
     add,
+    archive,
     ask,
+    delete,
     erase,
     expire,
     fail,
@@ -62,8 +64,9 @@ _NEGATIVE = (ask, tell, fail, lease)  # a negative number is not an option there
 experiment.command(cls=_Create)(create)
 for _command in (
     ask, tell, fail, status, recommend, guardrails, health, watch, log, export, report,
-    verify, replay, pause, resume, expire, lease, add, retire, erase, stop,
+    verify, replay, pause, resume, expire, lease, add, retire, erase, stop, archive,
 ):  # fmt: skip
     _settings = {"ignore_unknown_options": _command in _NEGATIVE}
     experiment.command(context_settings=_settings)(_command)
+experiment.command()(delete)
 experiment.command("list")(list_)

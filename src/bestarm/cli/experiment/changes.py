@@ -8,10 +8,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bestarm.cli.command import read_number
+from bestarm.cli.command import command, read_number
 from bestarm.cli.experiment.command import on_experiment, read_pairs
 from bestarm.cli.files import UserFile
 from bestarm.cli.output import Result, remark
+from bestarm.defaults import STORE
 from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.units import plural
 
@@ -389,6 +390,42 @@ def stop(experiment: Experiment, *, reason: str = "") -> Result:
     since = "From" if is_shown(end) else "No option was shown to be the best: from"
     words = f"{experiment.name} is {state}. {since} now on {use}."
     return Result({"state": state, "served": problem.target_labels[target]}, [words])
+
+
+@on_experiment
+def archive(experiment: Experiment, *, undo: bool = False) -> Result:
+    """Leave an experiment out of lists; it stays on record, and goes on.
+
+    Args:
+        undo: Show it in lists again.
+    """
+    experiment.archive(undo=undo)
+    words = "shown in lists again" if undo else "archived: `list --archived` shows it"
+    return Result({"archived": not undo}, [f"{experiment.name} is {words}."])
+
+
+@command
+def delete(name: str, again: str, *, store: str = STORE) -> Result:
+    """Delete an experiment for good, with all that is on record of it.
+
+    Args:
+        name (NAME): Its name.
+        again (NAME): Its name once more, as a confirmation.
+    """
+    from bestarm.live.inputs import normal_form
+    from bestarm.live.store.sql import SqlLedger, Store
+
+    if normal_form(name) != normal_form(again):
+        raise InvalidInputError(
+            f"The names differ: {name!r} and {again!r}. Nothing was deleted.",
+            field="again",
+            value=again,
+            remedy="Repeat the name of the experiment that is to be deleted.",
+        )
+    database = Store(store)
+    SqlLedger.open(database, normal_form(name)).delete()
+    database.close()
+    return Result({"experiment": name, "deleted": True}, [f"{name} is deleted."])
 
 
 def _state(experiment: Experiment) -> Result:

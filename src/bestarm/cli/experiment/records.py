@@ -175,13 +175,17 @@ def health(experiment: Experiment) -> Result:
 
 
 @command
-def list_(*, store: str = STORE) -> Result:
-    """List the experiments of a store."""
+def list_(*, archived: bool = False, store: str = STORE) -> Result:
+    """List the experiments of a store.
+
+    Args:
+        archived: List archived ones too.
+    """
     from bestarm.live import Experiment
     from bestarm.live.store.sql import Store
 
     database = Store(store)
-    listed = Experiment.list(database)
+    listed = Experiment.list(database, archived=archived)
     rows = [{**asdict(each), "created": time_of(each.created)} for each in listed]
     for row in rows:
         del row["revision"]

@@ -48,6 +48,7 @@ class Head:
     """
 
     state: str = "running"  # or "paused", "stopped", "finished"
+    archived: bool = False  # whether lists leave it out
     lease: float | None = None  # seconds an outcome may take, or None for no limit
     window: float | None = None  # seconds after which an outcome enters, or None: when it is told
     otherwise: float | None = None  # the outcome where nothing is told within the window

@@ -208,7 +208,11 @@ def _remark(kind: str, data: Mapping[str, Any]) -> str:
     return f"Alarm ({check}): {data['finding']}" if kind == "alarm" else f"Alarm ended ({check})."
 
 
-_PLAIN = {"paused": "Paused: no assignments are made."}
+_PLAIN = {
+    "paused": "Paused: no assignments are made.",
+    "archived": "Archived: lists leave it out.",
+    "restored": "Shown in lists again.",
+}
 _GUARDED = {
     "worse": "worse by more than the margin",
     "fine": "not worse by more than the margin",

@@ -71,10 +71,11 @@ async def list_experiments(
         str | None,
         Query(min_length=1, max_length=200, description="`next` of the part before."),
     ] = None,
+    archived: Annotated[bool, Query(description="Whether archived ones are listed too.")] = False,
 ) -> Any:
     """Experiments of the store, oldest first, in parts: send `next` as `after` until it is null."""
-    store = experiments.store
-    found = await run_in_threadpool(Experiment.list, store, limit=limit + 1, after=after)
+    part = partial(Experiment.list, limit=limit + 1, after=after, archived=archived)
+    found = await run_in_threadpool(part, experiments.store)
     last = found[limit - 1].name if len(found) > limit else None
     return {"experiments": found[:limit], "next": last}
 
@@ -119,6 +120,19 @@ async def get_status(
         return Response(status_code=304, headers={"ETag": tag})
     response.headers["ETag"] = tag
     return status
+
+
+@managing.delete("/experiments/{name}", summary="Archive an experiment")
+async def archive(
+    name: Name,
+    experiments: Experiments,
+    undo: Annotated[bool, Query(description="True to show it in lists again.")] = False,
+) -> schemas.StatusOut:
+    """Leave an experiment out of lists. It stays on record and goes on; repeating it is harmless.
+
+    Only the command line really deletes one: `bestarm experiment delete`.
+    """
+    return await experiments.change(name, lambda each: each.archive(undo=undo))
 
 
 @viewing.get("/experiments/{name}/configuration", summary="What an experiment is made of")

@@ -563,7 +563,9 @@ _LISTED = sa.select(
 ).limit(_limit)
 _HEADS = sa.select(_column.name, *(_column[name] for name in s.COUNTERS)).order_by(_column.id)
 _after = sa.select(_column.id).where(_column.name == sa.bindparam("after")).scalar_subquery()
-_FOLLOWING = _LISTED.where(_column.id > sa.func.coalesce(_after, 0)).order_by(_column.id)
+_ALL_FOLLOWING = _LISTED.where(_column.id > sa.func.coalesce(_after, 0)).order_by(_column.id)
+_shown = _column.archived == sa.false()
+_FOLLOWING = _ALL_FOLLOWING.where(_shown)
 _rank = sa.case((_column.state == "running", 0), (_column.state == "paused", 1), else_=2)
 _order = (_rank, _column.created.desc(), _column.id.desc())
 
@@ -580,8 +582,8 @@ def _page(*conditions: sa.ColumnElement[bool]) -> tuple[sa.Select[Any], sa.Selec
 
 
 _text = sa.func.lower(_column.name + "\n" + _column.description)
-_EVERY = _page()
-_MATCHING = _page(_text.like(sa.bindparam("pattern"), escape="/"))
+_EVERY = _page(_shown)
+_MATCHING = _page(_shown, _text.like(sa.bindparam("pattern"), escape="/"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -644,11 +646,16 @@ class SqlLedger:
 
     @staticmethod
     def list(
-        store: Store, *, limit: int | None = None, after: str | None = None
+        store: Store,
+        *,
+        limit: int | None = None,
+        after: str | None = None,
+        archived: bool = False,
     ) -> Sequence[ExperimentListing]:
         """The experiments of a database, oldest first: see `Experiment.list`."""
         start = {"after": after, "limit": ALL if limit is None else limit}
-        known, found = _select(store, (_NUMBER, {"name": after}), (_FOLLOWING, start))
+        following = _ALL_FOLLOWING if archived else _FOLLOWING
+        known, found = _select(store, (_NUMBER, {"name": after}), (following, start))
         if after is not None and not known:
             raise UnknownExperimentError(
                 f"There is no experiment {after!r} to continue after.",
@@ -657,6 +664,17 @@ class SqlLedger:
                 remedy="Give the name of the last experiment of the part before.",
             )
         return [_listed(*row) for row in found]
+
+    def delete(self) -> None:
+        """Remove all that is on record of it, from the file as well."""
+        with self.store.transaction() as session:
+            for table in reversed(s.metadata.sorted_tables):
+                if table is not s.version:
+                    key = table.c.id if table is s.experiments else table.c.experiment
+                    session.execute(
+                        sa.delete(table).where(key == sa.bindparam("of")), of=self.number
+                    )
+        self.purge()
 
     @staticmethod
     def heads(store: Store) -> Sequence[tuple[str, Head]]:

@@ -73,6 +73,7 @@ experiments = sa.Table(
     sa.Column("name", _NAME, nullable=False, unique=True),
     *_columns(created=_REAL, description=sa.Text()),
     *_counters(),
+    sqlite_autoincrement=True,  # whoever has one open that is deleted must not meet another
     sqlite_strict=True,
 )
 # What experiments are made of, apart from their counters: a row is written whole, however little of
