@@ -233,12 +233,12 @@ def _alone(method: Any, world: Environment) -> float:
     place = world.instance(np.random.default_rng(0))
     stream: Any = place.begin(np.random.default_rng(1))
     policy = _capped(method, _length(method))(place.problem(DELTA), seed=0)
-    if not policy.traits.follows:
+    if not policy.traits.runs_presampled:
         return 0.0
     policy.update(stream.pull(policy.plan()))
     presampled = stream.presample(_length(method))
     begin = time.process_time()
-    pulls = policy.follow(presampled)[0]
+    pulls = policy.run_presampled(presampled)[0]
     return float(pulls / (time.process_time() - begin))
 
 

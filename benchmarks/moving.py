@@ -104,7 +104,7 @@ def play(world: MovingRates, seeds: Sequence[int]) -> list[tuple[int, ...]]:
         paid = (rng.random(rates.shape) < rates).astype(float)
         rewards.append(PresampledRewards(paid, np.arange(len(paid)), np.zeros(len(paid))))
     group = rule(rates.shape[1]).group(draws)
-    group.follow(np.arange(len(draws)), rewards)
+    group.run_presampled(np.arange(len(draws)), rewards)
     return [tuple(group.recommend(run).active) for run in range(len(draws))]
 
 

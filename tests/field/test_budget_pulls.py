@@ -100,8 +100,8 @@ def test_bayes_gap_does_not_depend_on_last_digits() -> None:
         table.flags.writeable = False
         presampled = PresampledRewards(table, np.arange(pulls), np.zeros(pulls))
         one, other = (BayesGap(Problem(each), budget=pulls) for each in (source, source @ turn))
-        one.follow(presampled)
-        other.follow(presampled)
+        one.run_presampled(presampled)
+        other.run_presampled(presampled)
         assert one._counts.tolist() == other._counts.tolist()
         assert one.recommend().target == other.recommend().target
 

@@ -130,7 +130,7 @@ def test_tangents_change_no_decision(kind: str, part: int) -> None:
     done = 0
     while policy.plan() is not None:
         rows = np.arange(done, min(done + part, len(table)))
-        done += policy.follow(PresampledRewards(table, rows, np.zeros(len(rows))))[0]
+        done += policy.run_presampled(PresampledRewards(table, rows, np.zeros(len(rows))))[0]
         counts = np.bincount(expected[:done], minlength=table.shape[1])
         assert policy._counts.tolist() == counts.tolist(), f"after {done} pulls"
     assert done == len(expected)

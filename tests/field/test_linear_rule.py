@@ -40,7 +40,7 @@ def test_the_inverse_stays_exact(rule: Rule) -> None:
     """After 20,200 pulls, 232 after the last exact computation, against NumPy's from the counts."""
     problem = PROBLEMS["soare"]
     policy = rule(problem, sigma=1e3)  # so large that it does not stop
-    policy.follow(rewards_of(problem, 20_200))
+    policy.run_presampled(rewards_of(problem, 20_200))
     source, _ = coordinates(problem)
     design = policy._model[2] * np.eye(3) + source.T @ (policy._counts[:, None] * source)
     np.testing.assert_allclose(policy._state[2] @ design, np.eye(3), atol=1e-11)
@@ -56,7 +56,7 @@ def test_tied_targets_are_never_told_apart(rule: Rule) -> None:
     table = np.array([[1.0, 1.0, 0.7]])
     table.flags.writeable = False
     policy = rule(problem)
-    policy.follow(PresampledRewards(table, np.zeros(3000, dtype=np.int64), np.zeros(3000)))
+    policy.run_presampled(PresampledRewards(table, np.zeros(3000, dtype=np.int64), np.zeros(3000)))
     assert policy.recommend().reason == "running"
     assert policy.recommend().target in {0, 1}
 
@@ -81,7 +81,7 @@ def test_degenerate_features(rule: Rule, features: list[list[float]]) -> None:
     table.flags.writeable = False
     noise = np.random.default_rng(0).normal(size=5000)
     policy = rule(problem, sigma=0.1)
-    policy.follow(PresampledRewards(table, np.zeros(5000, dtype=np.int64), 0.1 * noise))
+    policy.run_presampled(PresampledRewards(table, np.zeros(5000, dtype=np.int64), 0.1 * noise))
     answer = policy.recommend()
     assert answer.target == int(np.argmax(means))
 
@@ -103,7 +103,7 @@ def test_nothing_is_identified_by_rounding(rule: Rule, threshold: str) -> None:
     for seed in range(5):
         policy = rule(problem, threshold=threshold)
         noise = np.random.default_rng(seed).normal(size=300)
-        policy.follow(PresampledRewards(table, np.zeros(300, dtype=np.int64), noise))
+        policy.run_presampled(PresampledRewards(table, np.zeros(300, dtype=np.int64), noise))
         assert policy.recommend().reason == "running"
 
 

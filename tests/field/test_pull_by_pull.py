@@ -37,7 +37,7 @@ def test_a_run_is_the_same_many_pulls_at_once(name: str, bound: float | None) ->
     rule: Any = RULES[name]
     quick, slow = (rule(Problem(np.eye(3), delta=0.1)) for _ in range(2))
     one, other = (None if bound is None else AdversaryPast(bound, 3) for _ in range(2))
-    quick.follow(rewards(one))
+    quick.run_presampled(rewards(one))
     known = rewards(None)
     for row, noise in zip(known.rows, known.common, strict=True):
         if (plan := slow.plan()) is None:

@@ -171,7 +171,7 @@ def test_the_oracle_pulls_the_optimal_design() -> None:
     policy = XYOracle(problem, theta=world.theta, max_pulls=3000, sigma=100.0)
     table = np.zeros((1, 5))
     table.flags.writeable = False
-    policy.follow(PresampledRewards(table, np.zeros(3000, dtype=np.int64), np.zeros(3000)))
+    policy.run_presampled(PresampledRewards(table, np.zeros(3000, dtype=np.int64), np.zeros(3000)))
     best = design.complexity(problem, world.theta, "linear").weights
     assert policy._counts / 3000 == pytest.approx(best, abs=2e-3)
     with pytest.raises(InvalidInputError):

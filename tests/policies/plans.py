@@ -78,7 +78,7 @@ def run(policy: Policy, rewards: PresampledRewards, block: int = 0) -> Recommend
     while (plan := policy.plan()) is not None and used + plan.pulls <= len(rows):
         many, pulls = slice(used, used + block), 0
         if block:
-            pulls, _ = policy.follow(PresampledRewards(table, rows[many], common[many]))
+            pulls, _ = policy.run_presampled(PresampledRewards(table, rows[many], common[many]))
         if not pulls:
             arms = np.flatnonzero(next_counts(policy))
             few = slice(used, used + len(arms))

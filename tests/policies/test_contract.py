@@ -179,8 +179,12 @@ _THRESHOLDS = {
     "experiments": (*_LINEAR, "lil-ucb", "kl-lucb", "eb-tci"),
     "small": ("xy-static", "kl-lucb"),
 }
-FOLLOWED: dict[str, Any] = {
-    **{name: LONG[name] for name in LONG if getattr(policies()[name].factory, "_follows", False)},
+PRESAMPLED: dict[str, Any] = {
+    **{
+        name: LONG[name]
+        for name in LONG
+        if getattr(policies()[name].factory, "_runs_presampled", False)
+    },
     **{
         f"{name}, {threshold}": partial(LONG[name], threshold=threshold)
         for threshold, names in _THRESHOLDS.items()
@@ -193,7 +197,7 @@ FOLLOWED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", FOLLOWED)
+@pytest.mark.parametrize("name", PRESAMPLED)
 def test_many_pulls_at_once_are_the_planned_pulls(name: str) -> None:
     """To the last bit, over exact computations and between them."""
     on_means = name.split(",", maxsplit=1)[0] in PULLS_ITS_TARGETS
@@ -202,7 +206,7 @@ def test_many_pulls_at_once_are_the_planned_pulls(name: str) -> None:
         table = LinearRewards(problem).means + rng.normal(size=(300, problem.arms))
         table.flags.writeable = False
         rewards = PresampledRewards(table, np.arange(300), np.zeros(300))
-        one, many = (FOLLOWED[name](problem, seed=5) for _ in range(2))
+        one, many = (PRESAMPLED[name](problem, seed=5) for _ in range(2))
         assert vars(run(one, rewards)) == vars(run(many, rewards, block=97))
         assert np.array_equal(many._counts, one._counts)
         assert np.array_equal(many._sums, one._sums)

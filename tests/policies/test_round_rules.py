@@ -102,7 +102,7 @@ def test_elimination_drops_whom_its_definition_drops() -> None:
     for seed in range(5):
         presampled, policy = far_rewards(seed), ActionElimination(Problem(np.eye(5)), sigma=0.4)
         policy.update(Summary(np.ones(5, int), np.zeros(5), np.zeros(5)))
-        policy.follow(presampled)
+        policy.run_presampled(presampled)
         left = eliminated(presampled, policy._radius)
         assert policy.recommend().active == tuple(left)
         assert len(left) < 5
@@ -128,7 +128,7 @@ def test_runs_of_lucb_side_by_side_are_the_planned_runs(
                 most = slice(used[run], used[run] + max(chunk, needed))
                 whole = rewards[run]
                 given[run] = whole._replace(rows=whole.rows[most], common=whole.common[most])
-            group.follow(np.array(list(lacking)), [given[run] for run in lacking])
+            group.run_presampled(np.array(list(lacking)), [given[run] for run in lacking])
             lacking = group.wanted()
         for run in range(7):
             alone = run_policy(make(), rewards[run])
@@ -225,7 +225,7 @@ def test_equal_arms_are_seldom_told_apart() -> None:
         policy.update(Summary(np.array([1, 1]), first, first**2))
         table = rng.standard_normal((4000, 2))
         table.flags.writeable = False
-        policy.follow(PresampledRewards(table, rows, common))
+        policy.run_presampled(PresampledRewards(table, rows, common))
         named += policy.recommend().final
     assert 0 < named < 0.2 * 400
 

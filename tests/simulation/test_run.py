@@ -71,7 +71,7 @@ CASES = [
 
 
 def by_plans(rule: type[LUCB | ActionElimination], max_pulls: int | None = None) -> Method:
-    """A rule without its `follow`."""
+    """A rule without its `run_presampled`."""
     return partial(Planned, rule=rule, sigma=SIGMA[rule], max_pulls=max_pulls)
 
 
@@ -132,7 +132,7 @@ class Recorder(Policy):
 
     @property
     def traits(self) -> Traits:
-        return Traits(follows=True)
+        return Traits(runs_presampled=True)
 
     def plan(self) -> Plan | None:
         counts = np.array([0, 1, 0])
@@ -144,7 +144,7 @@ class Recorder(Policy):
     def update(self, summary: Summary) -> None:
         self._kept.append(float(summary.sums[1]))
 
-    def follow(self, presampled: PresampledRewards) -> tuple[int, int]:
+    def run_presampled(self, presampled: PresampledRewards) -> tuple[int, int]:
         table, rows, common = presampled[:3]
         used = min(int(self._rng.integers(0, 900)), len(rows), self._pulls - len(self._kept))
         if self._rng.random() < 0.3:

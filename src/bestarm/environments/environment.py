@@ -42,7 +42,7 @@ class Stream(Protocol):
     """One run: rounds are numbered 1, 2, … across all plans pulled on it.
 
     A stream whose rewards can be drawn before the arms are chosen may have two more methods, which
-    let a policy that has `follow` be simulated without a plan for each of its rounds:
+    let a policy that has `run_presampled` be simulated without a plan for each of its rounds:
 
         presample(rounds: int) -> PresampledRewards | None
             The rewards of the next `rounds` rounds, or of those that are left; None if none is left

@@ -294,7 +294,7 @@ class ForecastStream:
         """Carry out a plan and return its totals, less the forecaster's forecasts."""
         return self.stream.pull_adjusted(plan, self._forecast)
 
-    def follows_runs(self, policy: Policy) -> bool:
+    def allows_side_by_side(self, policy: Policy) -> bool:
         """Whether runs of this policy can be made side by side, with forecasts from the past alone.
 
         The policy must limit forecasts itself, and the forecaster be the default one.

@@ -36,7 +36,7 @@ def _read_only(table: Array) -> Array:
 class PullByPull(StepwisePolicy):
     """A rule that chooses every pull from all rewards before it.
 
-    Every plan has one pull; simulations make thousands at once (`follow`). Both go through
+    Every plan has one pull; simulations make thousands at once (`run_presampled`). Both go through
     `_advance`, which subclasses write, mostly as a compiled loop. They keep the arm of the next
     pull in `_next_arm`, the pulls and the sum of rewards of each arm in `_counts` and `_sums`, and
     in `_leader` the target that they would name.
@@ -49,7 +49,7 @@ class PullByPull(StepwisePolicy):
     """
 
     _blind = True
-    _follows = True
+    _runs_presampled = True
     _kind = "fixed"
 
     def __init__(
@@ -146,7 +146,7 @@ class PullByPull(StepwisePolicy):
         rewards = table, np.zeros(1, dtype=np.int64), np.array([reward])
         return self._open_and_advance(rewards, 1)[1]
 
-    def follow(self, presampled: PresampledRewards) -> tuple[int, int]:
+    def run_presampled(self, presampled: PresampledRewards) -> tuple[int, int]:
         """Make as many pulls as the presampled rewards allow: for simulations.
 
         Returns:

@@ -48,7 +48,7 @@ class ActionElimination(RoundRule):
     """
 
     version: ClassVar[int] = 1
-    _follows = True
+    _runs_presampled = True
 
     @property
     def _half_lead(self) -> float:
@@ -73,7 +73,7 @@ class ActionElimination(RoundRule):
         bar = np.take_along_axis(means - widths, best, axis=-1)
         return np.asarray(bar >= means + widths)
 
-    def follow(self, presampled: PresampledRewards) -> tuple[int, int]:
+    def run_presampled(self, presampled: PresampledRewards) -> tuple[int, int]:
         """Make as many whole rounds as the presampled rewards allow: for simulations.
 
         Until an arm is dropped rounds pull the same arms, so that many are looked at together.

@@ -131,7 +131,7 @@ class _LUCBGroup:
         self._next = np.tile(np.arange(arms), (runs, 1))  # the arms to pull
         self._ahead = RewardsAhead(runs)
 
-    def follow(self, runs: Indices, rewards: Sequence[PresampledRewards]) -> None:
+    def run_presampled(self, runs: Indices, rewards: Sequence[PresampledRewards]) -> None:
         """Give these runs rewards of pulls to come, and make rounds until one lacks some."""
         self._ahead.put(np.searchsorted(self._live, runs), rewards)
         while len(self._live) and self._ahead.left.min() >= self._next_size():

@@ -44,7 +44,7 @@ class Traits:
             in reward units; None if it stops once it is sure.
         max_pulls: the number of pulls at which it stops in any case, or None.
         budgeted: whether it stops when its pulls are spent, and not when it is sure.
-        follows: whether `follow` makes rounds.
+        runs_presampled: whether `run_presampled` makes rounds.
         side_by_side: whether `group` makes many runs at a time.
         changes: whether options may be added and retired while it runs. Such a policy takes a
             summary of fewer pulls than its plan asked for.
@@ -61,7 +61,7 @@ class Traits:
     precision: float | None = None
     max_pulls: int | None = None
     budgeted: bool = False
-    follows: bool = False
+    runs_presampled: bool = False
     side_by_side: bool = False
     changes: bool = False
     control: int | None = None
@@ -118,8 +118,7 @@ class Policy(Protocol):
     """What an engine, a store or a route may ask of a method; none of them knows which it is.
 
     Derive a policy from this class. `problem`, `plan`, `adopt`, `update` and `recommend` are its
-    own; `traits`, `amend`, `add`, `retire`, `look`, `rates` and `follow` have defaults for policies
-    without these abilities.
+    own; all others have defaults, for policies without these abilities.
     """
 
     problem: Problem  # that the policy was made for
@@ -204,11 +203,11 @@ class Policy(Protocol):
         """Whether there is nothing more to plan."""
         return self.plan() is None
 
-    def follow(self, presampled: PresampledRewards) -> tuple[int, int]:  # noqa: ARG002
+    def run_presampled(self, presampled: PresampledRewards) -> tuple[int, int]:  # noqa: ARG002
         """Make whole plans at once, on rewards that were drawn before the arms are chosen.
 
-        Simulations use it if `traits.follows`. The policy looks only at pulls that it uses, each
-        once and in their order.
+        Simulations use it if `traits.runs_presampled`. The policy looks only at pulls that it uses,
+        each once and in their order.
 
         Returns:
             The numbers of pulls made and of plans they stand for. (0, 0), with nothing changed,
@@ -279,7 +278,7 @@ class Group(Protocol):
     pulls: NDArray[np.int64]
     plans: NDArray[np.int64]
 
-    def follow(self, runs: NDArray[np.int64], rewards: Sequence[PresampledRewards]) -> None:
+    def run_presampled(self, runs: NDArray[np.int64], rewards: Sequence[PresampledRewards]) -> None:
         """Give these runs rewards of pulls to come, in the place of what was left of others.
 
         Then all runs carry out plans, until each has stopped or has fewer rewards than its next

@@ -1,4 +1,8 @@
-"""SP-BAI: the paper's Algorithm 2, in the order of its lines."""
+"""SP-BAI: the paper's Algorithm 2, in the order of its lines.
+
+`stepwise` counts plans and pulls and keeps the trace; `design.anchored` has the designs XOR and
+DEO, `estimation.orthogonalized` the estimate of θ, and `bounds` δ_ℓ and n_ℓ.
+"""
 
 from __future__ import annotations
 

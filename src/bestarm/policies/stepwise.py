@@ -35,7 +35,7 @@ class StepwisePolicy(Policy):
 
     version: ClassVar[int | None] = None  # what these declare: see `Traits`
     _blind: ClassVar[bool] = False
-    _follows: ClassVar[bool] = False
+    _runs_presampled: ClassVar[bool] = False
     _budgeted: bool = False
     _bounds: tuple[float, float] | None = None
     _kind: ClassVar[Literal["randomised", "fixed"]] = "randomised"  # of its plans
@@ -68,7 +68,7 @@ class StepwisePolicy(Policy):
             bounds=self._bounds,
             max_pulls=self._max_pulls,
             budgeted=self._budgeted,
-            follows=self._follows,
+            runs_presampled=self._runs_presampled,
         )
 
     def has_stopped(self) -> bool:

@@ -35,8 +35,8 @@ from bestarm.simulation.run import (
     NoPresampledRewardsError,
     Observe,
     PresamplingStream,
-    follow_together,
     run_policy,
+    run_side_by_side,
 )
 
 Collect = Callable[[Sequence[Outcome]], None]
@@ -260,7 +260,7 @@ class Simulation:
         if not policy.traits.side_by_side or self.delay > 1:
             return None
         if isinstance(stream, ForecastStream):
-            if not stream.follows_runs(policy):
+            if not stream.allows_side_by_side(policy):
                 return None
             stream = stream.stream
         return stream if isinstance(stream, PresamplingStream) else None
@@ -290,7 +290,7 @@ class Simulation:
                 forecaster.select(np.zeros(len(members), dtype=np.int64))
             seeds = [self._policy_seed(run) for run, *_ in members]
             group = members[0][1].group(seeds, forecaster)
-            for place in follow_together(group, streams):
+            for place in run_side_by_side(group, streams):
                 run, _, _, world = members[place]
                 pulls, plans = int(group.pulls[place]), int(group.plans[place])
                 recommendation = group.recommend(place)

@@ -73,7 +73,7 @@ def run_policy(
     With a delay, an open plan is extended while outcomes are outstanding; every closed one waits
     for its last outcome.
 
-    A policy that can follow presampled rewards makes many rounds at a time, each for a plan.
+    A policy that runs on presampled rewards makes many rounds at a time, each for a plan.
     `observe` is called with the policy after every plan; `may_continue` before every plan with the
     pulls and plans so far, and the plan: False ends the run there.
     """
@@ -81,22 +81,23 @@ def run_policy(
         return _run_delayed(policy, stream, delay, observe, may_continue)
     waiting = max(delay - 1, 0)  # rounds after the last pull of a plan
     pulls, rounds, plans, chunk = 0, 0, 0, _CHUNK
-    follows = policy.traits.follows and observe is None and isinstance(stream, PresamplingStream)
-    skips = follows and may_continue is None  # plans are made only where it does not follow
+    presamples = isinstance(stream, PresamplingStream) and observe is None
+    presamples = presamples and policy.traits.runs_presampled
+    skips = presamples and may_continue is None  # plans are made only where it asks for one
     while True:
         plan = None if skips else policy.plan()
         if policy.has_stopped() if skips else plan is None:
             break
         if plan is not None and may_continue is not None and not may_continue(pulls, plans, plan):
             return RunLength(pulls, rounds, plans, finished=False)
-        if follows and isinstance(stream, PresamplingStream):
+        if presamples and isinstance(stream, PresamplingStream):
             presampled = stream.presample(chunk)
             chunk = min(2 * chunk, _LONGEST_CHUNK)
-            followed, made = (0, 0) if presampled is None else policy.follow(presampled)
-            if followed:
-                stream.skip(followed)
-                pulls += followed
-                rounds += followed + made * waiting
+            used, made = (0, 0) if presampled is None else policy.run_presampled(presampled)
+            if used:
+                stream.skip(used)
+                pulls += used
+                rounds += used + made * waiting
                 plans += made
                 continue
         plan = plan or policy.plan()
@@ -110,7 +111,7 @@ def run_policy(
     return RunLength(pulls, rounds, plans, finished=True)
 
 
-def follow_together(group: Group, streams: Sequence[PresamplingStream]) -> Iterator[int]:
+def run_side_by_side(group: Group, streams: Sequence[PresamplingStream]) -> Iterator[int]:
     """Carry out runs side by side, each on a stream of its own, and yield them as they end.
 
     Raises:
@@ -132,7 +133,7 @@ def follow_together(group: Group, streams: Sequence[PresamplingStream]) -> Itera
             arms = given.table.shape[1]
             rewards.append(given)
         try:
-            group.follow(np.array(list(lacking)), rewards)
+            group.run_presampled(np.array(list(lacking)), rewards)
         finally:  # what has ended counts, if it is interrupted too
             ended = np.flatnonzero(running & ~group.running)
             running = group.running.copy()

@@ -35,7 +35,7 @@ from bestarm.policies.anytime.sampler import (
 from bestarm.presampled import PresampledRewards, RewardsAhead
 from bestarm.records import Counts
 from bestarm.simulation import run_once
-from bestarm.simulation.run import follow_together
+from bestarm.simulation.run import run_side_by_side
 
 FEATURES = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8], [-0.3, 0.5], [0.9, 0.9]])
 
@@ -189,7 +189,7 @@ def ends_of(name: str, runs: Iterable[int]) -> dict[int, tuple[int, int, int, tu
     assert policy.traits.side_by_side
     group = policy.group([1000 + run for run in numbers])
     streams = [world.begin(np.random.default_rng(run)) for run in numbers]
-    ended = list(follow_together(group, streams))
+    ended = list(run_side_by_side(group, streams))
     assert sorted(ended) == list(range(len(numbers)))
     ends = {}
     for place in ended:
@@ -228,7 +228,7 @@ def test_a_run_of_a_group_is_the_run_that_is_told(
 
     monkeypatch.setattr(AnytimeGroup, "_carry_out", noting)
     group, told = rule(problem).group([seed]), rule(problem)
-    group.follow(np.array([0]), [known])
+    group.run_presampled(np.array([0]), [known])
     assert int(group.plans[0]) == len(drawn) > 20
     ahead, draws = RewardsAhead(1), _Draws([seed])
     ahead.put(np.array([0]), [again])
@@ -268,7 +268,7 @@ def followed_in_parts(cuts: list[int]) -> AnytimeGroup:
         for run in lacking:
             part, ahead = known[run], slice(start[run], cut)
             parts.append(part._replace(rows=part.rows[ahead], common=part.common[ahead]))
-        group.follow(lacking, parts)
+        group.run_presampled(lacking, parts)
         wanted = group.wanted()
         for place, (used, _) in wanted.items():
             start[place] += used
@@ -309,7 +309,7 @@ def test_rewards_outside_the_bounds_are_refused_side_by_side() -> None:
     world = Semiparametric(np.eye(3), [0.8, 0.2, 0.0], noise=0.5)
     streams: list[Any] = [world.begin(np.random.default_rng(run)) for run in range(2)]
     with pytest.raises(InvalidInputError, match=r"between 0 and 0\.5"):
-        list(follow_together(group, streams))
+        list(run_side_by_side(group, streams))
 
 
 def test_rules_that_keep_more_than_wealth_are_not_made_side_by_side() -> None:

@@ -96,7 +96,7 @@ class AnytimeGroup:
         self._ahead = RewardsAhead(runs)
         self._planned: tuple[Frame, Counts] | None = None
 
-    def follow(self, runs: Indices, rewards: Sequence[PresampledRewards]) -> None:
+    def run_presampled(self, runs: Indices, rewards: Sequence[PresampledRewards]) -> None:
         """Give these runs rewards of pulls to come, and carry out plans until one lacks some."""
         self._ahead.put(np.searchsorted(self._live, runs), rewards)
         while len(self._live):

@@ -1,4 +1,17 @@
-"""AnytimeBAI: certified at every look, under any baseline that is set before the draw."""
+"""AnytimeBAI: certified at every look, under any baseline that is set before the draw.
+
+This file has the order of the steps. For a batch of pulls these are
+
+1. plan: `sampler` chooses the probabilities, from what `estimates` knows, and `bets.Frame` fixes
+   all that bets on the batch rest on;
+2. update, or amend: `bets` settles the bets, and `evidence` adds up wealth and drops targets;
+3. learn: `estimates` takes in the batch, once nearly all of its outcomes are in.
+
+`assumptions` says what rewards are taken to be, `readout` how a contrast is read off a pull, and
+`intervals` what is known meanwhile. Other files are for one option each: `blocks` and `block_bets`
+for rounds of several arms, `pairs` for several best targets, `options` for those that come and go.
+`group` makes many runs at a time, for simulations.
+"""
 
 from __future__ import annotations
 
