@@ -74,7 +74,7 @@ class World:
     @property
     def lacking(self) -> Array:
         """The evidence that each option lacks to be dropped, in nats."""
-        return np.asarray(self.rule._level - self.rule._evidence.log_evidence())
+        return np.asarray(self.rule._threshold - self.rule._evidence.log_evidence())
 
     def retire(self, option: int, *, naive: bool) -> None:
         """Retire an option; the naive rule goes on with the wealth that there is."""
