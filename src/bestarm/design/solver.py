@@ -1,5 +1,8 @@
 """The one solver: minimise over the simplex  f(p) = max over y in Y of  yᵀ M(p)⁻¹ y.
 
+Here p_i is the share of pulls of arm i, φ_i its regressor, M(p) = Σ p_i φ_i φ_iᵀ, and yᵀM(p)⁻¹y the
+variance of the estimated contrast y, per pull. `criteria` and `anchored` pose such problems.
+
 Few arms and few contrasts matter at the optimum, but which ones is not known beforehand. So
 `interior_points` solves the problem of a working set; arms whose score exceeds those in it, and
 contrasts worse than those in it, are then added from the full sets until the certificate holds over
@@ -42,7 +45,7 @@ class Design:
     """A distribution over source arms, with a proof of its quality.
 
     Attributes:
-        weights: the distribution.
+        weights: p; (arms,).
         value: the criterion at `weights`.
         lower_bound: a bound on the criterion of every design.
         gap: value / lower_bound − 1.
@@ -65,8 +68,9 @@ class ContrastSet(Protocol):
     def violators(self, factor: Array, level: float, most: int) -> tuple[float, Codes]:
         """The largest ‖y‖² := |factorᵀ y|² in the set, and the contrasts that exceed `level`.
 
-        Up to `most` codes of contrasts clearly above `level` are returned, the worst first and
-        ties by code. The largest value is exact if it exceeds `level`; otherwise it is `level`.
+        With factor = U, where UUᵀ = M(p)⁻¹, ‖y‖² is yᵀM(p)⁻¹y. Up to `most` codes of contrasts
+        clearly above `level` are returned, the worst first and ties by code. The largest value is
+        exact if it exceeds `level`; otherwise it is `level`.
         """
         ...
 
@@ -197,6 +201,7 @@ def _minimise(features: Array, contrasts: ContrastSet, tol: float, start: Array 
     best_weights, best_value, best_bound = np.empty(0), np.inf, 0.0
     iterations = 0
     for _ in range(MOST_ROUNDS):
+        # The value of the current weights, by the worst contrast of the full set.
         weights, factor = work.weights()
         rows = contrasts.rows(work.codes) @ factor
         values = np.einsum("ij,ij->i", rows, rows)
@@ -207,6 +212,7 @@ def _minimise(features: Array, contrasts: ContrastSet, tol: float, start: Array 
             values = np.einsum("ij,ij->i", rows, rows)
         if value < best_value:
             best_value, best_weights = value, weights
+        # A bound on the optimum, by the scores of all arms.
         share = work.mu / work.mu.sum()
         scores = np.square((features @ factor) @ rows.T) @ share
         bound = float(share @ values) ** 2 / float(scores.max())
@@ -215,6 +221,7 @@ def _minimise(features: Array, contrasts: ContrastSet, tol: float, start: Array 
         gap = best_value / best_bound - 1
         if gap <= tol:
             break
+        # Neither set is large enough yet, or the small problem not solved well enough.
         work.exchange_arms(scores, max(most, 32), tol)
         if grown:
             work.drop_contrasts()
@@ -228,10 +235,14 @@ class WorkingSet:
     """The arms and contrasts of the small problem, with their masses and multipliers.
 
     Attributes:
-        arms: the arms.
-        q: their masses.
-        codes: the contrasts.
-        mu: their multipliers.
+        arms: the numbers of the arms in the set.
+        q: their masses: p of any scale.
+        codes: the contrasts in the set.
+        mu: their multipliers: the λ of the certificate, of any scale.
+
+    Args:
+        features: φ of all arms; (arms, rank).
+        start: weights of all arms to begin with, or None.
     """
 
     def __init__(self, features: Array, start: Array | None) -> None:
