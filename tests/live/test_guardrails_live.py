@@ -151,7 +151,7 @@ def test_a_replay_finds_a_finding_without_evidence(tmp_path: Path) -> None:
 
 
 def test_a_replay_misses_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from bestarm.live.guarding import GuardrailReplayer  # noqa: PLC0415
+    from bestarm.live.guardrails import GuardrailReplayer  # noqa: PLC0415
 
     with create(tmp_path / "store.db") as experiment:
         monkeypatch.setattr(GuardrailReplayer, "find", lambda *_: [])

@@ -21,7 +21,7 @@ from bestarm.errors import ConflictingRequestError, InvalidInputError
 from bestarm.live import events, tell
 from bestarm.live.draws import MOST, Draws
 from bestarm.live.forecasts import Forecasts, Row, read_covariates, read_forecasts
-from bestarm.live.inputs import check_no_decision_point, read_keys, read_label
+from bestarm.live.inputs import lone_decision_point, read_keys, read_label
 from bestarm.live.options import Options
 from bestarm.live.state import Precondition
 from bestarm.live.store.contract import (
@@ -90,7 +90,8 @@ def read(
         raise InvalidInputError(message, field="available", value=available, remedy=remedy)
     keys = None
     if unit is None:
-        check_no_decision_point(decision_point)
+        if decision_point is not None:
+            raise lone_decision_point()
     elif request_id is not None:
         message = "A request for a unit needs no name: the unit gets the same assignment again."
         remedy = "Leave the `request_id` out."
@@ -158,8 +159,9 @@ def assign(
     if not call.available:
         _record_unavailable(tx, call, new, now)
         return _batch_of_units(tx, [], labels)
-    tell.expire(tx, now)
     head = tx.head
+    if head.is_overdue(now):
+        tell.expire(tx, now)
     stage = head.stage
     if stage.is_pending and (
         call.after_steps or stage is not Stage.REPORTING or not head.available(head.size)

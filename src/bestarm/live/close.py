@@ -15,7 +15,7 @@ import numpy as np
 
 from bestarm.live import change, events, summaries
 from bestarm.live.events import log
-from bestarm.live.guarding import Finding, GuardrailReplayer
+from bestarm.live.guardrails import Finding, GuardrailReplayer
 from bestarm.live.options import Options
 from bestarm.live.replay import PolicyReplayer, tell
 from bestarm.live.store.contract import (

@@ -27,7 +27,7 @@ from bestarm.live.ask import Ask, StepPendingError
 from bestarm.live.draws import Draws
 from bestarm.live.events import recommendation_data
 from bestarm.live.forecasts import check_given, make_forecasts
-from bestarm.live.guarding import GuardrailReplayer
+from bestarm.live.guardrails import GuardrailReplayer
 from bestarm.live.options import Options
 from bestarm.live.replay import PolicyReplayer, recommend
 from bestarm.live.spec import Spec

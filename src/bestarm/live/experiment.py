@@ -28,7 +28,7 @@ from bestarm.live.engine import Engine
 from bestarm.live.events import log, sha256
 from bestarm.live.export import Progress, assignments_frame, export, outcomes_frame, reports_frame
 from bestarm.live.forecasts import Covariates, kind_of
-from bestarm.live.guarding import GuardrailReplayer, GuardrailRow, check_guardrails
+from bestarm.live.guardrails import GuardrailReplayer, GuardrailRow, check_guardrails
 from bestarm.live.inputs import Label
 from bestarm.live.options import Options
 from bestarm.live.replay import ReplayResult, recommend, replay
@@ -537,9 +537,8 @@ class Experiment:
         `ask` and `tell` do it too. As long as no time is up it only reads.
         """
         with self.read() as snapshot:
-            if not snapshot.head.stage.is_pending and not tell.overdue(
-                snapshot.head, self.engine.now(snapshot)
-            ):
+            head, now = snapshot.head, self.engine.now(snapshot)
+            if not head.stage.is_pending and not head.is_overdue(now):
                 return False
         with self.engine.changing() as (tx, now):
             return tell.expire(tx, now)

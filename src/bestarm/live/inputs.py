@@ -191,12 +191,11 @@ def connected(url: str | Store) -> Iterator[tuple[Store, type[SqlLedger]]]:
 # --- units -------------------------------------------------------------------------------------
 
 
-def check_no_decision_point(decision_point: object) -> None:
-    """Raise if there is a decision point; there is no unit."""
-    if decision_point is not None:
-        message = "`decision_point` is that of a unit, and there is none."
-        remedy = 'Give the `unit` too, for example unit="person-7".'
-        raise InvalidInputError(message, field="unit", value=None, remedy=remedy)
+def lone_decision_point() -> InvalidInputError:
+    """The error for a decision point without a unit."""
+    message = "`decision_point` is that of a unit, and there is none."
+    remedy = 'Give the `unit` too, for example unit="person-7".'
+    return InvalidInputError(message, field="unit", value=None, remedy=remedy)
 
 
 def _several(value: Any) -> list[Any]:

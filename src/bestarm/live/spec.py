@@ -22,7 +22,7 @@ from bestarm.errors import (
 )
 from bestarm.forecasting.forecaster import subtract_forecasts
 from bestarm.live.draws import seed_data
-from bestarm.live.guarding import check_guardrails
+from bestarm.live.guardrails import check_guardrails
 from bestarm.live.store.contract import UNREADABLE, canonical
 from bestarm.policies.catalog import BUILT_IN
 from bestarm.policies.guardrail import Guardrail, read_guardrails

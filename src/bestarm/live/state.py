@@ -41,7 +41,8 @@ def begin(
 def stamp(head: Head, now: float, *, leaps: bool) -> float:
     """Note the time of a transaction, and by how much the clock was set back since the last.
 
-    Unless it may leap, all outstanding outcomes are not settled because it is wrong by years.
+    Reject clock jumps of more than a year, by which all outstanding outcomes would be settled,
+    unless the clock may leap.
 
     Raises:
         ClockError: the last transaction was more than a year and a lease or a window ago.

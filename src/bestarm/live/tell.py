@@ -20,7 +20,7 @@ from bestarm.checks import suggestion, whole
 from bestarm.errors import ConflictingOutcomeError, InvalidInputError
 from bestarm.live import events
 from bestarm.live.events import log
-from bestarm.live.inputs import check_no_decision_point, read_keys, read_reward
+from bestarm.live.inputs import lone_decision_point, read_keys, read_reward
 from bestarm.live.state import Precondition, check_assigned, find_oldest, find_settled
 from bestarm.live.store.contract import (
     GuardrailValue,
@@ -70,7 +70,8 @@ def name_told(number: object, unit: Any, decision_point: Any) -> Any:
         remedy = 'For example tell(17, 1) or tell(unit="visitor-81", reward=1).'
         raise InvalidInputError(message, field="id", value=number, remedy=remedy)
     if unit is None:
-        check_no_decision_point(decision_point)
+        if decision_point is not None:
+            raise lone_decision_point()
         return number
     return read_keys([unit], [decision_point])[0]
 
@@ -221,7 +222,8 @@ def record(
     if call.served:
         check_served(head)
     values = _new_values(tx, call.values, guardrails, now) if call.values else []
-    expire(tx, now)
+    if head.is_overdue(now):
+        expire(tx, now)
     low, high = bounds or (-math.inf, math.inf)
     pairs = zip(ids, call.rewards, strict=True)
     outside = {number: reward for number, reward in pairs if not low <= reward <= high}
@@ -424,20 +426,14 @@ def fail(tx: Transaction, ids: Ids, *, reason: str, now: float) -> None:
 # --- time that is up ----------------------------------------------------------------------------
 
 
-def overdue(head: Head, now: float) -> bool:
-    """Whether the lease or the window of an outstanding assignment may have ended."""
-    limit = head.time_limit
-    return not head.over and limit is not None and head.oldest + limit <= now
-
-
 def expire(tx: Transaction, now: float) -> bool:
     """Settle the assignments whose lease or window has ended; return whether there were any."""
     head = tx.head
-    if not overdue(head, now):
+    if not head.is_overdue(now):
         return False
     find_settled(tx)
     head.oldest = find_oldest(tx)
-    if not overdue(head, now):
+    if not head.is_overdue(now):
         return False
     assert head.time_limit is not None
     ids = _outstanding_since(tx, now - head.time_limit)

@@ -150,6 +150,11 @@ class Head:
         """Seconds after which an assignment is settled, whatever is told: its window or lease."""
         return self.lease if self.window is None else self.window
 
+    def is_overdue(self, now: float) -> bool:
+        """Whether the lease or the window of an outstanding assignment may have ended."""
+        limit = self.lease if self.window is None else self.window
+        return limit is not None and self.oldest + limit <= now and not self.over
+
     @property
     def variance_left(self) -> float | None:
         """The share of the variance of outcomes that forecasts leave; None if nothing is known."""

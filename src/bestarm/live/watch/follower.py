@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from bestarm.live.experiment import Experiment
-from bestarm.live.guarding import GuardrailReplayer, GuardrailRow
+from bestarm.live.guardrails import GuardrailReplayer, GuardrailRow
 from bestarm.live.options import Options
 from bestarm.live.replay import PolicyReplayer, recommend
 from bestarm.live.spec import Spec

@@ -15,7 +15,7 @@ from scipy.special import log_ndtr, ndtr, ndtri
 
 from bestarm.live.events import log
 from bestarm.live.experiment import Experiment
-from bestarm.live.guarding import GuardrailRow
+from bestarm.live.guardrails import GuardrailRow
 from bestarm.live.spec import Spec
 from bestarm.live.store.contract import Head
 from bestarm.live.values import Checks, savings, shown_state

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bestarm.live.events import recommendation_data
-from bestarm.live.guarding import GuardrailRow
+from bestarm.live.guardrails import GuardrailRow
 from bestarm.live.store.contract import Event, Head
 from bestarm.live.values import held_up, in_rounds, in_time, in_utc
 from bestarm.live.watch.follower import Log

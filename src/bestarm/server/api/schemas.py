@@ -21,7 +21,7 @@ from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from bestarm.defaults import DELTA
 from bestarm.live import Assignment, Batch, Check, Experiment, ExperimentListing, Receipt, Status
-from bestarm.live.guarding import GuardrailRow
+from bestarm.live.guardrails import GuardrailRow
 from bestarm.live.store.contract import Event
 from bestarm.live.tell import name_told
 from bestarm.policies.guardrail import Guardrail
