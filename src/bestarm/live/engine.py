@@ -14,7 +14,7 @@ import os
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from contextlib import contextmanager
 from threading import Condition, Lock, RLock
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -58,7 +58,6 @@ class WriteQueue(ABC, Generic[Call]):
         self._at_work = Lock()  # held by the thread at work
         self._queueing = Lock()  # held while the queue changes
         self._waiting: deque[tuple[Call, Future[Any]]] = deque()
-        self._draining = False  # whether a thread of a pool sees to the queue
 
     @abstractmethod
     def commit(self, calls: Sequence[Call]) -> Sequence[object]:
@@ -85,30 +84,27 @@ class WriteQueue(ABC, Generic[Call]):
             raise _interrupted()
         return answer.result()
 
-    def submit(self, call: Call, pool: Executor) -> Future[Any]:
-        """Have a call carried out by a thread of a pool, of which one sees to all that wait.
+    def submit(self, call: Call) -> Future[Any]:
+        """Have a call carried out by the next `carry_out`, whichever thread calls that.
 
-        Where the future is cancelled before a thread takes the call, it is left out.
+        Where the future is cancelled before that takes the call, it is left out.
         """
         answer: Future[Any] = Future()
         with self._queueing:
             self._waiting.append((call, answer))
-            begin, self._draining = not self._draining, True
-        if begin:
-            pool.submit(self._drain)
         return answer
 
-    def _drain(self) -> None:
-        """Carry out what waits, until nothing does."""
-        while True:
-            with self._at_work:
-                group = self._take()
-                if group:
-                    self._carry_out(group)
-            with self._queueing:
-                if not self._waiting:
-                    self._draining = False
-                    return
+    @property
+    def has_waiting(self) -> bool:
+        """Whether calls wait to be carried out."""
+        return bool(self._waiting)
+
+    def carry_out(self) -> None:
+        """Carry out the calls that wait by now."""
+        with self._at_work:
+            group = self._take()
+            if group:
+                self._carry_out(group)
 
     def _take(self) -> list[tuple[Call, Future[Any]]]:
         """The calls that wait, without those whose callers have gone."""

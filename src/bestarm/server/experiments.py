@@ -65,6 +65,7 @@ class OpenExperiments:
         self._open: OrderedDict[str, Watch] = OrderedDict()
         self.recording = ThreadPoolExecutor(_RECORDING)
         self.writing, self._computing = _Threads(*_WRITING), _Threads(*_COMPUTING)
+        self._recorders: dict[Engine, Task[None]] = {}
         self._tasks: set[Task[None]] = set()  # steps for which nobody waits
 
     def open(self, name: str) -> Experiment:
@@ -133,7 +134,10 @@ class OpenExperiments:
         if watch is None:
             watch = await run_in_threadpool(self.watch, name)
         engine = watch.experiment.engine
-        answer: Answer = await asyncio.wrap_future(engine.submit(call, self.recording))
+        submitted = engine.submit(call)
+        if engine not in self._recorders:
+            self._recorders[engine] = asyncio.create_task(self._record(engine))
+        answer: Answer = await asyncio.wrap_future(submitted)
         if answer.step_pending and not await self.writing.run(
             name, lambda: engine.advance(to_plan=True)
         ):
@@ -141,6 +145,15 @@ class OpenExperiments:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return answer.receipt
+
+    async def _record(self, engine: Engine) -> None:
+        """Have calls carried out as long as any wait: those that come in meanwhile, together."""
+        loop = asyncio.get_running_loop()
+        try:
+            while engine.has_waiting:
+                await loop.run_in_executor(self.recording, engine.carry_out)
+        finally:
+            del self._recorders[engine]
 
     async def _advance(self, name: str, engine: Engine) -> None:
         """Take the steps that are left."""
