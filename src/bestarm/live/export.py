@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 LAYOUTS = ("assignments", "mrt")
 STATES = ("outstanding", "told", "lost", "late", "unavailable")
+_EXACT = 2.0**53  # whole numbers below are exact
 _LAST = 9e9  # seconds: dates after the year 2255, or as long before 1970, are not written
 Columns = dict[str, NDArray[Any]]  # labels and states as numbers of their texts
 Progress = Callable[[int, int], object]
@@ -337,7 +338,7 @@ def _parquet(part: Path, pieces: Iterator[Columns], texts: Texts) -> None:
 
 
 def _csv(part: Path, pieces: Iterator[Columns], texts: Texts) -> None:
-    """Times as ISO 8601 writes them, booleans as 0 and 1, and no text that is a formula."""
+    """Times as ISO 8601 writes them, 1.0 and True as 1, and no text that is a formula."""
     safe = {name: [guarded(text) for text in several] for name, several in texts.items()}
     with part.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -363,7 +364,9 @@ def _cells(column: NDArray[Any], texts: Sequence[str] | None) -> Sequence[object
         case "b":
             cells = values.astype(np.int8).tolist()
         case "f":
-            holes, cells = np.isnan(values), values.tolist()
+            holes, whole = np.isnan(values), (values == np.trunc(values)) & (abs(values) < _EXACT)
+            numbers = zip(values.tolist(), whole.tolist(), strict=True)
+            cells = [int(number) if exact else number for number, exact in numbers]
         case _:
             cells = values.tolist()
     if texts is not None:
