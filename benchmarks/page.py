@@ -63,7 +63,7 @@ def take_picture(address: str, path: Path, *, width: int, height: int, dark: boo
             viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light"
         )
         page.goto(address)
-        page.wait_for_selector(".js-plotly-plot", state="attached")
+        page.wait_for_selector(".plot .uplot", state="attached")
         page.screenshot(path=path)
         browser.close()
 

@@ -33,18 +33,16 @@ LABELS = ["green tea", NASTY, '<b>black</b> "tea" %{y}', "it's coffee"]
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 DARK = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g)[0] < 128"
 SETTLED = """() => [...document.querySelectorAll(".plot")].every(
-  plot => Math.abs(plot.clientWidth - plot.querySelector("svg")?.clientWidth) < 3)"""
+  plot => Math.abs(plot.clientWidth - plot.querySelector(".uplot canvas")?.clientWidth) < 3)"""
 UNFOLD = "() => document.querySelectorAll('details').forEach(each => { each.open = true; })"
 # Panels are replaced whenever news arrive: what is done to a part of one is done in one script.
 TOUCH = """label => {
-  const plot = document.getElementById("plot-gaps");
-  const at = plot.data.findIndex(trace => {
-    const made = document.createElement("textarea");
-    made.innerHTML = trace.name || "";
-    return made.value === label;
-  });
-  Plotly.Fx.hover(plot, [{ curveNumber: at, pointNumber: plot.data[at].y.length - 1 }]);
-  return plot.querySelector(".hoverlayer").textContent.includes(label);
+  const { chart } = document.getElementById("plot-gaps");
+  const at = chart.series.findIndex(series => series.label === label);
+  const last = chart.data[at].findLastIndex(y => y !== null && y !== undefined);
+  const left = chart.valToPos(chart.data[0][last], "x");
+  chart.setCursor({ left, top: chart.valToPos(chart.data[at][last], "y") });
+  return chart.over.querySelector(".chart-tip").textContent.includes(label);
 }"""
 BOTTOM = """place => {
   const box = document.querySelector(place).getBoundingClientRect();
@@ -139,7 +137,7 @@ def finished(browser: Browser, served: Served, client: httpx.Client, url: str) -
 
         carry_out(client, 3)  # the page changes by itself, before and when there is a winner
         expect(verdict).to_contain_text(" leads, ")
-        expect(page.locator("#plot-gaps .trace").first).to_be_attached()
+        expect(page.locator("#plot-gaps .uplot").first).to_be_attached()
         carry_out(client, math.inf)
         expect(verdict).to_contain_text("is the best of 4 options, at 95 %")
         expect(page.get_by_role("button", name="Pause")).to_have_count(0)
@@ -161,7 +159,7 @@ def test_every_panel_shows_the_librarys_numbers(
     assert unit.percent
     with tab(browser) as page:
         page.goto(place(served))
-        expect(page.locator("#plot-raw .trace").first).to_be_attached()
+        expect(page.locator("#plot-raw .uplot").first).to_be_attached()
         page.evaluate(UNFOLD)
         assert words(page.locator("h1").inner_text()) == NAME
         assert words(page.locator("#verdict").inner_text()) == seen.verdict
@@ -199,8 +197,9 @@ def test_every_panel_shows_the_librarys_numbers(
 
         for key, chart in charts(seen).items():
             drawn = page.evaluate(
-                "key => document.getElementById(`plot-${key}`).data"
-                ".filter(trace => trace.hoverinfo === 'text').map(trace => trace.y)",
+                "key => { const { chart } = document.getElementById(`plot-${key}`);"
+                " return chart.data.filter((_, at) => at && chart.series[at].stroke(chart, at))"
+                ".map(ys => [...ys].filter(y => y !== undefined)); }",
                 key,
             )
             assert len(drawn) == len(chart.lines)
@@ -209,7 +208,7 @@ def test_every_panel_shows_the_librarys_numbers(
 
         for label in LABELS:  # text, even where a chart is touched
             page.wait_for_function(TOUCH, arg=label)
-        assert not page.locator("main script, #panel-leaderboard b, .hoverlayer a").count()
+        assert not page.locator("main script, #panel-leaderboard b, .chart-tip *").count()
 
         rows = page.locator("#panel-allocation tbody tr")
         for at, arm in enumerate(seen.allocation):
@@ -316,7 +315,7 @@ def test_it_fits_in_both_themes_and_on_a_phone(
         ):
             page.goto(f"{served.base}{path}")
             if name in {"offer", "report"}:
-                expect(page.locator("#plot-raw .trace").first).to_be_attached()
+                expect(page.locator("#plot-raw .uplot").first).to_be_attached()
             for theme in THEMES:
                 page.emulate_media(color_scheme=theme)
                 for width in (1280, 360):

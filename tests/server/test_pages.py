@@ -150,17 +150,14 @@ def test_assets_are_served_from_packages_and_kept(served: Served) -> None:
         "/static/theme.js",
         "/static/charts.js",
         "/static/experiment.js",
-        "/static/plotly.min.js",
+        "/static/uplot.min.js",
     }
     for path in found:
         answer = get(served, path)
         assert answer.status_code == 200
         assert "immutable" in answer.headers["cache-control"]
         name = path.split("/")[2].split("?")[0]
-        package, folder = (
-            ("plotly", "package_data") if "plotly" in name else ("bestarm.server", "static")
-        )
-        content = resources.files(package).joinpath(folder, name).read_bytes()
+        content = resources.files("bestarm.server").joinpath("static", name).read_bytes()
         assert answer.content == content
         assert ("content-encoding" in answer.headers) == (len(content) > 1000)
         raw = get(served, path, headers={"Accept-Encoding": "identity"})

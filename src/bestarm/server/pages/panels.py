@@ -11,7 +11,6 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib import resources
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -31,14 +30,12 @@ from bestarm.live.watch.wording import percent
 from bestarm.server.pages.charts import COLOURS, Chart, charts, number, option_style, style
 from bestarm.units import plural, rough
 
-_PLOTLY = "plotly.min.js"
-
 
 class Assets(StaticFiles):
     """Files whose addresses change with their content, so that browsers may keep them for ever."""
 
     def __init__(self) -> None:
-        super().__init__(packages=[("bestarm.server", "static"), ("plotly", "package_data")])
+        super().__init__(packages=[("bestarm.server", "static")])
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         """The file, or that it has not changed."""
@@ -50,17 +47,13 @@ class Assets(StaticFiles):
 @lru_cache(maxsize=32)
 def read_asset(name: str) -> bytes:
     """The content of a file."""
-    place = ("plotly", "package_data") if name == _PLOTLY else ("bestarm.server", "static")
-    return resources.files(place[0]).joinpath(place[1], name).read_bytes()
+    return resources.files("bestarm.server").joinpath("static", name).read_bytes()
 
 
 @lru_cache(maxsize=32)
 def address_of(name: str) -> str:
     """The address of a file, with a tag that changes with its content."""
-    # Plotly's version stands for its content, so that its megabytes are not read here.
-    plotly = name == _PLOTLY
-    tag = version("plotly") if plotly else hashlib.sha256(read_asset(name)).hexdigest()[:12]
-    return f"/static/{name}?v={tag}"
+    return f"/static/{name}?v={hashlib.sha256(read_asset(name)).hexdigest()[:12]}"
 
 
 def snippets(name: str, *, address: str, forecaster: str | None = None) -> dict[str, str]:

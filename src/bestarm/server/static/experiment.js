@@ -105,11 +105,6 @@
   function plot() { bestarmDraw(charts); }
   document.addEventListener("bestarm-theme", plot);
 
-  const script = document.createElement("script");
-  script.src = experiment.dataset.plotly;
-  script.addEventListener("load", plot);
-  document.head.append(script);
-
   // --- managing ------------------------------------------------------------------------------
   const opener = document.getElementById("manage-show");
   const form = document.getElementById("manage-form");
