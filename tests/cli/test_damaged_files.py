@@ -78,7 +78,6 @@ DAMAGE = {
     "an event that is not in UTF-8": ("events", f"data = {BROKEN_TEXT}", "log"),
     "a plan that is not in UTF-8": ("plans", f"plan = {BROKEN_TEXT}", "ask"),
     "a token that is not in UTF-8": ("tokens", f"name = {BROKEN_TEXT}", "tokens"),
-    "bytes for a document": ("documents", "document = x'00ff'", "status"),
     "a list for a document": ("documents", "document = '[]'", "status"),
     "a document without an end": ("documents", f"document = '{NESTED}'", "status"),
     "a word for options": (
@@ -106,16 +105,8 @@ DAMAGE = {
     "a number for a summary": ("summaries", "summary = '7'", "recommend"),
     "a list for a plan": ("plans", "plan = '[]'", "ask"),
     "an endless plan": ("plans", f"plan = '{NESTED}'", "ask"),
-    "a word for a counter": ("experiments", "outcomes = 'many'", "status"),
-    "a word for a time": ("experiments", "last_time = 'noon'", "status"),
-    "a word for the lease": ("experiments", "lease = 'long'", "status"),
-    "bytes for a counter": ("experiments", "first = x'00'", "list"),
-    "a word for an arm": ("assignments", "arm = 'tea'", "export"),
-    "a word for a reward": ("outcomes", "reward = 'good'", "export"),
-    "a word for a loss": ("losses", "at = 'late'", "export"),
     "a value of no guardrail": ("values", "guardrail = 7", "export"),
     "a value of the guardrail before the first": ("values", "guardrail = -1", "export"),
-    "a word for a request": ("requests", "size = 'some'", "verify"),
     "a role that there is not": ("tokens", "role = 9", "tokens"),
 }
 
@@ -150,7 +141,6 @@ COMMANDS = (
     "experiment create x --problem",
     "experiment tell t --from",
     "design",
-    "plan arms.csv --scenario",
     "check",
 )
 CONTENTS = {

@@ -232,13 +232,12 @@ def test_an_experiment_that_cannot_be_read_holds_up_no_other(
     sender.store.close()
 
 
-@pytest.mark.parametrize(("column", "value"), [("data", "{"), ("data", "[]"), ("at", "then")])
+@pytest.mark.parametrize("value", ["{", "[]"])
 def test_a_damaged_event_holds_up_no_other_experiment(
     sqlite_url: str,
     receiver: Receiver,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    column: str,
     value: str,
 ) -> None:
     sender = Sender(sqlite_url, Webhook(receiver.url, read_secret(SECRET), private=True))
@@ -247,7 +246,7 @@ def test_a_damaged_event_holds_up_no_other_experiment(
     first, *rest = notable(broken)
     finish(sound)
     with closing(sqlite3.connect(tmp_path / "store.db")) as connection, connection:
-        set_value = f"UPDATE bestarm_events SET {column} = ? WHERE hash = ?"
+        set_value = "UPDATE bestarm_events SET data = ? WHERE hash = ?"
         connection.execute(set_value, (value, first))
     sender.notifier.run_once()
     sender.notifier.run_once()

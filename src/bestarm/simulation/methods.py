@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -83,7 +83,6 @@ def code_version(method: object) -> str:
     return f"{name} {_digest(getattr(sys.modules.get(name), '__file__', None))}"
 
 
-@lru_cache(maxsize=64)  # a process keeps what it has imported, even if files change
 def _digest(file: str | None) -> str:
     if file is None or not Path(file).is_file():
         return ""
