@@ -23,6 +23,7 @@ from scipy.stats import beta
 from bestarm import AnytimeBAI, Problem, Summary
 from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime import bets
+from bestarm.policies.anytime.certificates import Certificate
 from bestarm.policies.anytime.guardrails import GuardrailEvidence
 from bestarm.policies.guardrail import Guardrail
 from bestarm.records import Counts, Plan
@@ -142,9 +143,10 @@ def play(world: World, kind: type[GuardrailEvidence], short: bool, seed: int) ->
     evidence = kind(guardrail, options=size, control=0, changes=False)
     if short:
         evidence._grid = SHORT
-        evidence._wealth._grid = SHORT
-        evidence._wealth.wealth = evidence._wealth.exposure = np.zeros((2, size, 2))
-        evidence._wealth.best = evidence._wealth.wealth, evidence._wealth.exposure
+        evidence._worse, evidence._fine = (
+            Certificate(size, threshold=evidence.levels, margin=margin, grid=SHORT)
+            for margin in (-MARGIN, MARGIN)
+        )
     effects, pulls, phase, past = np.array(world.effects), 0, 0, np.empty(0)
     counts, sums = np.zeros((2, size))
     while pulls < world.pulls:

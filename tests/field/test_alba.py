@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from plans import next_plan
 
-from bestarm import Problem, Summary, bounds
+from bestarm import Problem, Summary
+from bestarm.field import thresholds
 from bestarm.field.alba import ALBA
 
-STEP = bounds.alba_step(sigma=1.0, bound=2.0, delta=0.05, rank=3, arms=5, place=(1, 4))
+STEP = thresholds.alba_step(sigma=1.0, bound=2.0, delta=0.05, rank=3, arms=5, place=(1, 4))
 
 
 def test_length_of_a_step() -> None:
@@ -31,7 +32,7 @@ def test_radius_is_the_smaller_of_the_two_errors_of_lemma_7() -> None:
     known = math.sqrt(2 * 0.01 / length)
     known += 2 * (0.3 + STEP.accuracy + 2 * width * math.sqrt(3)) / (3 * length) + noise
     found = [
-        bounds.alba_radius(
+        thresholds.alba_radius(
             np.array([width**2]),
             lead=np.array([0.3]),
             spread=np.array([spread]),
@@ -41,7 +42,7 @@ def test_radius_is_the_smaller_of_the_two_errors_of_lemma_7() -> None:
         for spread in (0.01, 100.0)
     ]
     assert found == pytest.approx([known, plain])
-    short = bounds.alba_radius(
+    short = thresholds.alba_radius(
         np.ones(2), lead=np.ones(2), spread=np.ones(2), length=8.9, step=STEP
     )
     assert np.isinf(short).all()  # the lemma asks for ℓ ≥ 3d

@@ -7,8 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from bestarm import Problem, Summary, bounds
+from bestarm import Problem, Summary
 from bestarm.design.widths import width_design
+from bestarm.field import thresholds
 from bestarm.field.peace import Peace
 from bestarm.numerics.geometry import linear_diameter
 
@@ -18,11 +19,11 @@ ARMS, TARGETS = RNG.normal(size=(6, 3)), RNG.normal(size=(4, 3))
 
 def test_length_of_a_phase() -> None:
     """1.5 σ² τ/(gap/2)², and at least two pulls per arm of the design."""
-    length = bounds.peace_phase_length(10.0, sigma=2.0, gap=0.5, slack=0.5, support=3)
+    length = thresholds.peace_phase_length(10.0, sigma=2.0, gap=0.5, slack=0.5, support=3)
     assert length == 960
-    assert bounds.peace_phase_length(10.0, sigma=2.0, gap=50.0, slack=0.5, support=3) == 6
-    assert bounds.peace_delta(0.1, phase=3) == pytest.approx(0.1 / 18)
-    assert sum(bounds.peace_delta(0.1, phase=k) for k in range(1, 1000)) < 0.1
+    assert thresholds.peace_phase_length(10.0, sigma=2.0, gap=50.0, slack=0.5, support=3) == 6
+    assert thresholds.peace_delta(0.1, phase=3) == pytest.approx(0.1 / 18)
+    assert sum(thresholds.peace_delta(0.1, phase=k) for k in range(1, 1000)) < 0.1
 
 
 def test_phases_drop_what_trails_by_a_gap_that_is_halved() -> None:

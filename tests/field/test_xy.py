@@ -10,8 +10,9 @@ import pytest
 from numpy.typing import NDArray
 from plans import without_noise
 
-from bestarm import Problem, Summary, bounds, design, environments
+from bestarm import Problem, Summary, design, environments
 from bestarm.errors import InvalidInputError
+from bestarm.field import thresholds
 from bestarm.field.linear_model import points_of
 from bestarm.field.xy_adaptive import XYAdaptive
 from bestarm.field.xy_allocation import greedy_allocation
@@ -125,11 +126,11 @@ def test_arms_that_only_just_span_decide_nothing() -> None:
 
 def test_thresholds() -> None:
     """8σ² log(6n²H²/(π²δ)) and 2σ² log(π²n²(H−1)/(6δ)) at H = 3, δ = 0.1, σ = 2, n = 10."""
-    factor, level = bounds.xy_threshold(sigma=2.0, delta=0.1, targets=3, directions=9)
+    factor, level = thresholds.xy_threshold(sigma=2.0, delta=0.1, targets=3, directions=9)
     assert factor * (2 * math.log(10) + level) == pytest.approx(32 * math.log(5471.313), rel=1e-6)
-    factor, level = bounds.xy_threshold(sigma=2.0, delta=0.1, targets=3, directions=None)
+    factor, level = thresholds.xy_threshold(sigma=2.0, delta=0.1, targets=3, directions=None)
     assert factor * (2 * math.log(10) + level) == pytest.approx(8 * math.log(3289.868), rel=1e-6)
-    at_phase = bounds.xy_phase_threshold(sigma=2.0, delta=0.1, targets=3, phase=10)
+    at_phase = thresholds.xy_phase_threshold(sigma=2.0, delta=0.1, targets=3, phase=10)
     assert at_phase == pytest.approx(8 * math.log(3289.868), rel=1e-6)
 
 

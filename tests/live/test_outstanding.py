@@ -11,8 +11,8 @@ from chained_policies import Scripted
 from bestarm import AnytimeBAI, Problem
 from bestarm.live import Experiment
 from bestarm.live.watch.overview import overview
+from bestarm.policies.anytime.certificates import TopTargetsEvidence
 from bestarm.policies.anytime.evidence import WINDOW, BestTargetEvidence, opponents
-from bestarm.policies.anytime.pairs import TopTargetsEvidence
 from bestarm.records import Plan, Summary
 
 PROBLEM = Problem(np.eye(3), delta=0.1, source_labels=["tea", "coffee", "water"])
@@ -121,11 +121,15 @@ def test_an_outcome_that_comes_after_all_takes_the_place_of_its_worst() -> None:
         else:
             assert isinstance(evidence, TopTargetsEvidence)
             for target in evidence.chosen.tolist():
-                pairs = evidence._pairs[target]
-                expected = np.zeros_like(pairs.wealth)
-                for each in policy._past[: pairs.batches]:
-                    expected += evidence._growth(pairs, each)
-                np.testing.assert_allclose(pairs.wealth, expected, atol=1e-9)
+                certificate = evidence._certificates[target]
+                *_, [wealth] = certificate.account.prefixes()
+                rivals = certificate.lacks(np.arange(len(wealth)))
+                expected = np.zeros_like(wealth[rivals])
+                for each in policy._past[: certificate.account.batches]:
+                    bets = certificate.place_bets(each.frame, rivals).bets
+                    assert bets is not None
+                    expected += bets.log_growth(each)
+                np.testing.assert_allclose(wealth[rivals], expected, atol=1e-9)
         assert experiment.verify().findings == ()
 
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from bestarm import bounds
 from bestarm.checks import positive
 from bestarm.design import linear_g
 from bestarm.design.memo import recall
+from bestarm.field import thresholds
 from bestarm.field.linear_model import points_of
 from bestarm.numerics.geometry import Array, Indices, first_largest, linear_span
 from bestarm.policies.policy import Traits
@@ -24,7 +24,7 @@ class ALBA(StepwisePolicy):
     Within a round (the paper's 𝒴-ElimTil) arms are drawn from the design until the total is about
     1.2 times what it was before; θ is estimated by b/n weighted with the inverse of the *expected*
     information per pull, and arms are dropped that trail the leader by more than
-    `bounds.alba_radius`. Pulls of the same round are used again.
+    `thresholds.alba_radius`. Pulls of the same round are used again.
 
     For rewards x·θ + noise without a baseline, where |x·θ| ≤ `mean_bound`. Theorem 22 claims δ, but
     its union bound does not count the arms of the span, whose estimates enter the radius; so no
@@ -78,9 +78,9 @@ class ALBA(StepwisePolicy):
         self._members, self._step, self._total = self._active, 1, 0
         self._information, self._moment = np.zeros((rank, rank)), np.zeros(rank)
 
-    def _current_step(self) -> bounds.AlbaStep:
+    def _current_step(self) -> thresholds.AlbaStep:
         _, rank = recall(_pool, self.problem.source, self._members)
-        return bounds.alba_step(
+        return thresholds.alba_step(
             sigma=self._sigma,
             bound=self._bound,
             delta=self.problem.delta,
@@ -112,7 +112,7 @@ class ALBA(StepwisePolicy):
         differences = arms[self._leader] - arms[self._active]
         seen = differences @ inverse @ arms.T
         widths = np.maximum(np.einsum("ij,ij->i", differences @ inverse, differences), 0.0)
-        radii = bounds.alba_radius(
+        radii = thresholds.alba_radius(
             widths,
             lead=np.abs(differences @ theta),
             spread=(seen**2 * (np.abs(scores) + step.accuracy) ** 2) @ weights,

@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import ndtr
 
-from bestarm import bounds
 from bestarm.checks import positive, whole
+from bestarm.field import thresholds
 from bestarm.numerics.geometry import Array, first_largest
 from bestarm.policies.stepwise import StepwisePolicy
 from bestarm.problem import Problem
@@ -174,7 +174,7 @@ class BOSE(CenteredBandit):
     ) -> None:
         whole(budget, "budget", least=1)
         if width is None:
-            ridge, self._width = bounds.bose_constants(
+            ridge, self._width = thresholds.bose_constants(
                 problem.delta, budget=budget, dimension=problem.dimension
             )
         else:

@@ -7,8 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from bestarm import bounds
 from bestarm.checks import choice
+from bestarm.field import thresholds
 from bestarm.field.kernels import compiled, reward_at
 from bestarm.field.means_rule import MeansRule, best_mean, rate
 from bestarm.field.pull_by_pull import Rewards
@@ -55,9 +55,9 @@ class EBTCI(MeansRule):
         super().__init__(problem, sigma=sigma, max_pulls=max_pulls)
         choice(threshold, ("published", "experiments"), "threshold")
         self._proven = threshold == "published"
-        self._rate = bounds.tuned_rate(problem.delta)
+        self._rate = thresholds.tuned_rate(problem.delta)
         if self._proven:
-            self._rate = bounds.gaussian_rate(problem.delta, arms=problem.arms)
+            self._rate = thresholds.gaussian_rate(problem.delta, arms=problem.arms)
         self._rng = np.random.default_rng(seed)
 
     def _advance(self, rewards: Rewards, most: int) -> tuple[int, bool]:

@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 
-from bestarm.bounds import counts_threshold
 from bestarm.field.kernels import compiled, dot, invert, quadratic_form, reward_at, sherman_morrison
 from bestarm.field.linear_rule import (
     LEADER,
@@ -25,6 +24,7 @@ from bestarm.field.linear_rule import (
     multiply,
 )
 from bestarm.field.pull_by_pull import Rewards
+from bestarm.field.thresholds import counts_threshold
 from bestarm.numerics.geometry import Array, Indices
 from bestarm.problem import Problem, as_problem
 

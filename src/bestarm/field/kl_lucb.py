@@ -7,12 +7,12 @@ from typing import Literal
 
 import numpy as np
 
-from bestarm.bounds import kl_lucb_rate, tuned_rate
 from bestarm.checks import choice
 from bestarm.field.divergences import bernoulli, upper_bound
 from bestarm.field.kernels import compiled, reward_at
 from bestarm.field.means_rule import MeansRule, best_mean, rate
 from bestarm.field.pull_by_pull import Rewards
+from bestarm.field.thresholds import kl_lucb_rate, tuned_rate
 from bestarm.numerics.geometry import Array, Indices
 from bestarm.policies.stepwise import NO_DRIFT, sub_gaussian_assumptions
 from bestarm.problem import Problem

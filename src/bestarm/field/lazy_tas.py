@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 
-from bestarm.bounds import certified_threshold, lazy_experiments, lazy_threshold
 from bestarm.design import complexity
 from bestarm.field.kernels import cholesky, compiled, reward_at
 from bestarm.field.linear_model import coordinates, spanning_arms
@@ -24,6 +23,7 @@ from bestarm.field.linear_rule import (
     learn,
 )
 from bestarm.field.pull_by_pull import Rewards, rest_of
+from bestarm.field.thresholds import certified_threshold, lazy_experiments, lazy_threshold
 from bestarm.numerics.geometry import Array, Indices
 from bestarm.problem import Problem, as_problem
 

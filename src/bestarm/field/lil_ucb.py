@@ -7,8 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from bestarm import bounds
 from bestarm.checks import choice
+from bestarm.field import thresholds
 from bestarm.field.kernels import compiled, reward_at
 from bestarm.field.means_rule import MeansRule
 from bestarm.field.pull_by_pull import Rewards
@@ -56,10 +56,10 @@ class LilUCB(MeansRule):
         choice(threshold, ("published", "experiments"), "threshold")
         if threshold == "published":
             epsilon, beta, shift, share = 0.01, 1.0, 0.0, 9.0
-            level = bounds.lil_ucb_delta(problem.delta, epsilon=epsilon)
+            level = thresholds.lil_ucb_delta(problem.delta, epsilon=epsilon)
         else:
             epsilon, beta, shift, share = 0.0, 0.5, 2.0, 1 + 10 / problem.arms
-            level = bounds.lil_ucb_tuned_delta(problem.delta)
+            level = thresholds.lil_ucb_tuned_delta(problem.delta)
         factor = (1 + beta) * (1 + math.sqrt(epsilon)) * math.sqrt(2 * (1 + epsilon))
         self._constants = factor * self._sigma, 1 + epsilon, shift, level, share
 

@@ -12,7 +12,6 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from bestarm.bounds import LinearThreshold, certified_threshold, linear_experiments
 from bestarm.checks import choice, positive
 from bestarm.field.kernels import (
     add_weighted_gram,
@@ -26,6 +25,7 @@ from bestarm.field.kernels import (
 )
 from bestarm.field.linear_model import coordinates, linear_assumptions
 from bestarm.field.pull_by_pull import PullByPull
+from bestarm.field.thresholds import LinearThreshold, certified_threshold, linear_experiments
 from bestarm.numerics.geometry import Array, Indices
 from bestarm.problem import Problem, as_problem
 

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from bestarm.bounds import lingame_threshold
 from bestarm.checks import positive
 from bestarm.field.kernels import compiled, dot, invert, quadratic_form, reward_at
 from bestarm.field.linear_model import coordinates
@@ -26,6 +25,7 @@ from bestarm.field.linear_rule import (
     multiply,
 )
 from bestarm.field.pull_by_pull import Rewards
+from bestarm.field.thresholds import lingame_threshold
 from bestarm.numerics.geometry import Array
 from bestarm.problem import Problem, as_problem
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from bestarm.bounds import lingape_threshold
 from bestarm.checks import positive
 from bestarm.field.kernels import compiled, dot, reward_at
 from bestarm.field.linear_rule import (
@@ -29,6 +28,7 @@ from bestarm.field.linear_rule import (
     threshold_now,
 )
 from bestarm.field.pull_by_pull import Rewards
+from bestarm.field.thresholds import lingape_threshold
 from bestarm.problem import Problem, as_problem
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from bestarm import bounds
 from bestarm.checks import positive
 from bestarm.design.memo import recall
 from bestarm.design.widths import WidthDesign, width_design
+from bestarm.field import thresholds
 from bestarm.numerics.geometry import Indices
 from bestarm.policies.rage import LeastSquaresElimination, PhaseRequest
 from bestarm.problem import Problem
@@ -57,7 +57,7 @@ class Peace(LeastSquaresElimination):
 
     def _design(self, phase: int) -> PhaseRequest:
         design = self._width_design(phase, self._active)
-        pulls = bounds.peace_phase_length(
+        pulls = thresholds.peace_phase_length(
             design.value,
             sigma=self._sigma,
             gap=self._radius(phase),
@@ -72,7 +72,7 @@ class Peace(LeastSquaresElimination):
         return float(largest * 0.5 ** (phase + 1))
 
     def _delta(self, phase: int) -> float:
-        return bounds.peace_delta(self.problem.delta, phase=phase)
+        return thresholds.peace_delta(self.problem.delta, phase=phase)
 
     def _width_design(self, phase: int, targets: Indices) -> WidthDesign:
         penalty = -2 * float(np.log(self._delta(phase)))

@@ -7,10 +7,10 @@ from typing import Literal
 
 import numpy as np
 
-from bestarm import bounds
 from bestarm.checks import choice, positive
 from bestarm.design.memo import recall
 from bestarm.estimation import ordinary
+from bestarm.field import thresholds
 from bestarm.field.linear_model import linear_assumptions, points_of
 from bestarm.field.xy_allocation import all_pairs, greedy_pulls
 from bestarm.numerics.geometry import Array, Indices, first_largest, linear_norms
@@ -40,7 +40,7 @@ class XYAdaptive(StepwisePolicy):
         problem: the problem; its scales are not used.
         sigma: the sub-Gaussian scale it assumes of the noise.
         threshold: `"published"` is that of the paper, `"small"` a smaller one with a proof:
-            `bounds.xy_threshold` and `bounds.xy_phase_threshold`.
+            `thresholds.xy_threshold` and `thresholds.xy_phase_threshold`.
 
     Example:
         >>> from bestarm import Problem
@@ -100,13 +100,13 @@ class XYAdaptive(StepwisePolicy):
 
     def _critical(self, pulls: int) -> float:
         if not self._published:
-            return bounds.xy_phase_threshold(
+            return thresholds.xy_phase_threshold(
                 sigma=self._sigma,
                 delta=self.problem.delta,
                 targets=self.problem.targets,
                 phase=self._plans + 1,
             )
-        factor, level = bounds.xy_threshold(
+        factor, level = thresholds.xy_threshold(
             sigma=self._sigma,
             delta=self.problem.delta,
             targets=self.problem.targets,

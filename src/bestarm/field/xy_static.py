@@ -6,7 +6,6 @@ from typing import Literal
 
 import numpy as np
 
-from bestarm.bounds import LinearThreshold, xy_threshold
 from bestarm.checks import vector
 from bestarm.field.kernels import compiled, reward_at
 from bestarm.field.linear_model import points_of
@@ -21,6 +20,7 @@ from bestarm.field.linear_rule import (
     learn,
 )
 from bestarm.field.pull_by_pull import Rewards
+from bestarm.field.thresholds import LinearThreshold, xy_threshold
 from bestarm.field.xy_allocation import (
     StaticAllocation,
     greedy_allocation,

@@ -15,16 +15,11 @@ from anytime_runs import clicks, made_for_short_runs, make_frame, next_plan, pla
 from bestarm import AnytimeBAI, Problem, Summary
 from bestarm.bounds import tolerance_shares
 from bestarm.numerics.geometry import Array
-from bestarm.policies.anytime import pairs as pairs_module
+from bestarm.policies.anytime import certificates
 from bestarm.policies.anytime.bets import BatchOutcome, Frame, Scale, StakeGrid
-from bestarm.policies.anytime.evidence import (
-    WINDOW,
-    BestTargetEvidence,
-    Evidence,
-    GoodEnoughEvidence,
-)
+from bestarm.policies.anytime.certificates import GoodEnoughEvidence, TopTargetsEvidence
+from bestarm.policies.anytime.evidence import WINDOW, BestTargetEvidence, Evidence
 from bestarm.policies.anytime.options import TargetCoordinates
-from bestarm.policies.anytime.pairs import TopTargetsEvidence
 
 RATES = np.array([0.95, 0.75, 0.25, 0.05])  # so far apart that every batch adds evidence
 ARMS = np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
@@ -59,7 +54,7 @@ def shown_by(evidence: Evidence) -> list[Array]:
     shown = [evidence.log_evidence().copy()]
     if isinstance(evidence, GoodEnoughEvidence):
         control = evidence._control
-        for each in (*evidence._certificates, *([control] if control else [])):
+        for each in (*evidence._leaders, *([control] if control else [])):
             values = [GRID.log_value(wealth[0]) for wealth in each.account.prefixes()]
             shown.append(np.max(values, axis=0))
     return shown
@@ -225,7 +220,7 @@ def expected_wealth(gap: float, control: bool) -> list[float]:
             if control:
                 value = shown_by(after)[-1][BEST]
             else:
-                started = [each.candidate for each in after._certificates]
+                started = [each.candidate for each in after._leaders]
                 value = shown_by(after)[1 + started.index(0)][BEST] if 0 in started else 0.0
             expected[len(past)] += chance * likely * math.exp(value)
             if len(now) < len(expected):
@@ -255,7 +250,7 @@ def test_it_grows_if_the_best_is_better_by_less() -> None:
 
 
 def thresholds_of(evidence: GoodEnoughEvidence) -> dict[int, float]:
-    return {each.candidate: each._threshold for each in evidence._certificates}
+    return {each.candidate: each._threshold for each in evidence._leaders}
 
 
 def test_the_j_th_target_to_lead_has_its_share_and_keeps_it() -> None:
@@ -293,7 +288,7 @@ def test_a_candidate_is_shown_at_its_own_level_and_not_before(second: bool) -> N
         led = list(thresholds_of(evidence))
         if 0 in led:
             values.append(float(shown_by(evidence)[1 + led.index(0)][1]))
-            if evidence._certificates[led.index(0)].shown[1]:
+            if evidence._leaders[led.index(0)].shown[1]:
                 break
     assert values[-1] >= math.log((6 if second else 2) / share) > values[-2]
     assert abs(values[1]) < 1e-9 < values[2]
@@ -307,16 +302,16 @@ def test_a_former_leader_that_is_shown_to_be_good_enough_is_named_while_it_is_le
     assert not shown(evidence)
     for batch in past[2:]:
         settle_all(evidence, [batch], BETTER)
-        if evidence._certificates[0].shown[1]:
+        if evidence._leaders[0].shown[1]:
             break
-    leader = {each.candidate: each for each in evidence._certificates}[1]
-    leader.shown[0] = False
+    leader = {each.candidate: each for each in evidence._leaders}[1]
+    leader.most[0] = 0.0
     assert evidence.leaders[0] == 1
     assert evidence.decided
     assert evidence.chosen.tolist() == [0]
-    leader.shown[0] = True
+    leader.most[0] = math.inf
     assert evidence.chosen.tolist() == [1]  # the leader, if it is good enough as well
-    leader.shown[0] = False
+    leader.most[0] = 0.0
     evidence._best._left[0] = [False, True]
     assert evidence.chosen.tolist() == [1]
 
@@ -325,8 +320,8 @@ def test_only_those_that_are_left_count() -> None:
     """A target that was dropped need not be shown to be no better."""
     evidence = good_enough(ARMS, share=1e-3)
     evidence.rank(np.array([-0.1, -0.5, -0.5]), [object()])  # type: ignore[list-item]
-    [certificate] = evidence._certificates
-    certificate.shown[[1, 2]] = True
+    [certificate] = evidence._leaders
+    certificate.most[[1, 2]] = math.inf
     assert not shown(evidence)
     evidence._best._left[0, 3] = False
     assert evidence.decided
@@ -499,11 +494,11 @@ def test_a_long_past_of_many_pairs_is_taken_in_bit_by_bit(monkeypatch: pytest.Mo
     play(quick, clicks((0.5, 0.5, 0.5, 0.48, 0.48), rng), plans=30)
     evidence = slow._evidence
     assert isinstance(evidence, TopTargetsEvidence)
-    monkeypatch.setattr(pairs_module, "_REPLAYED", 0)
+    monkeypatch.setattr(certificates, "_REPLAYED", 0)
     behind = 0
     for _ in range(20):  # thirty batches at two a time
         evidence.rank(quick._estimates.slope[0], quick._past)
-        behind += evidence._pairs[int(evidence.chosen[0])].batches < 30
+        behind += evidence._certificates[int(evidence.chosen[0])].account.batches < 30
         assert (evidence.log_evidence() <= quick._evidence.log_evidence() + 1e-9).all()
     assert behind > 10
     np.testing.assert_allclose(evidence.log_evidence(), quick._evidence.log_evidence())
@@ -517,8 +512,8 @@ def test_a_pair_that_is_decided_bets_no_more() -> None:
     assert not evidence.decided
     assert evidence.chosen[0] == 0
     second = int(evidence.chosen[1])
-    assert evidence._pairs[second].rivals.tolist() == [0, 3 - second]
-    assert not len(evidence._pairs[0].rivals)
+    assert evidence._certificates[second].lacks(np.arange(4)).tolist() == [0, 3 - second]
+    assert not len(evidence._certificates[0].lacks(np.arange(4)))
     assert (policy.evidence()[[0, 3]] >= 4 / 0.1).all()
     assert set(evidence.active.tolist()) == {0, 1, 2}
 

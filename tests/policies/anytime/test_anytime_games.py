@@ -24,7 +24,8 @@ from bestarm import AnytimeBAI, Problem, Summary
 from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime import bets
 from bestarm.policies.anytime.bets import Frame
-from bestarm.policies.anytime.evidence import Account, BestTargetEvidence, GoodEnoughEvidence
+from bestarm.policies.anytime.certificates import GoodEnoughEvidence
+from bestarm.policies.anytime.evidence import Account, BestTargetEvidence
 from bestarm.policies.anytime.sampler import IndependentSampler
 
 NEVER = 1e-12  # δ so small that nothing is ruled out: wealth can be read off at every look
@@ -258,7 +259,7 @@ def certificate_of(candidate: int, best: int) -> Callable[[AnytimeBAI], float]:
     def gain(policy: AnytimeBAI) -> float:
         evidence = policy._evidence
         assert isinstance(evidence, GoodEnoughEvidence)
-        found = [each for each in evidence._certificates if each.candidate == candidate]
+        found = [each for each in evidence._leaders if each.candidate == candidate]
         return float(wealth_of(found[0].account, policy)[best]) if found else 0.0
 
     return gain

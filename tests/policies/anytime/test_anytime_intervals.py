@@ -21,7 +21,7 @@ from bestarm.bounds import control_shares, rates_delta
 from bestarm.environments import Semiparametric, baselines
 from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.bets import SLACK, BatchOutcome
-from bestarm.policies.anytime.evidence import GoodEnoughEvidence
+from bestarm.policies.anytime.certificates import GoodEnoughEvidence
 from bestarm.policies.anytime.intervals import (
     _RATE_STAKES,
     ControlEffect,
@@ -357,7 +357,7 @@ def test_a_copy_of_a_rule_with_a_tolerance_goes_on_alike() -> None:
     for each in (policy, deepcopy(policy)):
         play(each, clicks([0.5, 0.52, 0.5], np.random.default_rng(1)), plans=20)
         assert isinstance(each._evidence, GoodEnoughEvidence)
-        wealth = [next(iter(one.account.prefixes())) for one in each._evidence._all()]
+        wealth = [next(iter(one.account.prefixes())) for one in each._evidence._certificates]
         assert len(wealth) > 1
         shown.append(np.array(wealth))
     np.testing.assert_array_equal(shown[0], shown[1])

@@ -15,7 +15,8 @@ from bestarm.environments import Ratings
 from bestarm.errors import BestArmError, ProtocolError
 from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime.block_bets import BlockOutcome, Population
-from bestarm.policies.anytime.evidence import BestTargetEvidence, GoodEnoughEvidence
+from bestarm.policies.anytime.certificates import GoodEnoughEvidence
+from bestarm.policies.anytime.evidence import BestTargetEvidence
 from bestarm.records import BlockPlan, Rounds
 from bestarm.testing import check_policy
 

@@ -43,11 +43,11 @@ def batch(
 
 def e_values(of: GuardrailEvidence) -> Array:
     """On both sides of the margin, of each option: the wealth after the last batch."""
-    wealth = of._read()
-    at_margin = wealth.wealth - of.guardrail.worse_by * np.array([1, -1])[:, None, None] * (
-        wealth.exposure
-    )
-    return np.exp(of._grid.log_value(at_margin.reshape(-1, len(of._grid)))).reshape(2, -1)
+    found = []
+    for each in (of._worse, of._fine):
+        *_, [wealth] = each.account.prefixes()
+        found.append(of._grid.log_value(wealth))
+    return np.exp(found)
 
 
 # --- the e-value, exactly -------------------------------------------------------------------------
@@ -89,7 +89,8 @@ def play(
         of.open(plan(weights(path[: (phase - 1) * PULLS]), PULLS, phase))
         of.close(np.bincount(arms, minlength=2))
         known = np.array([told(arm, value) for arm, value in part])
-        of.amend(phase, arms[known], values[known].astype(float))
+        if known.any():
+            of.amend(phase, arms[known], values[known].astype(float))
     return of
 
 

@@ -1,12 +1,13 @@
-"""Evidence against each target: who is shown not to be the best, or to be good enough.
+"""Evidence against each target: who is shown not to be the best.
 
-`pairs` has evidence for the set of the m best.
+`certificates` has evidence that a target, or a set of m, is good enough.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from bestarm.bounds import ChangeShares
 from bestarm.numerics.geometry import TIE, Array, Indices
-from bestarm.policies.anytime.bets import LEVEL_GRID, SLACK, BetResult, StakeGrid
+from bestarm.policies.anytime.bets import LEVEL_GRID, BetResult, StakeGrid
 from bestarm.policies.anytime.options import TargetCoordinates
 from bestarm.records import Summary
 
@@ -77,13 +78,13 @@ class AnyBatch(Protocol):
         ...
 
 
-def finalized(past: Sequence[AnyBatch]) -> int:
+def finalized(past: Sequence[AnyBatch], window: int = WINDOW) -> int:
     """How many of the first batches to count in every prefix that is looked at.
 
     Those before the first with outcomes outstanding; but never more than the last few stay out, so
     that one outcome that nobody ever tells holds nothing up.
     """
-    done = max(len(past) - WINDOW, 0)
+    done = max(len(past) - window, 0)
     while done < len(past) and not past[done].pending:
         done += 1
     return done
@@ -116,11 +117,11 @@ class Evidence(Protocol):
         """The pairs of targets that want evidence: the one to be ahead, and the other; (n, 2)."""
         ...
 
-    def place_bets(self, frame: AnyFrame) -> Placed:
+    def place_bets(self, frame: AnyFrame) -> list[Placed]:
         """Bets on a batch to be drawn under `frame`, to be given back to `settle`."""
         ...
 
-    def settle(self, placed: Placed, batch: AnyBatch) -> None:
+    def settle(self, placed: Sequence[Placed], batch: AnyBatch) -> None:
         """Take what a batch made of bets that were placed before."""
         ...
 
@@ -209,10 +210,13 @@ class Account:
     Args:
         shape: of the wealth: opponents (or 1, if they are not told apart), targets and stakes.
         first: the number of the first batch.
+        window: how many of the last batches, at most, to look at every prefix of.
     """
 
-    def __init__(self, shape: tuple[int, int, int], first: int = 0) -> None:
-        self._wealth = np.zeros(shape)  # of finalized batches
+    def __init__(
+        self, shape: tuple[int, int, int], first: int = 0, *, window: int = WINDOW
+    ) -> None:
+        self._wealth, self._window = np.zeros(shape), window  # of finalized batches
         self._pending: list[tuple[Placed, AnyBatch, Array]] = []  # the batches after them
         self._finalized = self.first = first
         self._amendable: dict[int, Placed] = {}  # on finalized batches that lack outcomes
@@ -221,6 +225,18 @@ class Account:
         if len(placed.targets):
             rows = placed.opponent if len(wealth) > 1 else 0
             wealth[rows, placed.targets] += growth
+
+    def copy(self) -> Account:
+        """Another that goes on from the same batches."""
+        made = copy(self)
+        made._wealth, made._pending = self._wealth.copy(), list(self._pending)
+        made._amendable = dict(self._amendable)
+        return made
+
+    @property
+    def batches(self) -> int:
+        """The number of the next batch."""
+        return self._finalized + len(self._pending)
 
     def settle(self, placed: Placed, batch: AnyBatch) -> None:
         """Take the next batch."""
@@ -243,7 +259,7 @@ class Account:
 
     def _finalize(self) -> None:
         """Take in the batches up to the first that lacks outcomes."""
-        count = finalized([each for _, each, _ in self._pending])
+        count = finalized([each for _, each, _ in self._pending], self._window)
         for number, (bets, each, growth) in enumerate(self._pending[:count], self._finalized):
             self._add(self._wealth, bets, growth)
             if each.pending:
@@ -331,18 +347,18 @@ class BestTargetEvidence:
         others = self.active[self.active != leader]
         return np.stack([np.full(len(others), leader), others], axis=1)
 
-    def place_bets(self, frame: AnyFrame) -> Placed:
+    def place_bets(self, frame: AnyFrame) -> list[Placed]:
         """Every target left against the leader, the leader against the runner-up."""
         if self.decided:
-            return Placed()
+            return [Placed()]
         mine = self.active
         against = opponents(self._leaders, len(self._values))[0, mine]
         contrasts = self._targets.now[against] - self._targets.now[mine]
-        return Placed(frame.bets(contrasts), mine, against)
+        return [Placed(frame.bets(contrasts), mine, against)]
 
-    def settle(self, placed: Placed, batch: AnyBatch) -> None:
+    def settle(self, placed: Sequence[Placed], batch: AnyBatch) -> None:
         """Add the growth to each wealth, and drop targets whose wealth has reached 1/δ."""
-        self._account.settle(placed, batch)
+        self._account.settle(placed[0], batch)
         self._update()
 
     def amend(self, place: int, before: AnyBatch, after: AnyBatch) -> None:
@@ -414,189 +430,6 @@ class BestTargetEvidence:
         return self._values
 
 
-# --- good enough ---------------------------------------------------------------------------------
-
-
-class _Certificate:
-    """Evidence that nothing left is better than a candidate by more than the tolerance.
-
-    For every other target z, wealth bets against "z is better by more than ε". It starts when the
-    candidate first leads, with a share of δ that is known by then.
-
-    Attributes:
-        candidate: the target.
-        shown: the targets that are shown not to be better by more.
-
-    Args:
-        candidate: the target.
-        threshold: log(1/share).
-        grid: the stakes.
-        targets: how many there are.
-        first: the number of the first batch to bet on.
-    """
-
-    def __init__(
-        self, candidate: int, *, threshold: float, grid: StakeGrid, targets: int, first: int
-    ) -> None:
-        self.candidate, self._threshold, self._grid = candidate, threshold, grid
-        self.shown: Flags = np.zeros(targets, np.bool_)
-        self.account = Account((1, targets, len(grid)), first)
-
-    def update(self) -> None:
-        """Note what is shown after some prefix."""
-        for wealth in self.account.prefixes():
-            self.shown |= self._grid.log_value(wealth[0]) >= self._threshold
-
-
-class _GoodEnoughBets(NamedTuple):
-    """Bets against each target, and for each certificate that there was, in their order."""
-
-    best: Placed
-    certificates: list[Placed]
-
-
-class GoodEnoughEvidence:
-    """The best target, or one that is at most ε worse than the best of those left.
-
-    Targets are dropped as by `BestTargetEvidence`, with a share of δ: the best is never dropped but
-    for that. The j-th target to lead gets the share 1/(j(j + 1)) of the rest for its certificate. A
-    wrong one is shown only if the wealth of the best against it has reached its threshold: a bet
-    that is fair or worse from the moment when the candidate began. No union over targets is needed.
-
-    Args:
-        best: evidence against each target.
-        targets: in coordinates.
-        grid: the stakes.
-        tolerance: ε.
-        share: of δ, for certificates of targets that lead.
-        control: a target with a certificate from the start, and its share, or None.
-    """
-
-    def __init__(
-        self,
-        best: BestTargetEvidence,
-        targets: TargetCoordinates,
-        *,
-        grid: StakeGrid,
-        tolerance: float,
-        share: float,
-        control: tuple[int, float] | None = None,
-    ) -> None:
-        self._best, self._targets, self._grid = best, targets, grid
-        self._tolerance, self._share = tolerance, share
-        self._leaders = self._batches = 0  # targets that led, and batches, so far
-        self._certificates: list[_Certificate] = []
-        self._control: _Certificate | None = None
-        if control is not None:
-            self._control = self._certificate(control[0], control[1])
-
-    def _certificate(self, candidate: int, share: float) -> _Certificate:
-        return _Certificate(
-            candidate,
-            threshold=-math.log(share) + SLACK,
-            grid=self._grid,
-            targets=len(self._targets),
-            first=self._batches,
-        )
-
-    def _all(self) -> list[_Certificate]:
-        return [*([self._control] if self._control else []), *self._certificates]
-
-    def _holds(self, certificate: _Certificate) -> bool:
-        others = self.active[self.active != certificate.candidate]
-        return bool(certificate.shown[others].all())
-
-    @property
-    def _good_enough(self) -> int | None:
-        """A target that is still left and shown to be good enough: the leader, if it is."""
-        found = [
-            each.candidate
-            for each in self._certificates
-            if each.candidate in self.active and self._holds(each)
-        ]
-        leader = self._best.leaders[0]
-        return leader if leader in found else found[0] if found else None
-
-    @property
-    def shows_the_best(self) -> bool:
-        """Whether it is decided because one target is left."""
-        return self._best.decided
-
-    @property
-    def control_is_good_enough(self) -> bool:
-        """Whether no target left is better than the control by more than the tolerance."""
-        return self._control is not None and self._holds(self._control)
-
-    @property
-    def chosen(self) -> Indices:
-        """The leader, or a former one that is shown to be good enough."""
-        found = None if self._best.decided else self._good_enough
-        return self._best.chosen if found is None else np.array([found])
-
-    @property
-    def active(self) -> Indices:
-        """The targets that are left."""
-        return self._best.active
-
-    @property
-    def leaders(self) -> tuple[int, int]:
-        """The leader and the runner-up, while there is one."""
-        return self._best.leaders
-
-    @property
-    def decided(self) -> bool:
-        """Whether one target is left, or one is good enough."""
-        return self._best.decided or self._good_enough is not None
-
-    def open_pairs(self) -> Indices:
-        """The leader with the others, but those that it is shown to be good enough beside."""
-        pairs, leader = self._best.open_pairs(), self._best.leaders[0]
-        for each in self._certificates:
-            if each.candidate == leader and not self._holds(each):
-                pairs = pairs[~each.shown[pairs[:, 1]]]
-        return pairs
-
-    def place_bets(self, frame: AnyFrame) -> Any:
-        """Of each target left that it is not the best; of each candidate that it is good enough."""
-        best, placed = self._best.place_bets(frame), []
-        for each in self._all():
-            others = self.active[(self.active != each.candidate) & ~each.shown[self.active]]
-            contrasts = self._targets.now[each.candidate] - self._targets.now[others]
-            bets = frame.bets(contrasts, margin=self._tolerance) if len(others) else None
-            placed.append(Placed(bets, others, others))
-        return _GoodEnoughBets(best, placed)
-
-    def settle(self, placed: Any, batch: AnyBatch) -> None:
-        """Add the growth to each wealth."""
-        bets = placed if isinstance(placed, _GoodEnoughBets) else _GoodEnoughBets(placed, [])
-        self._best.settle(bets.best, batch)
-        self._batches += 1
-        for number, each in enumerate(self._all()):
-            known = number < len(bets.certificates)  # or it began after the bets were placed
-            each.account.settle(bets.certificates[number] if known else Placed(), batch)
-            each.update()
-
-    def amend(self, place: int, before: AnyBatch, after: AnyBatch) -> None:
-        """Put what a batch makes of the bets now in the place of what it made of them before."""
-        self._best.amend(place, before, after)
-        for each in self._all():
-            each.account.amend(place, before, after)
-            each.update()
-
-    def rank(self, slope: Array, past: Sequence[AnyBatch]) -> None:
-        """Find the leader, and begin its certificate if it leads for the first time."""
-        self._best.rank(slope, past)
-        leader = self._best.leaders[0]
-        if past and all(each.candidate != leader for each in self._certificates):
-            self._leaders += 1
-            share = self._share / (self._leaders * (self._leaders + 1))
-            self._certificates.append(self._certificate(leader, share))
-
-    def log_evidence(self) -> Array:
-        """The log of each target's e-value against its being the best, when last it bet."""
-        return self._best.log_evidence()
-
-
 # --- the declared baseline ------------------------------------------------------------------------
 
 
@@ -641,11 +474,11 @@ class EffectMeasurement:
         """The lead over the control."""
         return np.array([self.leaders])
 
-    def place_bets(self, frame: AnyFrame) -> Placed:  # noqa: ARG002
+    def place_bets(self, frame: AnyFrame) -> list[Placed]:  # noqa: ARG002
         """None: the decision is made."""
-        return Placed()
+        return [Placed()]
 
-    def settle(self, placed: Placed, batch: AnyBatch) -> None:
+    def settle(self, placed: Sequence[Placed], batch: AnyBatch) -> None:
         """For the evidence before, which goes on if the options change."""
         self.before.settle(placed, batch)
 

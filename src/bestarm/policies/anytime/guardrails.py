@@ -14,6 +14,7 @@ share of α. Plans are never made here: those on record are adopted. docs/anytim
 
 from __future__ import annotations
 
+import sys
 from copy import copy
 from dataclasses import dataclass
 
@@ -21,9 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.bounds import guardrail_share
-from bestarm.numerics.geometry import Array
+from bestarm.numerics.geometry import Array, Indices
 from bestarm.policies.anytime.bets import SLACK, BatchOutcome, Frame, Scale, StakeGrid
-from bestarm.policies.anytime.intervals import invert_wealth
+from bestarm.policies.anytime.certificates import Certificate
+from bestarm.policies.anytime.evidence import AnyFrame, Placed
+from bestarm.policies.anytime.intervals import lower_ends
 from bestarm.policies.anytime.readout import Reader
 from bestarm.policies.guardrail import Guardrail
 from bestarm.records import Counts, Plan, Summary
@@ -33,7 +36,6 @@ _LIKELY = 0.04  # the stake to centre on, in units of signal to noise
 _MEMORY = 0.8  # what a batch counts for in guesses, relative to the one after it
 _FORGOTTEN = 0.02  # what counts for less is left out
 _PRIOR = 20.0  # values at the mean of all options that an option's guess begins with
-_SIDES = np.array([1.0, -1.0])  # bets on "worse by more than m", and on "worse by less"
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,60 +59,6 @@ class GuardrailLook:
     outstanding: int
 
 
-class _Wealth:
-    """Log wealth of bets on both sides of each option's margin, read after every batch.
-
-    Arrays have one entry per side, option and stake, but `value` one per side and option.
-
-    Attributes:
-        wealth: of bets against y·θ ≤ 0, y being "option is worse", or its negative.
-        exposure: Σ nλ: by how much it falls if one bets against y·θ ≤ 1 instead.
-        value: the largest log e-value at the margin after any batch so far.
-        best: wealth and exposure after that batch.
-    """
-
-    def __init__(self, options: int, margin: float, grid: StakeGrid) -> None:
-        self._margins, self._grid = margin * _SIDES[:, None, None], grid
-        self.wealth, self.exposure = np.zeros((2, 2, options, len(grid)))
-        self.value: Array = np.zeros((2, options))
-        self.best = self.wealth, self.exposure
-
-    def enlarge(self, options: int) -> None:
-        """Make room for options that were added."""
-        more = options - self.value.shape[1]
-        wide = ((0, 0), (0, more), (0, 0))
-        self.wealth, self.exposure = np.pad(self.wealth, wide), np.pad(self.exposure, wide)
-        self.best = np.pad(self.best[0], wide), np.pad(self.best[1], wide)
-        self.value = np.pad(self.value, wide[:2])
-
-    def add(self, exposure: Array, growth: Array) -> None:
-        """Take what a batch makes of the bets, and note the e-value if it is the largest."""
-        options = exposure.shape[1]
-        self.wealth, self.exposure = self.wealth.copy(), self.exposure.copy()
-        self.wealth[:, :options] += growth
-        self.exposure[:, :options] += exposure
-        # Against y·θ ≤ m (Lemma 4 with m for v): every pull has the margin once.
-        at_margin = self.wealth - self._margins * self.exposure
-        value = self._grid.log_value(at_margin)
-        better = (value > self.value)[..., None]
-        pairs = zip((self.wealth, self.exposure), self.best, strict=True)
-        self.best = tuple(np.where(better, new, old) for new, old in pairs)  # type: ignore[assignment]
-        self.value = np.maximum(value, self.value)
-
-    def lower_ends(self, levels: Array) -> Array:
-        """The largest v at which the wealth against y·θ ≤ v has its level, now or at its best."""
-        ends = np.full(self.value.size, -np.inf)
-        raised = levels.max() - np.tile(levels, 2)[:, None]  # one level for all
-        for wealth, exposure in ((self.wealth, self.exposure), self.best):
-            rows, weights = (part.reshape(-1, len(self._grid)) for part in (wealth, exposure))
-            known = weights.any(axis=1)
-            if known.any():
-                parts = (rows + raised)[known], weights[known], np.zeros_like(weights[known])
-                found = invert_wealth(*parts, float(levels.max()), self._grid)
-                ends[known] = np.maximum(ends[known], found)
-        return ends.reshape(self.value.shape)
-
-
 class GuardrailEvidence:
     """The evidence of one guardrail against every option.
 
@@ -129,37 +77,41 @@ class GuardrailEvidence:
         self.guardrail, self._control = guardrail, control
         self._first, self._changes = options, changes
         low, high = guardrail.bounds
-        half, self._grid = (high - low) / 2, StakeGrid.around(_LIKELY)
+        half, margin, grid = (high - low) / 2, guardrail.worse_by, StakeGrid.around(_LIKELY)
         self._scale = Scale(-half, half, center=guardrail.center)
         self._sign = 1.0 if guardrail.worse == "higher" else -1.0
-        self._options = options
-        self._frame: Frame | None = None  # of the open batch
+        self._options, self._grid = options, grid
+        self._open: tuple[Frame, Placed, Placed] | None = None  # the open batch, and its bets
         self._batches: list[BatchOutcome] = []
-        self._settled: dict[int, tuple[Array, Array]] = {}  # exposure and growth, by place
-        # Of the batches up to the first that lacks a value.
-        self._complete, self._wealth = 0, _Wealth(options, guardrail.worse_by, self._grid)
+        # Of each option, that it is worse than the control by more than the margin, or by less;
+        # after every batch from the first on that lacks a value.
+        self._worse, self._fine = (
+            Certificate(options, threshold=self.levels, margin=each, grid=grid, window=sys.maxsize)
+            for each in (-margin, margin)
+        )
 
     def copy(self) -> GuardrailEvidence:
         """Another that goes on from the same batches."""
         made = copy(self)
-        made._batches, made._settled = list(self._batches), dict(self._settled)
-        made._wealth = copy(self._wealth)
+        made._batches = list(self._batches)
+        made._worse, made._fine = self._worse.copy(), self._fine.copy()
         return made
 
     def open(self, plan: Plan) -> None:
         """Fix the bets on the batch of a plan, from the values so far."""
         assert plan.weights is not None
-        assert self._frame is None
-        self._read()  # so that copies need not do it again
+        assert self._open is None
+        self._update()  # so that copies need not do it again
         chances = np.array(plan.weights)
-        if len(chances) > self._options:
-            self._options = len(chances)
-            self._wealth.enlarge(self._options)
+        while self._options < len(chances):
+            self._options += 1
+            for each in (self._worse, self._fine):
+                each.enlarge(self.levels)
         # w = y @ readings (Lemma 1): nothing but names is known of the options.
         readings = np.diag(np.where(chances > 0, 1 / np.where(chances > 0, chances, 1.0), 0.0))
         none = np.zeros((1, len(chances)))
         guess, spread = self._guess(len(chances))
-        self._frame = Frame.under(
+        frame = Frame.under(
             self._scale,
             chances[None],
             guess=guess[None],
@@ -170,6 +122,19 @@ class GuardrailEvidence:
             grid=self._grid,
             leaders=np.zeros((1, 2), dtype=np.int64),
         )
+        rows, leads = self._leads(frame)
+        bets = self._worse.bet(frame, rows, leads), self._fine.bet(frame, rows, -leads)
+        self._open = frame, *bets
+
+    def _leads(self, frame: Frame) -> tuple[Indices, Array]:
+        """The options drawn beside the control, and by how much each is worse, as contrasts."""
+        [chances] = frame.weights
+        rows = np.flatnonzero(chances if chances[self._control] > 0 else 0 * chances)
+        rows = rows[rows != self._control]
+        leads = np.zeros((len(rows), len(chances)))
+        leads[np.arange(len(rows)), rows] = self._sign
+        leads[:, self._control] = -self._sign
+        return rows, leads
 
     def _guess(self, options: int) -> tuple[Array, Array]:
         """What each option is expected to show, and (g − guess)², from the last batches.
@@ -203,7 +168,8 @@ class GuardrailEvidence:
 
     def close(self, drawn: Counts) -> None:
         """Count the pulls of the open batch, per arm: all of them are outstanding."""
-        assert self._frame is not None
+        assert self._open is not None
+        (frame, worse, fine), self._open = self._open, None
         none = np.zeros((6, len(drawn)))
         counts, sums, squares, least, largest, cubes = none
         summary = Summary(
@@ -216,38 +182,20 @@ class GuardrailEvidence:
             largest=largest,
             cubes=cubes,
         )
-        self._batches.append(BatchOutcome(self._frame, summary, worst_case=True))
-        self._frame = None
+        batch = BatchOutcome(frame, summary, worst_case=True)
+        self._batches.append(batch)
+        self._worse.account.settle(worse, batch)
+        self._fine.account.settle(fine, batch)
 
     def amend(self, phase: int, arms: Counts, values: Array) -> None:
         """Take values of pulls of a phase that were outstanding, and the arms that were pulled."""
         before = self._batches[phase - 1]
         size, center = len(before.summary.counts), self._scale.center
         later = Summary.from_pulls(arms, values, size=size, center=center)
-        after = before.summary.amended(later)
-        self._batches[phase - 1] = BatchOutcome(before.frame, after, worst_case=True)
-        self._settled.pop(phase - 1, None)
-
-    def _settle(self, place: int) -> tuple[Array, Array]:
-        """What a batch makes of the bets: Σ nλ, and the growth of the log wealth (Lemma 4)."""
-        if place in self._settled:
-            return self._settled[place]
-        batch = self._batches[place]
-        [chances] = batch.frame.weights
-        exposure, growth = np.zeros((2, 2, len(chances), len(self._grid)))
-        rows = np.flatnonzero(chances)
-        rows = rows[rows != self._control]
-        if chances[self._control] > 0 and len(rows) and batch.pulls:
-            contrasts = np.zeros((len(rows), len(chances)))
-            contrasts[np.arange(len(rows)), rows] = self._sign
-            contrasts[:, self._control] = -self._sign
-            both = np.concatenate([contrasts, -contrasts])
-            stakes, growing = batch.frame.bets(both).settle(batch)
-            shape = 2, len(rows), len(self._grid)
-            exposure[:, rows] = batch.exposure * stakes.reshape(shape)
-            growth[:, rows] = growing.reshape(shape)
-        self._settled[place] = exposure, growth
-        return exposure, growth
+        after = BatchOutcome(before.frame, before.summary.amended(later), worst_case=True)
+        self._batches[phase - 1] = after
+        for each in (self._worse, self._fine):
+            each.account.amend(phase - 1, before, after)
 
     @property
     def levels(self) -> Array:
@@ -260,30 +208,44 @@ class GuardrailEvidence:
         ]
         return np.asarray(SLACK - np.log(shares))
 
-    def _read(self) -> _Wealth:
-        """The wealth after every prefix of the batches so far."""
-        place = self._complete
-        while place < len(self._batches) and not self._batches[place].pending:
-            self._wealth.add(*self._settle(place))
-            del self._settled[place]  # it never changes again
-            place += 1
-        self._complete, wealth = place, copy(self._wealth)
-        for later in range(place, len(self._batches)):
-            wealth.add(*self._settle(later))
-        return wealth
+    def _update(self) -> None:
+        for each in (self._worse, self._fine):
+            each.update()
 
     def log_evidence(self) -> Array:
         """The log of each option's wealth at the margin, after the prefix that shows most."""
-        return np.asarray(self._read().value[0])
+        self._worse.update()
+        return self._worse.most.copy()
 
     def look(self) -> GuardrailLook:
         """What the values so far show."""
-        wealth, levels, control = self._read(), self.levels, self._control
+        self._update()
+        levels, control, margin = self.levels, self._control, self.guardrail.worse_by
+        worse, fine = self._worse.shown, self._fine.shown
+        capital = np.tile(levels.max() - levels, 2)  # one level for all
+        ends = lower_ends(
+            lambda _, frame: self._both_ways(frame),
+            self._batches,
+            threshold=float(levels.max()),
+            grid=self._grid,
+            capital=capital,
+            window=sys.maxsize,
+        )
+        # What was shown once is shown for good.
+        low = np.maximum(ends[: self._options], np.where(worse, margin, -np.inf))
+        high = np.minimum(-ends[self._options :], np.where(fine, margin, np.inf))
         widest = self._scale.high - self._scale.low
-        low, high = np.clip(wealth.lower_ends(levels) * _SIDES[:, None], -widest, widest)
-        high = np.maximum(high, low)
+        low, high = np.clip((low, np.maximum(high, low)), -widest, widest)
         low[control] = high[control] = 0.0
-        worse, fine = wealth.value >= levels
         values = sum(each.summary.pulls for each in self._batches)
         outstanding = sum(each.summary.pending_pulls for each in self._batches)
         return GuardrailLook(low, high, worse, fine, values, outstanding)
+
+    def _both_ways(self, frame: AnyFrame) -> Array:
+        """By how much each option is worse, then by how much it is better; NaN of those without
+        bets."""
+        assert isinstance(frame, Frame)
+        rows, leads = self._leads(frame)
+        table = np.full((2, self._options, leads.shape[1]), np.nan)
+        table[0, rows], table[1, rows] = leads, -leads
+        return table.reshape(-1, leads.shape[1])

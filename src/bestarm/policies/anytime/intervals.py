@@ -24,7 +24,7 @@ from bestarm.policies.anytime.bets import (
     Totals,
     cost,
 )
-from bestarm.policies.anytime.evidence import AnyBatch, AnyFrame, finalized
+from bestarm.policies.anytime.evidence import WINDOW, AnyBatch, AnyFrame, finalized
 from bestarm.policies.anytime.options import TargetCoordinates
 from bestarm.policies.policy import Rates
 from bestarm.problem import Problem
@@ -118,6 +118,7 @@ def lower_ends(
     threshold: float,
     grid: StakeGrid,
     capital: Array = _NO_CAPITAL,
+    window: int = WINDOW,
 ) -> Array:
     """The largest v at which each contrast's e-process against y·θ ≤ v has reached exp(threshold).
 
@@ -132,13 +133,14 @@ def lower_ends(
         threshold: the log of the threshold, to which what rounding may add is added.
         grid: the stakes.
         capital: the log wealth that each contrast starts with.
+        window: see `evidence.finalized`.
     """
     count = len(capital)
     wealth, exposure, capped = np.zeros((3, count, len(grid)))
     wealth += capital[:, None]
     ends: Array = np.full(count, -np.inf)
     done = 0
-    for end in sorted({finalized(past), len(past)}):  # both hold: the better one counts
+    for end in sorted({finalized(past, window), len(past)}):  # both hold: the better one counts
         while done < end:
             made = _together(past[done:end], 4 * count * len(grid))
             rows = [contrasts(done + i, batch.frame) for i, batch in enumerate(made)]

@@ -9,8 +9,8 @@ This file has the order of the steps. For a batch of pulls these are
 
 `assumptions` says what rewards are taken to be, `readout` how a contrast is read off a pull, and
 `intervals` what is known meanwhile. Other files are for one option each: `blocks` and `block_bets`
-for rounds of several arms, `pairs` for several best targets, `options` for those that come and go.
-`group` makes many runs at a time, for simulations.
+for rounds of several arms, `certificates` for a tolerance and for several best targets, `options`
+for those that come and go. `group` makes many runs at a time, for simulations.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from bestarm.policies.anytime.assumptions import (
 )
 from bestarm.policies.anytime.bets import SLACK, StakeGrid
 from bestarm.policies.anytime.blocks import BlockSampler
+from bestarm.policies.anytime.certificates import GoodEnoughEvidence, TopTargetsEvidence
 from bestarm.policies.anytime.conclusion import conclusion
 from bestarm.policies.anytime.evidence import (
     BestTargetEvidence,
     EffectMeasurement,
     Ended,
     Evidence,
-    GoodEnoughEvidence,
     LevelEvidence,
     Placed,
 )
@@ -58,7 +58,6 @@ from bestarm.policies.anytime.intervals import (
     widest_lead,
 )
 from bestarm.policies.anytime.options import Era, TargetCoordinates, carry_over, remaining
-from bestarm.policies.anytime.pairs import TopTargetsEvidence
 from bestarm.policies.anytime.sampler import (
     Config,
     IndependentSampler,
@@ -97,7 +96,7 @@ class OpenPlan(NamedTuple):
     plan: Plan
     drawn: Plan  # the same, over the options of its era alone
     frame: Any  # a `Frame`, or a `BlockFrame`
-    bets: Placed
+    bets: list[Placed]
     learned: Any  # what estimates rested on: see `Sampler.learned`
     era: Era
 
