@@ -282,12 +282,11 @@ def test_nobody_gains_by_delays_and_losses(monkeypatch: pytest.MonkeyPatch) -> N
     else be more than it is when it is lost.
     """
     game, start = Game((NONE, NONE, NONE), against(1), late=True), after_one_pull(rule(), 1, 0)
-    wealth, honest = Fraction(against(1)(start)), bets._losses
+    wealth, honest = Fraction(against(1)(start)), bets.bet_losses
     assert game.value(start, 2) <= wealth * (1 + ROUNDED)
 
-    def uncapped(*given: Any) -> Array:
-        frame, w, stakes, offset, lost, relative, _ = given
-        return honest(frame, w, stakes, offset, lost, relative, False)
+    def uncapped(*given: Any, capped: bool) -> Array:
+        return honest(*given, capped=False)
 
-    monkeypatch.setattr(bets, "_losses", uncapped)
+    monkeypatch.setattr(bets, "bet_losses", uncapped)
     assert game.value(start, 2) > wealth * Fraction(1.01)

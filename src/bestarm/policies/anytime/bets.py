@@ -398,41 +398,73 @@ def settle_bets(
         margin: what is added to each contrast.
         capped: whether a pull without an outcome adds at most 0 to the log wealth.
     """
-    size, squares = np.abs(w), w * w
-    up = np.maximum(w, 0.0)
-    down = size - up
-    relative = (w.shape[2] + ROUNDINGS) * EPSILON  # of sums over arms, to the sizes of their terms
-
-    def farthest(low: Array, high: Array) -> Array:
-        return np.asarray(np.maximum(up * low[:, None], down * high[:, None]).max(axis=2))
-
-    def over_arms(rows: Array, values: Array) -> Array:
-        return np.asarray(np.matmul(rows, values[..., None])[..., 0])
-
-    # C, the farthest that z can fall below zero (Lemma 2; with kα, Lemma 3).
-    below = frame.guess - (frame.low - frame.reach)[:, None]
-    above = (frame.high + frame.reach)[:, None] - frame.guess
-    fall = farthest(below, above)
-    deviation = np.sqrt(over_arms(squares, frame.weights * frame.spread))
+    fall = farthest_fall(frame, w)
+    deviation = np.sqrt(over_arms(w * w, frame.weights * frame.spread))
     bets = (fall > 0) & (deviation > 0)
     safe_fall, safe_deviation = np.where(bets, fall, 1.0), np.where(bets, deviation, 1.0)
     signals = grid.signals
     signal = np.maximum(signals - (charges / safe_deviation)[..., None], signals / 2)
     stakes = np.minimum(signal / safe_deviation[..., None], MAX_LOSS / safe_fall[..., None])
     stakes = np.where(bets[..., None], stakes, 0.0)
+    offset = bet_offset(frame, w, charges, margin)
+    growth = bet_growth(frame, w, totals, stakes, offset, fall)
+    if totals.lost.any():
+        growth += bet_losses(frame, w, stakes, offset, totals.lost, capped=capped)
+    return BetResult(stakes, growth)
 
-    # Σ p w c − v − |s|R − κ (Lemmas 4 and 5), rounded downwards as all that follows: evidence is a
-    # lower bound after rounding too ("Rounding").
+
+def over_arms(rows: Array, values: Array) -> Array:
+    """Σ over arms of rows (runs, rows, arms) times values (runs, arms)."""
+    return np.asarray(np.matmul(rows, values[..., None])[..., 0])
+
+
+def _farthest(w: Array, low: Array, high: Array) -> Array:
+    """The largest over arms of w · low where w > 0, and |w| · high where w < 0."""
+    up = np.maximum(w, 0.0)
+    return np.asarray(np.maximum(up * low[:, None], (up - w) * high[:, None]).max(axis=2))
+
+
+def _relative(w: Array) -> float:
+    """The rounding of sums over arms, relative to the sizes of their terms."""
+    return float((w.shape[2] + ROUNDINGS) * EPSILON)
+
+
+def farthest_fall(frame: Frame, w: Array) -> Array:
+    """C, the farthest that z can fall below zero (Lemma 2; with kα, Lemma 3)."""
+    below = frame.guess - (frame.low - frame.reach)[:, None]
+    above = (frame.high + frame.reach)[:, None] - frame.guess
+    return _farthest(w, below, above)
+
+
+def bet_offset(frame: Frame, w: Array, charges: Array | float = 0.0, margin: float = 0.0) -> Array:
+    """Σ p w c − v − |s|R − κ (Lemmas 4 and 5), rounded downwards."""
+    size = np.abs(w)
     charge = charges + frame.tail[:, None] * over_arms(size, frame.weights)
     offset = over_arms(w, frame.weights * frame.guess) + margin - charge
-    parts = over_arms(size, frame.weights * np.abs(frame.guess)) + margin + charge
-    offset -= relative * parts
+    parts = over_arms(size, frame.weights * np.abs(frame.guess)) + abs(margin) + charge
+    return np.asarray(offset - _relative(w) * parts)
+
+
+def bet_growth(
+    frame: Frame, w: Array, totals: Totals, stakes: Array, offset: Array, fall: Array
+) -> Array:
+    """What outcomes add to the log wealth, at least, after rounding too (Lemmas 2 and 3).
+
+    Args:
+        frame: what was fixed before the draw.
+        w: w(a); (runs, contrasts, arms).
+        totals: what came of it.
+        stakes: λ with λC < 1; (runs, contrasts, stakes).
+        offset: see `bet_offset`; (runs, contrasts).
+        fall: C; (runs, contrasts).
+    """
+    size, squares, relative = np.abs(w), w * w, _relative(w)
     gain = over_arms(w, totals.first)  # Σ z
     gain -= over_arms(size, totals.rounding + relative * np.abs(totals.first))
     gain += totals.counts.sum(axis=1)[:, None] * offset
-
-    # F and M, the farthest z did fall below zero and rise above it (Lemma 2).
-    deepest, highest = farthest(totals.under, totals.over), farthest(totals.over, totals.under)
+    # F and M, the farthest z did fall below zero and rise above it.
+    deepest = _farthest(w, totals.under, totals.over)
+    highest = _farthest(w, totals.over, totals.under)
     variation = over_arms(squares, totals.second) * (1 + relative)  # Σ z²
     skew = over_arms(squares * w, totals.third)  # Σ z³
     skew_error = over_arms(squares * size, totals.third_rounding + relative * np.abs(totals.third))
@@ -444,19 +476,11 @@ def settle_bets(
     falling = np.where(cubic, np.minimum(chord * (1 + relative), variation), variation)
     growth = stakes * gain[..., None]
     growth -= log_loss(stakes, deepest, highest, falling, variation - falling)
-    if totals.lost.any():
-        growth += _losses(frame, w, stakes, offset, totals.lost, relative, capped)
-    return BetResult(stakes, growth)
+    return np.asarray(growth)
 
 
-def _losses(
-    frame: Frame,
-    w: Array,
-    stakes: Array,
-    offset: Array,
-    lost: Array,
-    relative: float,
-    capped: bool,
+def bet_losses(
+    frame: Frame, w: Array, stakes: Array, offset: Array, lost: Array, *, capped: bool = False
 ) -> Array:
     """The least that pulls without an outcome add: the least factor of a reward in [lo, hi]."""
     growth = np.zeros_like(stakes)
@@ -464,7 +488,7 @@ def _losses(
         ends = (frame.low - frame.guess[:, arm], frame.high - frame.guess[:, arm])
         z = np.minimum(*(w[:, :, arm] * end[:, None] for end in ends))
         logs, gains = np.log1p(stakes * z[..., None]), stakes * offset[..., None]
-        factor = logs + gains - relative * (np.abs(logs) + np.abs(gains))
+        factor = logs + gains - _relative(w) * (np.abs(logs) + np.abs(gains))
         if capped:  # or of one that is passed over ("Losses")
             factor = np.minimum(factor, 0.0)
         growth += lost[:, arm, None, None] * factor

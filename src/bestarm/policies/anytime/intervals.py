@@ -22,7 +22,11 @@ from bestarm.policies.anytime.bets import (
     Scale,
     StakeGrid,
     Totals,
-    cost,
+    bet_growth,
+    bet_losses,
+    bet_offset,
+    farthest_fall,
+    over_arms,
 )
 from bestarm.policies.anytime.evidence import WINDOW, AnyBatch, AnyFrame, finalized
 from bestarm.policies.anytime.options import TargetCoordinates
@@ -489,41 +493,17 @@ def _subtracted(batch: BatchOutcome, targets: int) -> Array:
 
 def _rate_growth(w: Array, frame: Frame, totals: Totals, stakes: Array) -> Array:
     """By how much the log wealth of every row and stake grows: see `bets.settle_bets`."""
-    size, up = np.abs(w), np.maximum(w, 0.0)
-    relative = (w.shape[2] + ROUNDINGS) * EPSILON
-
-    def farthest(low: Array, high: Array) -> Array:
-        return np.asarray(np.maximum(up * low[:, None], (size - up) * high[:, None]).max(axis=2))
-
-    def over_arms(rows: Array, values: Array) -> Array:
-        return np.asarray(np.matmul(rows, values[..., None])[..., 0])
-
-    low, high = frame.low[:, None], frame.high[:, None]
-    below = frame.guess - (low - frame.reach[:, None])
-    above = (high + frame.reach[:, None]) - frame.guess
-    fall, deepest = farthest(below, above), farthest(totals.under, totals.over)  # C and F
-    gain = over_arms(w, totals.first)
-    gain -= over_arms(size, totals.rounding + relative * np.abs(totals.first))
-    variation = over_arms(w * w, totals.second) * (1 + relative)
-    charge = frame.tail[:, None] * over_arms(size, frame.weights)  # κ
-    guessed = over_arms(size, frame.weights * np.abs(frame.guess))
-    offset = over_arms(w, frame.weights * frame.guess) - charge - relative * (guessed + charge)
-    gain += totals.counts.sum(axis=1)[:, None] * offset
+    fall = farthest_fall(frame, w)
     alive = stakes * fall[..., None] <= MAX_LOSS
-    # ψ(F)/λ² (Lemma 2), of stakes that could not be ruined.
-    reach = np.where(alive, stakes * np.minimum(fall, deepest)[..., None], 0.5)
-    growth = stakes * gain[..., None] - stakes * stakes * cost(-reach) * variation[..., None]
+    placed, offset = np.where(alive, stakes, 0.0), bet_offset(frame, w)
+    growth = bet_growth(frame, w, totals, placed, offset, fall)
     if totals.lost.any():
         # Not in the average. Neither the mean nor the offset exceeds the largest Σ p w r, so that
         # the factor is at most 1, and it holds whether the outcome comes or is lost.
-        most = over_arms(np.maximum(w * low[:, None], w * high[:, None]), frame.weights)
+        low, high = frame.low[:, None, None], frame.high[:, None, None]
+        most = over_arms(np.maximum(w * low, w * high), frame.weights)
         largest = np.maximum(np.abs(frame.low), np.abs(frame.high))[:, None]
-        most += relative * largest * over_arms(size, frame.weights)
-        ends = (w * (low - frame.guess)[:, None], w * (high - frame.guess)[:, None])
-        worst = np.minimum(*ends)
-        for arm in np.flatnonzero(totals.lost.any(axis=0)):
-            loss = np.log1p(np.where(alive, stakes * worst[..., arm, None], -0.5))
-            more = stakes * (offset - most)[..., None]
-            least = loss + more - relative * (np.abs(loss) + np.abs(more))
-            growth += totals.lost[:, arm, None, None] * least
+        relative = (w.shape[2] + ROUNDINGS) * EPSILON
+        most += relative * largest * over_arms(np.abs(w), frame.weights)
+        growth += bet_losses(frame, w, placed, offset - most, totals.lost)
     return np.where(alive, growth, 2 * _RUINED)
