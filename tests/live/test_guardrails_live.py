@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from clocks import Clock
 
 from bestarm import AnytimeBAI, Experiment, Problem
 from bestarm.errors import (
@@ -17,7 +18,8 @@ from bestarm.errors import (
     ReplayError,
     UnknownAssignmentError,
 )
-from bestarm.live.store.contract import GuardrailValue
+from bestarm.live.store.contract import GuardrailValue, Transaction
+from bestarm.live.tell import end_guardrail_windows
 from bestarm.live.values import Receipt
 
 LABELS = ["old", "new", "bold"]
@@ -158,6 +160,119 @@ def test_a_replay_misses_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         serve(experiment, 400)
         with pytest.raises(ReplayError, match="was to be found worse"):
             experiment.replay()
+
+
+# --- windows --------------------------------------------------------------------------------------
+
+WINDOWED = REFUND | {"window": 3600, "otherwise": 0}
+
+
+def serve_refunds(experiment: Experiment, clock: Clock, count: int, seed: int = 0) -> None:
+    """Have assignments made by the minute, and tell of refunds alone."""
+    rng = np.random.default_rng(seed)
+    for _ in range(0, count, 20):
+        clock.now += 600
+        for each in experiment.ask(20):
+            experiment.tell(each.id, float(rng.random() < 0.5))
+            if rng.random() < RATES[each.arm]:
+                experiment.tell(each.id, refund=1)
+
+
+def values_of(experiment: Experiment) -> dict[int, float]:
+    with experiment.read() as snapshot:
+        told = [(each.assignment, each.value) for each in snapshot.records(GuardrailValue)]
+    assert len(dict(told)) == len(told)  # one of each
+    return dict(told)
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_with_a_window_nobody_tells_zeros(tmp_path: Path, stored: bool) -> None:
+    clock, rails = Clock(), {"refund": WINDOWED}
+    if stored:
+        experiment = create(tmp_path / "store.db", guardrails=rails, clock=clock)
+    else:
+        policy = AnytimeBAI(Problem(LABELS), bounds=(0, 1), control="old", max_pulls=5000)
+        experiment = Experiment(policy, seed=3, guardrails=rails, clock=clock)
+    serve_refunds(experiment, clock, 1200)
+    values = values_of(experiment)
+    assert set(values.values()) == {0.0, 1.0}
+    assert set(range(1000)) <= values.keys()  # those whose window has ended, an hour ago
+    assert found(experiment) == [("refund", "bold")]
+    assert {row.label: row.state for row in experiment.guardrails()}["new"] != "worse"
+    if stored:
+        experiment.replay()
+    assert experiment.verify().sound
+
+
+def test_who_continues_takes_the_same_zeros(tmp_path: Path) -> None:
+    """Many processes, one after the other, leave the values that one process does."""
+    found_by = []
+    for name, processes in (("one", 1), ("many", 12)):
+        clock = Clock()
+        create(tmp_path / name, name, guardrails={"refund": WINDOWED}, clock=clock).close()
+        for part in range(processes):
+            with Experiment.open(f"sqlite:///{tmp_path / name}", name, clock=clock) as experiment:
+                for at in range(part * 60 // processes, (part + 1) * 60 // processes):
+                    serve_refunds(experiment, clock, 20, seed=at)
+                values = values_of(experiment)
+        found_by.append(values)
+    assert found_by[0] == found_by[1]
+
+
+def test_a_step_that_is_interrupted_adds_its_zeros_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    with create(tmp_path / "store.db", guardrails={"refund": WINDOWED}, clock=clock) as experiment:
+        serve_refunds(experiment, clock, 400)
+        before = values_of(experiment)
+
+        def interrupted(*given: Any) -> None:
+            if isinstance(given[0], Transaction):
+                end_guardrail_windows(*given)  # and the transaction is not committed
+            raise KeyboardInterrupt
+
+        clock.now += 7200
+        for place in ("tell.end_guardrail_windows", "close.prepare"):
+            with monkeypatch.context() as patch:
+                patch.setattr(f"bestarm.live.{place}", interrupted)
+                with pytest.raises(KeyboardInterrupt):
+                    serve_refunds(experiment, clock, 400, seed=1)
+            zeros = sum(value == 0 for value in values_of(experiment).values())
+            grown = zeros > sum(value == 0 for value in before.values())
+            assert grown is (place == "close.prepare")
+        serve_refunds(experiment, clock, 200, seed=2)
+        assert before.items() < values_of(experiment).items()
+        experiment.replay()
+        assert experiment.verify().sound
+
+
+def test_a_value_after_its_window_is_late(tmp_path: Path) -> None:
+    clock = Clock()
+    with create(tmp_path / "store.db", guardrails={"refund": WINDOWED}, clock=clock) as experiment:
+        experiment.ask(3)
+        clock.now += 3599
+        assert experiment.tell(0, refund=1) == Receipt(0, 0, 0, values=1)
+        clock.now += 1
+        assert experiment.tell(1, refund=1) == Receipt(0, 0, 1)
+        assert experiment.tell(0, refund=1) == Receipt(0, 0, 0)
+        assert experiment.tell(0, refund=0) == Receipt(0, 0, 1)
+        assert values_of(experiment) == {0: 1.0}
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"window": "1d"}, "lacks `otherwise`"),
+        ({"otherwise": 0}, "lacks `window`"),
+        ({"window": "soon", "otherwise": 0}, "`window`"),
+        ({"window": "1d", "otherwise": 2}, "`otherwise` of 'refund' must lie between 0 and 1"),
+    ],
+)
+def test_a_window_has_a_value_for_its_end(more: dict[str, Any], words: str) -> None:
+    policy = AnytimeBAI(Problem(LABELS), bounds=(0, 1), control="old")
+    with pytest.raises(InvalidInputError, match=words):
+        Experiment(policy, guardrails={"refund": REFUND | more})
 
 
 # --- values ---------------------------------------------------------------------------------------

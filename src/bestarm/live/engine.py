@@ -190,6 +190,8 @@ class Engine(WriteQueue[Ask | Tell]):
         self._replayer = PolicyReplayer(made_of)  # its policy computes the steps
         self._recorded = PolicyReplayer(made_of)  # its policy is told nothing that is not on record
         self._guards: GuardrailReplayer | None = None
+        # For each guardrail, an assignment before which all have a value.
+        self._complete = [0] * len(self.guardrails)
         self._draws = Draws(seed)
         self._served: int | None = None  # the target that `ask` serves, once it is known to be over
         self._set_up_locks()
@@ -411,10 +413,20 @@ class Engine(WriteQueue[Ask | Tell]):
                 if not tx.head.stage.is_pending:
                     return None
                 now = self.stamp(tx)  # first: a clock may raise
+                complete = tell.end_guardrail_windows(tx, self.guardrails, self._complete, now)
                 options = self.options_at(tx)
                 step = close.prepare(tx, self._replayer, self._guarding(), options.retired)
                 close.apply(tx, step, options, now)
+            self._complete = complete
             return tx.head
+        with self.read() as snapshot:
+            if not snapshot.head.stage.is_pending:
+                return None
+        if any(each.window is not None for each in self.guardrails):
+            with self.ledger.transaction() as tx:
+                now = self.stamp(tx)
+                complete = tell.end_guardrail_windows(tx, self.guardrails, self._complete, now)
+            self._complete = complete
         with self.read() as snapshot:
             if not snapshot.head.stage.is_pending:
                 return None

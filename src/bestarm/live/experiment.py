@@ -121,7 +121,9 @@ class Experiment:
         guardrails: second outcomes in which no option may be worse than the `control` by
             more than a margin: names with what is promised of each, like `{"refund": {"bounds":
             [0, 1], "worse_by": 0.01, "alpha": 0.05, "action": "retire"}}`. Higher is worse, unless
-            it has `"worse": "lower"`. The action is `"retire"` or `"alert"`.
+            it has `"worse": "lower"`. The action is `"retire"` or `"alert"`. With `"window": "14d",
+            "otherwise": 0` a value counts as 0 where none was told within 14 days, so that only
+            refunds need be told.
 
     Attributes:
         name: its name in the database; empty in memory.

@@ -27,6 +27,7 @@ from bestarm.live.store.contract import (
     Head,
     Ids,
     Report,
+    Rows,
     Snapshot,
     Transaction,
     UnitKey,
@@ -221,7 +222,7 @@ def record(
     head, ids = tx.head, call.ids
     if call.served:
         check_served(head)
-    values = _new_values(tx, call.values, guardrails, now) if call.values else []
+    values, late = _new_values(tx, call.values, guardrails, now) if call.values else ([], 0)
     if head.is_overdue(now):
         expire(tx, now)
     low, high = bounds or (-math.inf, math.inf)
@@ -244,7 +245,7 @@ def record(
     if values:
         events.add_chained(tx, *values)
         head.values += len(values)
-    return replace(receipt, values=len(values), served=call.served)
+    return replace(receipt, values=len(values), late=receipt.late + late, served=call.served)
 
 
 def check_served(head: Head) -> None:
@@ -281,8 +282,9 @@ def _record_outcomes(
 
 def _new_values(
     tx: Transaction, values: Sequence[Value], guardrails: Sequence[Guardrail], now: float
-) -> list[GuardrailValue]:
-    """The values that are not on record, as they are to be added.
+) -> tuple[list[GuardrailValue], int]:
+    """The values that are not on record, as they are to be added, and how many come too late: after
+    the window of their guardrail, in which the value is what was told by then, or `otherwise`.
 
     Raises:
         InvalidInputError: there is no guardrail of a name, or a value is outside its bounds.
@@ -319,20 +321,33 @@ def _new_values(
         )
     records = tx.records_of(GuardrailValue, [number for number, _, _ in values])
     told = {(each.assignment, each.guardrail): each.value for each in records}
+    rows = tx.rows_of(np.array(sorted({number for number, _, _ in values}), dtype=np.int64))
+    asked = dict(rows[["id", "asked"]].tolist())
     new: dict[tuple[int, int], float] = {}
+    late = set[tuple[int, int]]()
     for number, name, value in values:
-        key = number, places[name]
+        key, window = (number, places[name]), guardrails[places[name]].window
         before = told.get(key, new.get(key))
-        if before is None:
+        if before == value:
+            continue
+        if window is not None and asked[number] + window <= now:
+            late.add(key)
+        elif before is None:
             new[key] = value
-        elif before != value:
+        else:
             message = f"Of assignment {number}, {name!r} was already told as {before!r}, now "
             message += f"{value!r}."
             remedy = "Tell a guardrail's value once it is settled: it cannot be changed."
             raise ConflictingOutcomeError(
                 message, field=name, value=value, remedy=remedy, about=number
             )
-    rows = tx.rows_of(np.array(sorted({number for number, _ in new}), dtype=np.int64))
+    return _value_records(tx, new, rows, now), len(late)
+
+
+def _value_records(
+    tx: Transaction, new: Mapping[tuple[int, int], float], rows: Rows, now: float
+) -> list[GuardrailValue]:
+    """Values by assignment and guardrail, as they are added; the rows have all assignments."""
     drawn = {number: (phase, arm) for number, phase, arm in rows[["id", "phase", "arm"]].tolist()}
     return [
         GuardrailValue(count, number, *drawn[number], guardrail, value, now)
@@ -444,6 +459,48 @@ def expire(tx: Transaction, now: float) -> bool:
         find_settled(tx)
         head.oldest = find_oldest(tx)
     return bool(ids.size)
+
+
+def end_guardrail_windows(
+    tx: Transaction, guardrails: Sequence[Guardrail], start: Sequence[int], now: float
+) -> list[int]:
+    """Add `otherwise` where nothing was told of a guardrail within its window.
+
+    Every step begins with it. What it adds is on record like values that were told, so that a
+    replay takes the same. A process that is killed before the commit leaves nothing behind.
+
+    Args:
+        tx: the transaction.
+        guardrails: the guardrails.
+        start: for each of them, an assignment before which all have a value.
+        now: the time of the transaction.
+
+    Returns:
+        The same for each of them, once the transaction is committed.
+    """
+    head, ends = tx.head, list(start)
+    for place, each in enumerate(guardrails):
+        if each.window is None or each.otherwise is None or head.over:
+            continue
+        while ends[place] < head.assigned:
+            end = min(ends[place] + _PIECE, head.assigned)
+            rows = tx.rows_of(np.arange(ends[place], end, dtype=np.int64))
+            young = np.flatnonzero(rows["asked"] + each.window > now)
+            due = rows[: young[0]] if young.size else rows
+            ids = due["id"].tolist()
+            told = {
+                value.assignment
+                for value in tx.records_of(GuardrailValue, ids)
+                if value.guardrail == place
+            }
+            new = {(number, place): each.otherwise for number in ids if number not in told}
+            values = _value_records(tx, new, due, now)
+            events.add_chained(tx, *values)
+            head.values += len(values)
+            ends[place] += len(ids)
+            if young.size:
+                break
+    return ends
 
 
 def _outstanding_since(tx: Transaction, time: float) -> Ids:

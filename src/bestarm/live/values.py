@@ -159,6 +159,7 @@ class Receipt:
         repeated: how many were on record already, with the same reward.
         late: how many of the recorded came after their assignment was lost, after the end of its
             window or of the experiment. They are kept and flagged, and no decision depends on them.
+            Values of guardrails that come after their window are counted here too, and not kept.
         held: how many of the recorded count once their window ends, and may be corrected before.
         values: how many values of guardrails were recorded.
         served: how many were of assignments made after the end (`Assignment.experiment` is False),

@@ -6,7 +6,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from bestarm.checks import choice, interval, not_negative, probability, suggestion
+from bestarm.checks import (
+    choice,
+    duration,
+    finite,
+    interval,
+    not_negative,
+    probability,
+    suggestion,
+)
 from bestarm.errors import InvalidInputError
 
 
@@ -22,6 +30,8 @@ class Guardrail:
             any look, for all options together.
         action: what happens to an option that is found worse: it is retired, or an alert is logged.
         worse: whether higher values are worse, as of refunds, or lower ones, as of revenue.
+        window: how long after its assignment a value may be told, in seconds; None for any time.
+        otherwise: the value where none was told within the window.
     """
 
     name: str
@@ -30,6 +40,8 @@ class Guardrail:
     alpha: float = 0.05
     action: Literal["retire", "alert"] = "retire"
     worse: Literal["higher", "lower"] = "higher"
+    window: float | None = None
+    otherwise: float | None = None
 
     @property
     def center(self) -> float:
@@ -82,4 +94,16 @@ def _read_guardrail(name: str, promise: Mapping[str, Any]) -> Guardrail:
     choice(action, ("retire", "alert"), "action")
     choice(worse, ("higher", "lower"), "worse")
     alpha = probability(promise.get("alpha", 0.05), "alpha")
-    return Guardrail(name, bounds, worse_by, alpha, action, worse)
+    window, otherwise = promise.get("window"), promise.get("otherwise")
+    if (window is None) != (otherwise is None):
+        lacking = "otherwise" if otherwise is None else "window"
+        message = f"The guardrail {name!r} lacks `{lacking}`."
+        remedy = 'Give both, for example "window": "14d", "otherwise": 0, or neither.'
+        raise InvalidInputError(message, field=lacking, value=None, remedy=remedy)
+    if otherwise is not None:
+        window, otherwise = duration(window, "window"), finite(otherwise, "otherwise")
+        if not bounds[0] <= otherwise <= bounds[1]:
+            message = f"`otherwise` of {name!r} must lie between {bounds[0]:g} and {bounds[1]:g}."
+            remedy = "It is a value like any other."
+            raise InvalidInputError(message, field="otherwise", value=otherwise, remedy=remedy)
+    return Guardrail(name, bounds, worse_by, alpha, action, worse, window, otherwise)

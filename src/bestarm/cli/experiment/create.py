@@ -65,7 +65,8 @@ def create(
             Repeat it for more.
         guardrail (NAME=JSON): A second outcome in which no option may be worse than the control by
             more than a margin, like 'refund={"bounds": [0, 1], "worse_by": 0.01, "alpha": 0.05,
-            "action": "retire"}'. Repeat it for more.
+            "action": "retire"}'. With "window": "14d", "otherwise": 0 only refunds need be told.
+            Repeat it for more.
         seed: Fixes the draws; a random one, which is printed, if left out.
         lease (TIME): How long an outcome may take (90s, 30m, 12h, 2d) before it is lost; for ever
             if left out.

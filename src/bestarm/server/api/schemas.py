@@ -137,6 +137,8 @@ class GuardrailIn(
             all options together, however often one looks.
         action: what happens to an option that is found worse.
         worse: which values are worse: higher ones, as of refunds, or lower ones, as of revenue.
+        window: how long after its assignment a value may be told, in seconds or like "14d".
+        otherwise: the value where none was told within the window.
     """
 
     bounds: Bounds
@@ -144,6 +146,8 @@ class GuardrailIn(
     alpha: Number = 0.05
     action: Literal["retire", "alert"] = "retire"
     worse: Literal["higher", "lower"] = "higher"
+    window: Duration | None = None
+    otherwise: Number | None = None
 
 
 class CreateBody(
