@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .venv/.demo: pyproject.toml constraints.txt src/bestarm/__init__.py
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --editable '.[cli]'
+	$(BIN)/python -m pip install --quiet --editable '.[cli,plots]'
 	touch $@
 
 .venv/.installed: .venv/.demo

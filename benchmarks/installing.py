@@ -3,7 +3,7 @@
     python -m benchmarks.installing [--only sizes imports first-use journeys]
 
 The wheel is built and installed into a clean environment at the versions of constraints.txt. Sizes
-are of files as pip lists them, compiled Python code included, in millions of bytes. "First use" is
+are of files as pip lists them, without compiled Python code, in millions of bytes. "First use" is
 from the start of a process until an experiment in memory has made its first assignment, closed its
 first phase, and closed five. Seconds are of one core, so that a busy machine gives the same; for
 journeys, those by the clock stand beside them, and include downloads unless pip's own cache has
@@ -33,7 +33,7 @@ from bestarm import AnytimeBAI, Experiment, Problem
 
 FOLDER = Path(__file__).parents[1]
 PARTS = ("sizes", "imports", "first-use", "journeys")
-EXTRAS = ("live", "postgres", "frames", "parquet", "cli", "server", "field")
+EXTRAS = ("live", "postgres", "frames", "parquet", "cli", "plots", "server", "field")
 IMPORTS = (
     "import bestarm",
     "from bestarm import Experiment, Problem",
@@ -112,7 +112,9 @@ class Installation:
         """The size of each distribution, in millions of bytes."""
         return {
             _name(each.metadata["Name"]): sum(
-                Path(str(file.locate())).stat().st_size for file in each.files or ()
+                Path(str(file.locate())).stat().st_size
+                for file in each.files or ()
+                if file.suffix != ".pyc"
             )
             / 1e6
             for each in metadata.distributions(path=[str(self.packages)])

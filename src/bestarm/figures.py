@@ -347,7 +347,7 @@ def as_axes(ax: Axes | None, *, height: float = 4.2) -> Axes:
     try:
         from matplotlib import pyplot  # noqa: PLC0415 - optional, and slow to import
     except ImportError:
-        raise MissingDependencyError.of("Drawing", "matplotlib", extra="cli") from None
+        raise MissingDependencyError.of("Drawing", "matplotlib", extra="plots") from None
     return pyplot.subplots(figsize=(7.2, height), layout="constrained")[1]
 
 
@@ -360,7 +360,7 @@ def new_figure(width: float, height: float) -> Figure:
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 - optional, and slow to import
     except ImportError:
-        raise MissingDependencyError.of("Drawing", "matplotlib", extra="cli") from None
+        raise MissingDependencyError.of("Drawing", "matplotlib", extra="plots") from None
     return Figure(figsize=(width, height), layout="constrained")
 
 

@@ -154,6 +154,6 @@ def test_missing_packages_are_named(decided: Experiment, monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'bestarmid\[frames\]'"):
         decided.to_frame()
-    with pytest.raises(MissingDependencyError, match=r"pip install 'bestarmid\[cli\]'"):
+    with pytest.raises(MissingDependencyError, match=r"pip install 'bestarmid\[plots\]'"):
         decided.plot()
     assert "video" in decided._repr_html_()

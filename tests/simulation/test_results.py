@@ -100,7 +100,7 @@ def test_a_picture_is_new_or_on_given_axes(monkeypatch: pytest.MonkeyPatch) -> N
     assert not results(0, 0).plot(ax=Figure().subplots()).lines
     pyplot.close(axes.figure)  # type: ignore[arg-type]
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(MissingDependencyError, match=r"pip install 'bestarmid\[cli\]'"):
+    with pytest.raises(MissingDependencyError, match=r"pip install 'bestarmid\[plots\]'"):
         results(1, 5).plot()
 
 

@@ -91,7 +91,7 @@ def house_style() -> Iterator[None]:
     try:
         from matplotlib import style as styles  # noqa: PLC0415 - optional, and slow to import
     except ImportError:
-        raise MissingDependencyError.of("Drawing", "matplotlib", extra="cli") from None
+        raise MissingDependencyError.of("Drawing", "matplotlib", extra="plots") from None
     with styles.context(["default", _STYLE]):
         yield
 

@@ -207,7 +207,7 @@ def page(report: Report, sections: Sequence[tuple[Section, Sequence[DrawnPicture
         )
         from markupsafe import Markup, escape  # noqa: PLC0415 - comes with it
     except ImportError:
-        raise MissingDependencyError.of("The report", "jinja2", extra="cli") from None
+        raise MissingDependencyError.of("The report", "jinja2", extra="plots") from None
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(report.package), PackageLoader("bestarm.studies")]),
         autoescape=True,
