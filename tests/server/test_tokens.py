@@ -21,7 +21,7 @@ from bestarm.live.store.sql import Store
 from bestarm.server.errors import hide_tokens
 from bestarm.server.tokens import (
     Role,
-    _digest,
+    digest,
     _view_proof,
     create_token,
     create_view_session,
@@ -99,7 +99,7 @@ def test_a_session_holds_until_its_token_is_revoked_and_cannot_be_made_without_i
         f"{number}-{another.split('-')[1]}",
         f"99-{proof}",
         f"{number}-ü\udc80",
-        f"99-{_view_proof(_digest(''))}",  # what is compared with where there is no such token
+        f"99-{_view_proof(digest(''))}",  # what is compared with where there is no such token
     ):
         assert not is_view_session(store, wrong)
     assert create_view_session(store, token[:-1]) is None

@@ -48,7 +48,7 @@ def read_reward(value: object, field: str = "reward", *, about: int | None = Non
     if not abs(number) <= _LARGEST_REWARD:  # false for NaN as well
         wanted = f"a finite number of size at most {_LARGEST_REWARD:g}, or True or False"
         message = f"`{field}` must be {wanted}; got {value!r}."
-        remedy = "Tell nothing until the outcome is known." if field == "reward" else ""
+        remedy = "Tell nothing until the outcome is known."
         raise InvalidInputError(message, field=field, value=value, remedy=remedy, about=about)
     return number + 0.0
 

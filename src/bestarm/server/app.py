@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -10,8 +11,6 @@ from typing import Any
 from anyio import CapacityLimiter
 from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI
-from starlette.middleware.gzip import GZipMiddleware
-from starlette.types import Receive, Scope, Send
 
 from bestarm import __version__
 from bestarm.live.store.sql import Store
@@ -77,7 +76,8 @@ def create_app(
     app.state.experiments = OpenExperiments(store, allow_modules)
     app.state.maintenance = Maintenance(app.state.experiments)
     app.state.notifier = None if notify is None else Notifier(app.state.experiments, notify)
-    app.state.requests = metrics.RequestCounts()
+    app.state.requests = Counter()
+    app.state.token_digests = set()  # of tokens that were valid
     app.state.parsing = CapacityLimiter(1)  # of large bodies
     app.state.planner = plan.Planner(limits.planning)
     app.router.routes += routes.asking.routes  # found at once: an included router is searched twice
@@ -85,20 +85,9 @@ def create_app(
     for router in (*further, plan.router, metrics.router, probes.router):
         app.include_router(router)
     add_pages(app)
-    app.add_middleware(_CompressedPages, minimum_size=1000, compresslevel=5)
-    answered = app.state.requests.add
-    app.add_middleware(Guard, limits=limits, local=local, hosts=hosts, answered=answered)
+    counts = app.state.requests
+    app.add_middleware(Guard, limits=limits, local=local, hosts=hosts, counts=counts)
     return app
-
-
-class _CompressedPages(GZipMiddleware):
-    """Compresses the pages and their files; answers of the API are small, or must be quick."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"].startswith("/api/"):
-            await self.app(scope, receive, send)
-        else:
-            await super().__call__(scope, receive, send)
 
 
 @asynccontextmanager

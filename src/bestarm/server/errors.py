@@ -189,60 +189,32 @@ def _text(value: str, most: int = 500) -> str:
 
 
 def _from_validation_error(error: RequestValidationError, route: BaseRoute | None) -> ApiError:
-    """The first thing that is wrong, in Pydantic's words, as deep as it can be located."""
-    found = [(_place(each, error.body), each) for each in error.errors()]
-    first = found[0][0]
-    place = max((where for where, _ in found if where[: len(first)] == first), key=len)
-    here = [each for where, each in found if where == place]  # of a union one per member
-    kind, value, field = here[0]["type"], here[0]["input"], ".".join(map(str, place)) or "body"
+    """The first thing that is wrong with a request: as our own check says it, or Pydantic."""
+    first = error.errors()[0]
+    ours = first.get("ctx", {}).get("error")
+    if isinstance(ours, errors.InvalidInputError):
+        return _from_bestarm_error(ours)
+    _, *place = first["loc"]
+    kind, value, field = first["type"], first["input"], ".".join(map(str, place)) or "body"
+    message = f"`{field}` must {_SUBJECT.sub('', first['msg'])}."
+    remedy = "GET /api/v1/openapi.json describes it."
     body = get_type_hints(getattr(route, "endpoint", None)).get("body")
     described = TypeAdapter(body).json_schema() if body else {}
-    remedy = "GET /api/v1/openapi.json describes it."
     if kind == "missing":
         message, value, remedy = f"`{field}` is missing.", None, "Send it."
-        others = [
-            where[-1]
-            for where, each in found
-            if each["type"] == "extra_forbidden" and where[:-1] == place[:-1]
-        ]
-        examples = described.get("examples", ())
-        if len(place) == 1 and examples and place[0] in examples[0]:
-            remedy = f"Send it, as in {json.dumps(examples[0], ensure_ascii=False)}."
-        elif len(others) == 1:
-            message = f"`{field}` is missing, and `{others[0]}` is not known."
-            remedy = f"Did you mean {place[-1]}?"
+        example = described.get("examples", [{}])[0]
+        if len(place) == 1 and field in example:
+            remedy = f"Send it, as in {json.dumps(example, ensure_ascii=False)}."
     elif kind == "extra_forbidden":
         message = f"`{field}` is not known."
-        models = [described] if len(place) == 1 and "properties" in described else []
-        models = models or list(described.get("$defs", {}).values())
+        top = len(place) == 1 and "properties" in described
+        models = [described] if top else described.get("$defs", {}).values()
         known = [name for each in models for name in each.get("properties", ())]
         remedy = suggestion(str(place[-1]), known) or f"Known are {', '.join(known)}."
-    else:
-        expected = dict.fromkeys(_SUBJECT.sub("", each["msg"]) for each in here)
-        message = f"`{field}` must {', or '.join(expected)}."
-        remedy = here[0].get("ctx", {}).get("remedy", remedy)
     return ApiError(422, "invalid_input", message, field=field, value=value, remedy=remedy)
 
 
 _SUBJECT = re.compile(r"^\w+ should ")
-
-
-def _place(error: Mapping[str, Any], body: Any) -> tuple[str | int, ...]:
-    """Where an error is in a request, without the members of unions that Pydantic names."""
-    source, *parts = error["loc"]
-    if source != "body":
-        return tuple(parts)
-    place: list[str | int] = []
-    for number, part in enumerate(parts, 1):
-        inside = isinstance(body, dict) and part in body
-        inside |= isinstance(body, list) and isinstance(part, int)
-        if inside:
-            body = body[part]
-        if inside or (error["type"] == "missing" and number == len(parts)):
-            place.append(part)
-    return tuple(place)
-
-
 _LIKE_A_TOKEN = re.compile(r"(bestarm-\d+-)[\w-]+")
 
 

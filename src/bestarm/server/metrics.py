@@ -7,22 +7,20 @@ one query, and no policy is asked: scraping costs little with many experiments.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
-from starlette.types import Scope
 
 from bestarm import __version__
 from bestarm.live.store.contract import Head
 from bestarm.live.store.sql import SqlLedger
 from bestarm.server.api.requests import VIEW, StrictRoute
 from bestarm.server.experiments import Maintenance
+from bestarm.server.guard import Counts
 
 _TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _STATES = ("running", "paused", "stopped", "finished")
-_METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 # Metrics of an experiment: name, type, help text, and the counter of its head.
@@ -41,23 +39,6 @@ router = APIRouter(dependencies=[VIEW], route_class=StrictRoute)
 Sample = tuple[Mapping[str, str], float]
 
 
-class RequestCounts:
-    """Requests that this process has answered, by method, route and status."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[tuple[str, str, str]] = Counter()
-
-    def add(self, scope: Scope, status: int) -> None:
-        """Count a request. What callers make up is not a label: there would be no end of them."""
-        method = scope["method"] if scope["method"] in _METHODS else "other"
-        self._counts[method, getattr(scope.get("route"), "path", "other"), str(status)] += 1
-
-    def samples(self) -> list[Sample]:
-        """One per method, route and status."""
-        names = ("method", "route", "status")
-        return [(dict(zip(names, key, strict=True)), n) for key, n in self._counts.copy().items()]
-
-
 @router.get("/metrics", include_in_schema=False)
 async def metrics(request: Request) -> Response:
     """Counters of the server and of all its experiments, in Prometheus' text format."""
@@ -68,11 +49,12 @@ async def metrics(request: Request) -> Response:
 
 
 def _lines(
-    requests: RequestCounts, maintenance: Maintenance, heads: Sequence[tuple[str, Head]]
+    requests: Counts, maintenance: Maintenance, heads: Sequence[tuple[str, Head]]
 ) -> Iterator[str]:
     yield from _metric("build_info", "gauge", "The version.", [({"version": __version__}, 1)])
-    help_text = "Requests answered by this process."
-    yield from _metric("http_requests_total", "counter", help_text, requests.samples())
+    names, help_text = ("method", "route", "status"), "Requests answered by this process."
+    answered = [(dict(zip(names, key, strict=True)), n) for key, n in requests.copy().items()]
+    yield from _metric("http_requests_total", "counter", help_text, answered)
     experiments = [({"experiment": name}, head) for name, head in heads]
     for name, kind, words, counter in _COUNTERS:
         values = ((labels, float(getattr(head, counter))) for labels, head in experiments)

@@ -10,8 +10,11 @@ import hashlib
 import hmac
 import re
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
+from typing import TypeVar
 
 import sqlalchemy as sa
 
@@ -19,6 +22,8 @@ from bestarm.errors import InvalidInputError, StoreError
 from bestarm.live.store.contract import Snapshot, damaged
 from bestarm.live.store.sql import Session, SqlSnapshot, Store
 from bestarm.server.errors import ForbiddenError, UnauthorizedError
+
+T = TypeVar("T")
 
 _PREFIX = "bestarm"
 _metadata = sa.MetaData()
@@ -96,7 +101,7 @@ def create_token(store: Store, name: str, role: Role) -> str:
     store.prepare()
     store.create_tables(_metadata)
     secret = secrets.token_urlsafe(32)
-    row = {"name": name, "role": int(role), "digest": _digest(secret), "created": store.now()}
+    row = {"name": name, "role": int(role), "digest": digest(secret), "created": store.now()}
     with store.transaction() as session:
         session.insert(_tokens, row)
         ((number,),) = session.fetch(_NUMBER, digest=row["digest"])
@@ -132,25 +137,20 @@ def _role(number: int, role: int) -> Role:
 
 def find_role(store: Store, text: str) -> Role | None:
     """What a token allows, or None if it is not one, or not one any more."""
-    number, secret = _parts(text)
-    return _compare(secret, *_known(store, number))
-
-
-def _parts(text: str) -> tuple[int | None, str]:
-    """The number and the secret in the text of a token, which need not exist."""
-    found = _TOKEN.fullmatch(text)
-    return (None, "") if found is None else (int(found[1]), found[2])
-
-
-def _compare(secret: str, role: Role | None, known: str) -> Role | None:
-    return role if hmac.compare_digest(known, _digest(secret)) else None
+    return _in_snapshot(store, partial(_role_of, text=text))
 
 
 def check_token(tx: Snapshot, text: str, role: Role) -> None:
     """Raise unless a token allows what this role may do, as the transaction sees it."""
     assert isinstance(tx, SqlSnapshot)
-    number, secret = _parts(text)
-    require(_compare(secret, *_read(tx.session, number)), role)
+    require(_role_of(tx.session, text), role)
+
+
+def _role_of(session: Session | None, text: str) -> Role | None:
+    found = _TOKEN.fullmatch(text)
+    number, secret = (None, "") if found is None else (int(found[1]), found[2])
+    role, known = _read(session, number)
+    return role if hmac.compare_digest(known, digest(secret)) else None
 
 
 def require(found: Role | None, role: Role) -> Role:
@@ -178,7 +178,8 @@ def require_bearer(found: Role | None, role: Role) -> None:
 
 def token_number(text: str) -> int | None:
     """The public number in the text of a token, which need not exist."""
-    return _parts(text)[0]
+    found = _TOKEN.fullmatch(text)
+    return None if found is None else int(found[1])
 
 
 def create_view_session(store: Store, token: str) -> str | None:
@@ -189,44 +190,46 @@ def create_view_session(store: Store, token: str) -> str | None:
     if find_role(store, token) is None:
         return None
     number = token_number(token)
-    return f"{number}-{_view_proof(_known(store, number)[1])}"
+    _, known = _in_snapshot(store, partial(_read, number=number))
+    return f"{number}-{_view_proof(known)}"
 
 
 def is_view_session(store: Store, text: str) -> bool:
     """Whether a session was created for a token that is still valid."""
     number, _, proof = text.partition("-")
     known_form = number.isascii() and number.isdigit() and len(number) <= 9
-    role, known = _known(store, int(number) if known_form else None)
+    read = partial(_read, number=int(number) if known_form else None)
+    role, known = _in_snapshot(store, read)
     same = hmac.compare_digest(_view_proof(known).encode(), proof.encode("utf-8", "replace"))
     return role is not None and same
 
 
-def _known(store: Store, number: int | None) -> tuple[Role | None, str]:
-    """The same as `_read`, in a transaction of its own."""
+def _in_snapshot(store: Store, read: Callable[[Session | None], T]) -> T:
+    """What is read in a transaction of its own; of nothing where there are no tokens yet."""
     try:
         with store.snapshot() as session:
-            return _read(session, number)
+            return read(session)
     except StoreError:
         if store.has_table(_tokens):
             raise
-        return None, _digest("")  # there are no tokens yet
+        return read(None)
 
 
-def _read(session: Session, number: int | None) -> tuple[Role | None, str]:
+def _read(session: Session | None, number: int | None) -> tuple[Role | None, str]:
     """Role and digest of a token that was not revoked; where there is none, a digest of nothing.
 
     So that comparing takes the same time then.
     """
-    nobody = None, _digest("")
-    if number is None:
-        return nobody
-    found = session.fetch(_FIND, id=number)
-    return next(((_role(number, role), digest) for role, digest in found), nobody)
+    if number is not None and session is not None:
+        for role, known in session.fetch(_FIND, id=number):
+            return _role(number, role), known
+    return None, digest("")
 
 
 def _view_proof(digest: str) -> str:
     return hmac.new(digest.encode(), b"bestarm view session", hashlib.sha256).hexdigest()
 
 
-def _digest(secret: str) -> str:
+def digest(secret: str) -> str:
+    """What is kept of a secret."""
     return hashlib.sha256(f"bestarm token {secret}".encode("utf-8", "replace")).hexdigest()

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Request
 from fastapi.responses import Response, StreamingResponse
-from pydantic import Field, WithJsonSchema
+from pydantic import Field
 
 from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError
@@ -38,14 +38,11 @@ Arms = Annotated[list[Row], Field(fail_fast=True, min_length=1, max_length=200)]
 Labels = Annotated[list[schemas.Label], Field(fail_fast=True, max_length=200)]
 DriftName = Literal["none", "sine", "walk", "switches", "people"]
 PLANNABLE = {each.name: each for each in policies().values() if each.plannable}
+_KNOWN = list(PLANNABLE)
 PolicyName = Annotated[
-    str, schemas.one_of(list(PLANNABLE)), Field(json_schema_extra={"enum": list(PLANNABLE)})
+    str, schemas.one_of(_KNOWN, "policies"), Field(json_schema_extra={"enum": _KNOWN})
 ]
-
-
-_amount = schemas.is_a("a number, or a text like '2 %' or '+10 %'", int, float, str)
-_AMOUNTS = [{"type": "number"}, {"type": "string", "maxLength": 50}]
-Amount = Annotated[Any, _amount, WithJsonSchema({"anyOf": _AMOUNTS})]
+Amount = Annotated[Any, schemas.json_type("number", {"type": "string", "maxLength": 50})]
 
 
 class PlanBody(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 from anyio import to_thread
@@ -20,8 +21,14 @@ from bestarm.errors import UnknownExperimentError
 from bestarm.live.inputs import normal_form
 from bestarm.server.errors import ApiError, error_responses
 from bestarm.server.experiments import OpenExperiments
-from bestarm.server.guard import TOKEN_KNOWN, TOKEN_VALID
-from bestarm.server.tokens import Role, find_role, is_view_session, require, require_bearer
+from bestarm.server.tokens import (
+    Role,
+    digest,
+    find_role,
+    is_view_session,
+    require,
+    require_bearer,
+)
 
 COOKIE = "bestarm_view"
 
@@ -37,12 +44,8 @@ def read_bearer(request: Request) -> str:
 
 
 async def check_role(request: Request, role: Role) -> Role:
-    """The role of the caller, which must be at least this one.
-
-    A token is looked up after every request that brings it: once revoked, it allows nothing.
-    """
+    """The role of the caller, which must be at least this one."""
     found = await _role_of(request)
-    request.scope[TOKEN_VALID] = found is not None
     if "authorization" in request.headers and not read_bearer(request):
         require_bearer(found, role)
     return require(found, role)
@@ -108,6 +111,7 @@ Experiments = Annotated[OpenExperiments, Depends(_experiments)]
 
 _MOST_NAMES = 1000  # in one object of a body: nothing has more
 _LARGE = 100_000  # bytes: more take long enough that others should not wait for it
+_MOST_TOKENS = 10_000
 
 
 class StrictRoute(APIRoute):
@@ -129,7 +133,8 @@ class PlainRoute(StrictRoute):
     """A route without FastAPI's work on every request: telling was half as fast with it.
 
     Its endpoint takes an experiment's name, a body and the request, and looks up the token when it
-    writes. So only a token that was not valid before is looked up before the body is read.
+    writes: once revoked, it allows nothing. So only a token that was not valid before is looked up
+    before the body is read.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -141,10 +146,14 @@ class PlainRoute(StrictRoute):
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = _StrictRequest(scope, receive)
-        if not scope.get(TOKEN_KNOWN):
+        valid, token = request.app.state.token_digests, digest(read_bearer(request))
+        if token not in valid:
             await check_role(request, self._role)
-        name = _validate(_name, request.path_params["name"], "path", "name")
-        body = await request.read(lambda data: _validate(self._body, data, "body"))
+            if len(valid) >= _MOST_TOKENS:
+                valid.clear()
+            valid.add(token)
+        name = _validate(_name, request.path_params["name"], ("path", "name"))
+        body = await request.read(partial(_validate, self._body, where=("body",)))
         try:
             response: Response = await self.endpoint(name, body, request)
         except UnknownExperimentError:
@@ -163,7 +172,7 @@ def api_router(role: Role, *codes: int, route_class: type[APIRoute] = StrictRout
     )
 
 
-def _validate(kind: TypeAdapter[T], value: object, *where: str) -> T:
+def _validate(kind: TypeAdapter[T], value: object, where: tuple[str, ...]) -> T:
     """A value, or the error that FastAPI would raise for it."""
     try:
         return kind.validate_python(value)
@@ -186,47 +195,43 @@ class _StrictRequest(Request):
         return await self.read(lambda data: data)
 
     async def read(self, make: Callable[[Any], T]) -> T:
-        """What a function makes of the body, which is read as JSON that means one thing only.
-
-        Nothing is made of a body with too many items. Large bodies are read one after the other, as
-        each takes thirty times its size until it is read.
-        """
-        body = b"".join([part async for part in self.stream()])
-        state = self.app.state
-        most: int = state.limits.batch
-
-        def made() -> T:
-            try:
-                data = read_json(body)
-            except (ValueError, RecursionError) as error:
-                message = "The body is not JSON that can be read."
-                remedy = "Send one JSON document in UTF-8, of finite numbers, with each name once."
-                raise ApiError(
-                    400, "bad_request", message, field="body", value=str(error), remedy=remedy
-                ) from None
-            try:
-                for field, size in _sizes(data).items():
-                    check_size(field, size, most)
-                return make(data)
-            finally:
-                del data  # the traceback of an error would keep it
-
+        """What a function makes of the body. Large bodies are read one after the other, as each
+        takes thirty times its size until it is read."""
+        body, state = b"".join([part async for part in self.stream()]), self.app.state
         if len(body) <= _LARGE:
-            return made()
-        return await to_thread.run_sync(made, limiter=state.parsing)
+            return _read_body(body, make, state.limits.batch)
+        read = partial(_read_body, body, make, state.limits.batch)
+        return await to_thread.run_sync(read, limiter=state.parsing)
 
 
-def _sizes(data: Any) -> dict[str, int]:
-    """How many items the lists of an object have."""
-    fields = data.items() if isinstance(data, dict) else ()
-    return {field: len(items) for field, items in fields if isinstance(items, list)}
+def _read_body(body: bytes, make: Callable[[Any], T], most: int) -> T:
+    """What a function makes of a body, unless it has too many items."""
+    try:
+        data = read_json(body)
+    except (ValueError, RecursionError) as error:
+        message = "The body is not JSON that can be read."
+        remedy = "Send one JSON document in UTF-8, of finite numbers, with each name once."
+        raise ApiError(
+            400, "bad_request", message, field="body", value=str(error), remedy=remedy
+        ) from None
+    try:
+        for field, items in data.items() if isinstance(data, dict) else ():
+            if isinstance(items, list) and len(items) > most:
+                raise _too_many(field, len(items), most)
+        return make(data)
+    finally:
+        del data  # the traceback of an error would keep it
 
 
 def check_size(field: str, size: int, most: int, remedy: str = "Send several requests.") -> None:
     """Raise if a request brings more than it may."""
     if size > most:
-        message = f"`{field}` comes to {size}; one request may bring {most} at most."
-        raise ApiError(422, "invalid_input", message, field=field, value=size, remedy=remedy)
+        raise _too_many(field, size, most, remedy)
+
+
+def _too_many(field: str, size: int, most: int, remedy: str = "Send several requests.") -> ApiError:
+    message = f"`{field}` comes to {size}; one request may bring {most} at most."
+    return ApiError(422, "invalid_input", message, field=field, value=size, remedy=remedy)
 
 
 def read_json(body: bytes) -> Any:

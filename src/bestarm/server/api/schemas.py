@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     Field,
     ValidationInfo,
     WithJsonSchema,
-    WrapValidator,
+    field_validator,
 )
-from pydantic_core import PydanticCustomError, PydanticKnownError
 
+from bestarm.checks import choice
 from bestarm.defaults import DELTA
+from bestarm.errors import InvalidInputError
 from bestarm.live import Assignment, Batch, Check, Experiment, ExperimentListing, Receipt, Status
 from bestarm.live.guardrails import GuardrailRow
 from bestarm.live.store.contract import Event
@@ -57,60 +56,26 @@ Delta = Annotated[
 ]
 
 
-def is_a(words: str, *kinds: type, lists: bool = False) -> AfterValidator:
-    """A check that a value is of one of these types; what else is wrong is refused further down.
-
-    One check, and not one per kind: of a union, only the error of the first would be shown.
-    """
-
-    def check(value: object) -> object:
-        several = value if lists and isinstance(value, list) else [value]
-        if all(type(each) in kinds for each in several):
-            return value
-        raise PydanticCustomError("wrong_type", "Input should be {words}", {"words": words})
-
-    return AfterValidator(check)
+def json_type(*types: str | dict[str, Any]) -> WithJsonSchema:
+    """How a value is described that the library checks: it names the field, value and remedy."""
+    return WithJsonSchema({"anyOf": [{"type": e} if isinstance(e, str) else e for e in types]})
 
 
-_any = is_a("a number, a text, true, false or null", bool, int, float, str, type(None))
-_KINDS = [{"type": kind} for kind in ("number", "string", "boolean", "null")]
-Covariate = Annotated[Any, _any, WithJsonSchema({"anyOf": _KINDS})]
+Covariate = Annotated[Any, json_type("number", "string", "boolean", "null")]
+Reward = Annotated[Any, json_type("number", "boolean")]
+_TIME: dict[str, Any] = {"type": "number", "exclusiveMinimum": 0}
+Duration = Annotated[Any, json_type(_TIME, {"type": "string", "maxLength": 50})]
+_NAME: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": 200}
+_NAMES = {"type": "array", "minItems": 1, "items": {"anyOf": [_NAME, {"type": "integer"}]}}
+UnitName = Annotated[Any, json_type(_NAME, "integer")]
+UnitNames = Annotated[Any, json_type(_NAME, "integer", _NAMES)]
 
 
-_NULL = "Input should be a text or a whole number, or be left out"
-_NOBODY = (
-    "Null, as of a cookie that is missing, is nobody's name: each request would be somebody "
-    "else's. Send the name, or leave it out."
-)
-
-
-def _not_null(value: object) -> object:
-    """A value that is not null; what may be left out need not be null."""
-    if value is None:
-        raise PydanticCustomError("null_name", _NULL, {"remedy": _NOBODY})
-    return value
-
-
-_name, _names = (is_a("a text or a whole number", str, int, lists=each) for each in (False, True))
-_NAMES: list[Any] = [{"type": "string", "minLength": 1, "maxLength": 200}, {"type": "integer"}]
-_SEVERAL = {"type": "array", "minItems": 1, "items": {"anyOf": _NAMES}}
-UnitName = Annotated[Any, _name, WithJsonSchema({"anyOf": _NAMES})]
-UnitNames = Annotated[
-    Any, _names, BeforeValidator(_not_null), WithJsonSchema({"anyOf": [*_NAMES, _SEVERAL]})
-]
-
-_time = is_a("a number of seconds, or a time like 90s, 30m, 12h or 2d", int, float, str)
-_TIMES = [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "maxLength": 50}]
-Duration = Annotated[Any, _time, WithJsonSchema({"anyOf": _TIMES})]
-
-
-def one_of(names: Sequence[str]) -> AfterValidator:
+def one_of(names: Sequence[str], field: str) -> AfterValidator:
     """A check that a text is one of these names."""
 
     def check(name: str) -> str:
-        if name not in names:
-            choices = {"names": ", ".join(names)}
-            raise PydanticCustomError("wrong_name", "Input should be one of {names}", choices)
+        choice(name, names, field)
         return name
 
     return AfterValidator(check)
@@ -118,7 +83,7 @@ def one_of(names: Sequence[str]) -> AfterValidator:
 
 # Over HTTP only registered ones: the name of a module would have the server import it.
 _LIVE = [each.name for each in policies().values() if each.live]
-PolicyName = Annotated[str, one_of(_LIVE), Field(json_schema_extra={"enum": _LIVE})]
+PolicyName = Annotated[str, one_of(_LIVE, "policy"), Field(json_schema_extra={"enum": _LIVE})]
 
 
 class Body(BaseModel, extra="forbid", strict=True):
@@ -231,17 +196,19 @@ class AskBody(Body, json_schema_extra=example(count=2)):
     covariates: Annotated[list[dict[Label, Covariate]], Field(fail_fast=True)] | None = None
     forecasts: Annotated[list[Number], Field(fail_fast=True)] | None = None
 
-
-_ABSENT: Any = object()
-
-
-def _reward(value: Any, check: Callable[[Any], float], info: ValidationInfo) -> float:
-    """A reward; NaN where only guardrails are told."""
-    if value is not _ABSENT:
-        return check(value)
-    if info.data.get("guardrails"):
-        return math.nan
-    raise PydanticKnownError("missing")
+    @field_validator("unit", "decision_point")
+    @classmethod
+    def _not_null(cls, value: object, info: ValidationInfo) -> object:
+        """What may be left out need not be null."""
+        if value is None:
+            raise InvalidInputError(
+                f"`{info.field_name}` must be a text or a whole number, or be left out.",
+                field=str(info.field_name),
+                value=None,
+                remedy="Null, as of a cookie that is missing, is nobody's name: each request would "
+                "be somebody else's. Send the name, or leave it out.",
+            )
+        return value
 
 
 class OutcomeIn(Body):
@@ -257,19 +224,10 @@ class OutcomeIn(Body):
     id: Natural | None = None
     unit: UnitName | None = None
     decision_point: UnitName | None = None
-    guardrails: dict[Label, bool | Number] | None = None
-    reward: Annotated[bool | Number, WrapValidator(_reward)] = Field(
-        default_factory=lambda: _ABSENT,
-        validate_default=True,
-        description="A number, or true or false for 1 and 0.",
+    guardrails: dict[Label, Reward] | None = None
+    reward: Reward = Field(
+        default_factory=lambda: None, description="A number, or true or false for 1 and 0."
     )
-
-    def told(self) -> float | dict[str, float]:
-        """The reward, or names and values."""
-        if not self.guardrails:
-            return self.reward
-        rewards = {} if math.isnan(self.reward) else {"reward": self.reward}
-        return rewards | self.guardrails
 
 
 class TellBody(
@@ -279,12 +237,19 @@ class TellBody(
 
     outcomes: Annotated[list[OutcomeIn], Field(fail_fast=True)]
 
-    def pairs(self) -> list[tuple[Any, float | dict[str, float]]]:
+    def pairs(self) -> list[tuple[Any, Any]]:
         """Ids or units, each with its reward, or with names and values."""
-        return [
-            (name_told(each.id, each.unit, each.decision_point), each.told())
-            for each in self.outcomes
-        ]
+        told = list[tuple[Any, Any]]()
+        for place, each in enumerate(self.outcomes):
+            value, has_reward = each.reward, "reward" in each.model_fields_set
+            if each.guardrails:
+                value = {"reward": value} | each.guardrails if has_reward else each.guardrails
+            elif not has_reward:
+                field = f"outcomes.{place}.reward"
+                message = f"`{field}` is missing."
+                raise InvalidInputError(message, field=field, remedy="Send it.")
+            told.append((name_told(each.id, each.unit, each.decision_point), value))
+        return told
 
 
 class FailBody(Body, json_schema_extra=example(ids=[1], reason="left the page")):
