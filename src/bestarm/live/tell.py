@@ -169,16 +169,14 @@ def read_told(pairs: Iterable[tuple[Any, Any]], precondition: Precondition | Non
     values, served = list[Value](), 0
     for named, told in pairs:
         number = _outcome_id(named)
+        served += number is None  # nothing is recorded of it
         if isinstance(told, float) or not isinstance(told, Mapping):
             told = {"reward": told}  # noqa: PLW2901
-        elif number is None:
-            served += 1  # nothing is recorded of it
-            continue
         for name, value in told.items():
             read = read_reward(value, str(name), about=number)
             if number is None:
-                served += 1
-            elif name != "reward":
+                continue
+            if name != "reward":
                 values.append((number, str(name), read))
             elif first.setdefault(number, read) != read:
                 raise _conflict(number, first[number], read)
