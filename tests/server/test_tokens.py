@@ -21,10 +21,10 @@ from bestarm.live.store.sql import Store
 from bestarm.server.errors import hide_tokens
 from bestarm.server.tokens import (
     Role,
-    digest,
     _view_proof,
     create_token,
     create_view_session,
+    digest,
     find_role,
     is_view_session,
     list_tokens,
