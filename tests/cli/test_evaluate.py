@@ -287,3 +287,28 @@ def test_lines_on_a_terminal_stand_above_the_bar_and_not_within_it() -> None:
     assert len(before) == 4  # judging …; waiting …; interrupted
     assert [text.endswith(("\n", "\x1b[2K")) for text in before[:-1]] == [True] * 3
     assert before[-1].endswith("\r\n")
+
+
+def test_a_gate_has_an_exit_code_and_files_for_ci() -> None:
+    for name, text in (("main", "short"), ("branch", "long")):
+        Path(f"{name}.txt").write_text(text, encoding="utf-8")
+    judge = 'def judge(option, item):\n    return float(option["text"] == "short")\n'
+    Path("judge.py").write_text(judge, encoding="utf-8")
+    question = ("judge.py", "--options", "main.txt,branch.txt", "--items", "items.txt", "--gate")
+    files = ("--out", "junit.xml", "--out", "new/summary.md", "--out", "report.html")
+    out, err = run(*question, "--control", "main", *files, code=1)
+    assert out.startswith("'branch' is worse than 'main', the control.")
+    assert '<failure message="worse: lead -1' in Path("junit.xml").read_text(encoding="utf-8")
+    assert Path("new/summary.md").read_text(encoding="utf-8").startswith("❌ 'branch' is worse")
+    assert "<h2>Where main and branch differ (" in Path("report.html").read_text(encoding="utf-8")
+    out, _ = run(*question, "--control", "branch", "--json")
+    found = json.loads(out)
+    assert (found["exit_code"], found["verdicts"][0]["state"]) == (0, "not worse")
+    assert found["experiment"] == "judge-2"
+    price = "main=0.5,branch=0.25"
+    out, _ = run(*question, "--control", "branch", "--price", price, "--max-cost", "3", code=3)
+    assert "Stopped at the cost cap of 3." in out
+    _, err = run(*question, "--control", "main", "--price", "main=x", code=2)
+    assert "`price` has 'main=x', which is not a price." in err
+    _, err = run(*question, "--control", "main", "--out", "report.pdf", code=2)
+    assert "ends in .html, .md or .xml" in err

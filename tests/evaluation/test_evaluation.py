@@ -398,3 +398,62 @@ def test_once_cancelled_it_waits_for_calls_in_flight_and_twice_it_does_not(
 
     asyncio.run(main())
     assert len(told_calls(sqlite_url, "x")) == (5 if cancellations == 1 else 0)
+
+
+def test_good_enough_ends_earlier_and_says_so(evaluated: Evaluator) -> None:
+    def judge(option: str, item: str) -> float:
+        better = (item_of(item) * 37 % 100) / 100
+        return {"good": float(better < 0.9), "fair": float(better < 0.88), "poor": 0.0}[option]
+
+    strict, tolerant = evaluated(judge), evaluated(judge, name="tolerant", tolerance=0.3)
+    assert tolerant.judgements < strict.judgements
+    assert (strict.statuses[0], tolerant.recommendation.final) == ("best", True)
+    assert "good enough" in tolerant.statuses
+    assert "is at most 30 points worse than the best of 3 options" in str(tolerant)
+    with pytest.raises(InvalidInputError, match="created with different `tolerance`"):
+        evaluated(judge, name="tolerant")
+
+
+def test_leads_over_a_control_hold_for_all_items(evaluated: Evaluator) -> None:
+    found = evaluated(score, control="fair")
+    means = {name: np.mean([score(name, item) for item in ITEMS]) for name in OPTIONS}
+    for each in found.scores:
+        if each.label == "fair":
+            assert each.lead is None
+        else:
+            assert each.lead is not None
+            assert each.lead.low <= means[each.label] - means["fair"] <= each.lead.high
+            assert each.lead.low <= each.lead.estimate <= each.lead.high
+    frame = found.to_frame()
+    leads = frame[["lead", "lead_low", "lead_high"]].to_numpy().tolist()
+    assert leads[0] == list(found.scores[0].lead or ())
+    assert leads[1] == [0, 0, 0]
+    assert "lead over fair" in str(found)
+    with pytest.raises(InvalidInputError, match="There is no option 'best' to be the control"):
+        evaluated(score, control="best")
+
+
+def test_each_option_may_have_a_price_of_its_own(evaluated: Evaluator) -> None:
+    price = {"good": 0.1, "fair": 0.02, "poor": 0.03}
+    found = evaluated(score, price=price, max_cost=0.5)
+    paid = sum(price[each.label] * each.judged for each in found.scores)
+    assert found.capped
+    assert 0.4 < found.cost <= 0.5
+    assert found.cost == pytest.approx(paid)
+    later = evaluated(score, price=price)
+    paid = sum(price[each.label] * each.judged for each in later.scores)
+    left = sum(price[each.label] * (100 - each.judged) for each in later.scores)
+    assert (later.cost, later.saved_cost) == pytest.approx((paid, left))
+
+
+def test_items_go_by_their_own_id(evaluated: Evaluator, sqlite_url: str) -> None:
+    items: Any = [{"id": f"item-{number}", "number": number} for number in range(4)]
+    evaluated(lambda option, item: item["number"] / 9, items)
+    with Experiment.open(sqlite_url, "usual") as experiment:
+        assert set(experiment.assignments()["unit"]) == {each["id"] for each in items}
+    with pytest.raises(JudgeError, match=r"On the option '\w+' and item 'item-\d' "):
+        evaluated(lambda option, item: None, items, name="failing")
+    with pytest.raises(InvalidInputError, match="Two items have the id 'item-0'"):
+        evaluated(score, [items[0], items[0]], name="twice")
+    with pytest.raises(InvalidInputError, match="The id of an item is a whole number, or 1 to"):
+        evaluated(score, [{"id": 0.5}], name="half")

@@ -192,10 +192,12 @@ def result(**other: Any) -> Evaluation:
         all_judgements=2000,
         failures=2,
         lost=0,
-        price=1,
+        cost=62.0,
+        saved_cost=1940.0,
         max_cost=None,
         capped=False,
         seconds=1.5,
+        priced=False,
     )
     return replace(made, **other)
 
@@ -211,14 +213,14 @@ def test_a_result_is_printed_in_words() -> None:
         "60 of 2,000 judgements (3 %).\n"
         "Saved: 1,940 judgements (97 %)."
     )
-    assert str(result(price=0.1)).endswith(
+    assert str(result(priced=True, cost=6.2, saved_cost=194.0)).endswith(
         "60 of 2,000 judgements (3 %), which cost 6.2.\n"
         "Saved: 1,940 judgements (97 %), and 194 of the cost."
     )
     lost = (
         "60 of 2,000 judgements (3 %), which cost 6.5.\n3 calls were in flight when the evaluation"
     )
-    assert lost in str(result(price=0.1, lost=3))
+    assert lost in str(result(priced=True, cost=6.5, saved_cost=194.0, lost=3))
 
 
 def test_a_result_before_the_end_says_how_to_go_on() -> None:

@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from bestarm.cli.command import command, describe_error, modules_of_folder
+from bestarm.cli.command import command, describe_error, modules_of_folder, read_number
 from bestarm.cli.files import UserFile
-from bestarm.cli.output import Result, remark, show_progress
+from bestarm.cli.output import Result, number, remark, show_progress
 from bestarm.defaults import DELTA, STORE
+from bestarm.errors import InvalidInputError
 from bestarm.units import plural
 
 if TYPE_CHECKING:
-    from bestarm.evaluation import Evaluation
+    from bestarm.evaluation import Evaluation, Score
 
 _SUFFIXES = (".txt", ".csv", ".jsonl")
 _FILES = "Give a .txt file with one per line, a .csv file with a header, or a .jsonl file."
@@ -39,34 +40,47 @@ def evaluate(
     store: str = STORE,
     delta: float = DELTA,
     bounds: tuple[float, float] = (0.0, 1.0),
+    tolerance: float = 0.0,
+    control: str | None = None,
+    gate: bool = False,
     concurrency: int = 8,
     retries: int = 3,
-    price: float = 1.0,
+    price: str = "1",
     max_cost: float | None = None,
     on_failure: float | None = None,
     seed: int | None = None,
     fresh: bool = False,
+    out: list[Path] | None = None,
 ) -> Result:
     """Judge prompts or models on items until it is clear which is best. Run it again to resume it.
 
     Args:
         judge (JUDGE.py): A file that defines judge(option, item), plain or async, which returns a
             score; JUDGE.py:NAME for another name.
-        options (LIST|FILE): What is compared: names with commas between them, or a file like that
-            of the items, where each has a name.
+        options (LIST|FILE): What is compared: names with commas between them, files with commas
+            between them, each of which is one option, or a file like that of the items, where each
+            has a name.
         items (FILE): What options are judged on: a .txt file with one text per line; a .csv file
             with a header, or a .jsonl file, whose rows the judge receives as mappings.
         name: The experiment's name in the store; the name of the judge's file if left out.
         bounds (LOW HIGH): The lowest and the highest score.
+        tolerance: How much worse than the best the named option may be, or with --gate an option
+            than the control.
+        control (OPTION): The option in use now; the leads of others over it are shown.
+        gate: Ask whether each option is not worse than the control. The exit code is 0 if none is,
+            1 if one is worse, 3 if that is not decided.
         concurrency: Calls of the judge at a time.
         retries: Further calls on a pair after one that failed, with growing pauses.
-        price: What a call costs.
+        price: What a call costs: a number, or large=0.02,small=0.001 for each option.
         max_cost: No call is made that would exceed this, earlier runs included.
         on_failure (SCORE): The score of a pair that cannot be judged, which else ends the run.
         seed: Fixes the order of the items; random if left out.
         fresh: Judge everything anew. What was judged before stays on record.
+        out (FILE): Write the result to report.html, summary.md (for a pull request) or junit.xml.
+            Repeat it for more.
     """
     from bestarm.evaluation import evaluate as run
+    from bestarm.evaluation.reports import check_ending
     from bestarm.live.store.sql import Store
 
     place, colon, function = judge.rpartition(":")
@@ -75,6 +89,7 @@ def evaluate(
     path = Path(place)
     title = path.stem if name is None else name
     compared, judged = _read_options(options), _read_file(items, "items")
+    written = [check_ending(file) for file in out or ()]
     database = Store(store)
     most, announced = len(compared) * len(judged), False
     try:
@@ -104,9 +119,12 @@ def evaluate(
                 store=database,
                 delta=delta,
                 bounds=bounds,
+                tolerance=tolerance,
+                control=control,
+                gate=gate,
                 concurrency=concurrency,
                 retries=retries,
-                price=price,
+                price=_read_price(price),
                 max_cost=max_cost,
                 on_failure=on_failure,
                 seed=seed,
@@ -117,8 +135,10 @@ def evaluate(
         again = "run the same command without --fresh" if fresh else "run the same command"
         remark(f"interrupted; everything judged so far is kept. To continue, {again}.")
         raise typer.Exit(130) from None
+    for file in written:
+        found.write(file)
     where = f"The scores are those of the experiment {found.name!r} in {database.place}."
-    return Result(_data(found), str(found).splitlines(), note=where)
+    return Result(_data(found), str(found).splitlines(), found.exit_code, note=where)
 
 
 def _data(found: Evaluation) -> dict[str, Any]:
@@ -128,14 +148,39 @@ def _data(found: Evaluation) -> dict[str, Any]:
     others = (
         *("store", "state", "judgements", "judged_now", "unjudged", "judge_changed"),
         *("all_judgements", "saved", "cost", "saved_cost"),
-        *("failures", "lost", "capped", "seconds"),
+        *("failures", "lost", "capped", "seconds", "control", "tolerance", "exit_code"),
     )
     return {
         "experiment": found.name,
         "recommendation": recommendation_data(found.recommendation, labels),
-        "scores": [asdict(score) for score in found.scores],
+        "scores": [_score_data(score) for score in found.scores],
+        "verdicts": [each._asdict() for each in found.verdicts],
         **{name: getattr(found, name) for name in others},
     }
+
+
+def _score_data(score: Score) -> dict[str, Any]:
+    data = asdict(score)
+    if score.lead is not None:
+        data["lead"] = {name: number(end) for name, end in score.lead._asdict().items()}
+    return data
+
+
+def _read_price(text: str) -> float | dict[str, float]:
+    """A price, or one per option."""
+    prices: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, amount = part.rpartition("=")
+        value = read_number(amount)
+        if value is None:
+            raise InvalidInputError(
+                f"`price` has {part.strip()!r}, which is not a price.",
+                field="price",
+                value=text,
+                remedy="Write --price 0.002, or --price large=0.02,small=0.001.",
+            )
+        prices[name.strip()] = value
+    return prices[""] if prices.keys() == {""} else prices
 
 
 class _JudgeLoader(SourceFileLoader):
@@ -175,9 +220,16 @@ def _load_judge(path: Path, name: str) -> Iterator[Callable[[Any, Any], Any]]:
 
 
 def _read_options(text: str) -> list[Any]:
+    names = [each.strip() for each in text.split(",") if each.strip()]
+    if len(names) > 1 and all(Path(each).is_file() for each in names):
+        files = [UserFile(Path(each), "options", _FILES) for each in names]
+        return [
+            {"name": Path(each).stem, "text": file.text()}
+            for each, file in zip(names, files, strict=True)
+        ]
     if Path(text).suffix.lower() in _SUFFIXES or Path(text).is_file():
         return _read_file(Path(text), "options")
-    return [each.strip() for each in text.split(",") if each.strip()]
+    return names
 
 
 def _read_file(path: Path, field: str) -> list[Any]:
@@ -200,9 +252,9 @@ def _read_file(path: Path, field: str) -> list[Any]:
 
 
 def _json_lines(file: UserFile) -> Iterator[Any]:
-    for number, line in enumerate(file.text().split("\n"), start=1):
+    for row, line in enumerate(file.text().split("\n"), start=1):
         if line.strip():
             try:
                 yield json.loads(line)
             except (ValueError, RecursionError) as error:
-                raise file.wrong(f"is not JSON in line {number} ({error}).") from None
+                raise file.wrong(f"is not JSON in line {row} ({error}).") from None

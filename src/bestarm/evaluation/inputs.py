@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm import checks
+from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError
 
 #: An option or an item: a text, or names with values.
@@ -25,34 +26,64 @@ _LONGEST_NAME = 200
 
 @dataclass(frozen=True)
 class Question:
-    """Which of these options is best on these items? Both are as the judge receives them.
+    """Which of these options is best on these items?
+
+    Attributes:
+        options: as the judge receives them.
+        items: as the judge receives them.
+        delta: the allowed probability of a wrong answer.
+        bounds: the lowest and the highest score.
+        tolerance: how much worse than the best the named option may be; of a gate, how much worse
+            than the control an option may be.
+        control: the name of the option that the others are compared with, or None.
+        gate: whether the question is instead which options are not worse than the control.
 
     Raises:
-        InvalidInputError: they are not texts or names with values, there are too few, or options
-            have no names of their own.
+        InvalidInputError: an attribute is invalid, or options or items lack names of their own.
     """
 
     options: Sequence[Description]
     items: Sequence[Description]
+    delta: float = DELTA
+    bounds: tuple[float, float] = (0.0, 1.0)
+    tolerance: float = 0.0
+    control: str | None = None
+    gate: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", _checked(self.options, "options", least=2))
         object.__setattr__(self, "items", _checked(self.items, "items", least=1))
-        for place, label in enumerate(self.labels):
-            if label in self.labels[:place]:
-                raise InvalidInputError(
-                    f"Two options have the name {label!r}.",
-                    field="options",
-                    value=label,
-                    remedy="Give every option a name of its own.",
-                )
+        _refuse_duplicates(self.labels, "options", "name")
+        _refuse_duplicates(self.ids, "items", "id")
         for field in ("options", "items"):
             self.fingerprint(field)
+        checks.probability(self.delta, "delta")
+        checks.interval(self.bounds, "bounds")
+        checks.not_negative(self.tolerance, "tolerance")
+        if self.control is not None and self.control not in self.labels:
+            near = checks.suggestion(str(self.control), self.labels)
+            raise InvalidInputError(
+                f"There is no option {self.control!r} to be the control.",
+                field="control",
+                value=self.control,
+                remedy=near or f"The options are {', '.join(self.labels)}.",
+            )
+        if self.gate and self.control is None:
+            raise InvalidInputError(
+                "A gate compares options with a control, and none is named.",
+                field="control",
+                remedy="Name the option in use now: `control='main'` (`--control main`).",
+            )
 
     @cached_property
     def labels(self) -> list[str]:
         """The name of each option."""
         return [_label(option) for option in self.options]
+
+    @cached_property
+    def ids(self) -> list[str | int]:
+        """What each item goes by: its `"id"`, or its number from 1."""
+        return [_id(item, number) for number, item in enumerate(self.items, start=1)]
 
     @property
     def pairs(self) -> int:
@@ -84,6 +115,34 @@ class Question:
         digest = hashlib.sha256(f"bestarm.evaluation.order {seed}".encode()).digest()
         words = np.random.Philox(key=int.from_bytes(digest[:16], "little"))
         return np.argsort(words.random_raw(len(self.items)), kind="stable").astype(np.int64)
+
+
+def _refuse_duplicates(names: Sequence[str | int], field: str, kind: str) -> None:
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise InvalidInputError(
+                f"Two {field} have the {kind} {name!r}.",
+                field=field,
+                value=name,
+                remedy=f"Give every one {'an' if kind == 'id' else 'a'} {kind} of its own.",
+            )
+
+
+def _id(item: Description, number: int) -> str | int:
+    if isinstance(item, str) or "id" not in item:
+        return number
+    name = item["id"]
+    if isinstance(name, int) and not isinstance(name, bool):
+        return name
+    if isinstance(name, str) and name.isprintable() and 0 < len(name.strip()) <= _LONGEST_NAME:
+        return name
+    raise InvalidInputError(
+        f"The id of an item is a whole number, or 1 to {_LONGEST_NAME} characters in one line; got "
+        f"{name!r}.",
+        field="items",
+        value=item,
+        remedy="Leave `id` out to have items numbered from 1.",
+    )
 
 
 def _checked(values: object, field: str, *, least: int) -> tuple[Description, ...]:
@@ -121,32 +180,31 @@ class Limits:
     """What a run of an evaluation must not exceed.
 
     Attributes:
-        bounds: the lowest and the highest score.
+        question: what is judged.
         concurrency: calls of the judge at a time.
         retries: further calls after one that failed.
-        price: of a call.
+        price: of a call, or of a call for each option by its name.
         max_cost: of all judgements of the evaluation, of the calls of this run that fail, and of
             calls in flight when an earlier run was killed.
         on_failure: the score of a pair that cannot be judged; None if it ends the run.
     """
 
-    bounds: tuple[float, float]
+    question: Question
     concurrency: int
     retries: int
-    price: float
+    price: float | Mapping[str, float]
     max_cost: float | None
     on_failure: float | None
 
     def __post_init__(self) -> None:
-        checks.interval(self.bounds, "bounds")
         checks.whole(self.concurrency, "concurrency", least=1)
         checks.whole(self.retries, "retries", least=0)
-        checks.positive(self.price, "price")
         if self.max_cost is not None:
             checks.not_negative(self.max_cost, "max_cost")
+        read_prices(self.price, self.question.labels)
         if self.on_failure is None:
             return
-        low, high = self.bounds
+        low, high = self.question.bounds
         if not low <= checks.finite(self.on_failure, "on_failure") <= high:
             raise InvalidInputError(
                 f"`on_failure` must lie within the bounds, from {low:g} to {high:g}; got "
@@ -156,23 +214,36 @@ class Limits:
                 remedy="It is the score of a pair that cannot be judged, such as the lowest.",
             )
 
+    @cached_property
+    def prices(self) -> list[Fraction]:
+        """What a call costs, by option."""
+        return read_prices(self.price, self.question.labels)
+
     @property
-    def calls(self) -> float:
-        """How many calls are allowed."""
-        if self.max_cost is None:
-            return math.inf
-        return _decimal(self.max_cost) // _decimal(self.price)
+    def budget(self) -> Fraction | None:
+        """What may be spent; None without a cap."""
+        return None if self.max_cost is None else decimal_fraction(self.max_cost)
 
 
-def cost_of(calls: int, price: float) -> float:
-    """What calls cost.
+def read_prices(price: float | Mapping[str, float], labels: Sequence[str]) -> list[Fraction]:
+    """What a call costs for each of these options.
 
-    >>> cost_of(3, 0.1)
-    0.3
+    >>> [float(each) for each in read_prices({"large": 0.1, "small": 0.01}, ["small", "large"])]
+    [0.01, 0.1]
     """
-    return float(calls * _decimal(price))
+    prices = price if isinstance(price, Mapping) else dict.fromkeys(labels, price)
+    if prices.keys() != set(labels):
+        wrong = sorted(map(str, prices.keys() ^ set(labels)))[0]
+        has = "has no price" if wrong in labels else "is not an option"
+        raise InvalidInputError(
+            f"`price` must have one price for each option; {wrong!r} {has}.",
+            field="price",
+            value=price,
+            remedy="Give one number for all, or a number for each option by its name.",
+        )
+    return [decimal_fraction(checks.positive(prices[label], "price")) for label in labels]
 
 
-def _decimal(amount: float) -> Fraction:
+def decimal_fraction(amount: float) -> Fraction:
     """An amount as people write it: 0.1 is a tenth, and not the nearest binary number."""
     return Fraction(str(float(amount)))

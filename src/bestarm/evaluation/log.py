@@ -1,21 +1,26 @@
-"""The stored experiment of an evaluation, and what came of it."""
+"""The stored experiment of an evaluation: what is judged next, and what is on record."""
 
 from __future__ import annotations
 
 import reprlib
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from fractions import Fraction
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from bestarm.bounds import control_shares
 from bestarm.errors import InvalidInputError, UnknownExperimentError
-from bestarm.evaluation.inputs import Limits, Question, cost_of
+from bestarm.evaluation.evidence import MeanEvidence
+from bestarm.evaluation.gate import Gate, Verdict
+from bestarm.evaluation.inputs import Limits, Question
+from bestarm.evaluation.result import Difference, Evaluation, Lead, Score
 from bestarm.live import Experiment
 from bestarm.live.inputs import connected
 from bestarm.live.store.contract import Rows
+from bestarm.numerics.geometry import Array
 from bestarm.problem import Problem
 from bestarm.recommendation import Recommendation
 from bestarm.units import plural
@@ -23,137 +28,7 @@ from bestarm.units import plural
 if TYPE_CHECKING:
     from bestarm.live.store.sql import Store
 
-
-JUDGE_CHANGED = "The judge's file has changed since the first scores were recorded"
-_FRESH = "To judge everything anew, use `fresh=True` (`--fresh`)."
-
-
-@dataclass(frozen=True)
-class Score:
-    """What an option was given.
-
-    Attributes:
-        label: the option's name.
-        judged: on how many items it was judged.
-        mean: its mean score on these; None if there are none. Options that dropped out were judged
-            on fewer items than others.
-        possible: whether it may still be the best, or is as good as the best.
-    """
-
-    label: str
-    judged: int
-    mean: float | None
-    possible: bool
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """What came of an evaluation. Printed, it says so in words.
-
-    Attributes:
-        name: of the experiment in the store.
-        store: the URL of the store, without a password.
-        state: of the experiment: `"finished"`, `"running"` if it can go on, or `"paused"` or
-            `"stopped"` by hand.
-        recommendation: the option to choose, and what is proven about it.
-        scores: what each option was given, in the order of the options.
-        judgements: how many pairs of an option and an item were judged, by earlier runs too.
-        judged_now: how many of them this run judged: 0 if the evaluation had finished earlier.
-        unjudged: how many of them could not be judged, and have the score `on_failure`.
-        judge_changed: whether some scores were recorded when the judge's file was another.
-        all_judgements: how many pairs there are.
-        failures: calls of the judge in this run that failed, without the last one of each pair
-            that has the score `on_failure`.
-        lost: calls, also of earlier runs, in flight when their process was killed or left them.
-        price: the price of a call.
-        max_cost: the cost that was not to be exceeded, or None.
-        capped: whether it stopped because one more call would have exceeded that.
-        seconds: how long this run took.
-    """
-
-    name: str
-    store: str
-    state: str
-    recommendation: Recommendation
-    scores: tuple[Score, ...]
-    judgements: int
-    judged_now: int
-    unjudged: int
-    judge_changed: bool
-    all_judgements: int
-    failures: int
-    lost: int
-    price: float
-    max_cost: float | None
-    capped: bool
-    seconds: float
-
-    @property
-    def cost(self) -> float:
-        """The price of all judgements, of the calls of this run that failed, and of lost calls."""
-        return cost_of(self.judgements + self.failures + self.lost, self.price)
-
-    @property
-    def saved(self) -> float:
-        """The share of all pairs that need not be judged; 0 as long as nothing is decided."""
-        return self.saved_judgements / self.all_judgements
-
-    @property
-    def saved_cost(self) -> float:
-        """What judging the other pairs would cost."""
-        return cost_of(self.saved_judgements, self.price)
-
-    @property
-    def saved_judgements(self) -> int:
-        """How many pairs need not be judged; 0 as long as nothing is decided."""
-        return self.all_judgements - self.judgements if self.recommendation.final else 0
-
-    def __str__(self) -> str:
-        statement = self.recommendation.statement
-        if self.state == "finished" and not self.judged_now:
-            statement = f"Finished earlier: nothing was judged. {_FRESH}\n{statement}"
-        return "\n".join([statement, "", *self._table(), "", *self._figures()])
-
-    def _table(self) -> Iterator[str]:
-        width = max(len("option"), *(len(score.label) for score in self.scores))
-        yield f"{'option':<{width}}  mean score  judged"
-        best, tied = self.recommendation.target, self.recommendation.tied
-        for place, score in enumerate(self.scores):
-            mean = "–" if score.mean is None else f"{score.mean:.4g}"
-            note = "" if score.possible else "  out"
-            if place == best and self.judgements:
-                note = "  best" if self.recommendation.final else "  leads"
-            if place in tied:
-                note = "  ties"
-            yield f"{score.label:<{width}}  {mean:>10}  {score.judged:>6,}{note}"
-
-    def _figures(self) -> Iterator[str]:
-        share = _percent(self.judgements / self.all_judgements)
-        costs = f", which cost {self.cost:,.6g}" if self.price != 1 else ""
-        yield f"{self.judgements:,} of {plural(self.all_judgements, 'judgement')} ({share}){costs}."
-        if self.judge_changed:
-            yield f"{JUDGE_CHANGED}."
-        if self.unjudged:
-            pairs = plural(self.unjudged, "pair")
-            yield f"{pairs} could not be judged, and counted with the score given for that case."
-        if self.lost:
-            calls = "1 call was" if self.lost == 1 else f"{self.lost:,} calls were"
-            yield f"{calls} in flight when the evaluation was killed or left; they count as paid."
-        if self.recommendation.final and self.saved_judgements:
-            worth = f", and {self.saved_cost:,.6g} of the cost" if self.price != 1 else ""
-            saved = _percent(self.saved)
-            yield f"Saved: {plural(self.saved_judgements, 'judgement')} ({saved}){worth}."
-        elif self.capped:
-            yield (
-                f"Stopped at the cost cap of {self.max_cost:g}. All judgements are kept: to "
-                "continue, start the same evaluation with a larger cap."
-            )
-        elif self.state in ("paused", "stopped"):
-            yield f"It was {self.state} by hand. All judgements are kept."
-
-
-def _percent(share: float) -> str:
-    return f"{share:.0%}".replace("%", " %")
+GATE = "bestarm.evaluation.gate:Gate"
 
 
 class Pair(NamedTuple):
@@ -186,6 +61,7 @@ class JudgementLog:
         judge_changed: whether the judge's file was another in an earlier run.
         unjudged: how many pairs could not be judged.
         judged: how many pairs were judged, by earlier runs too.
+        judged_before: on how many items earlier runs judged each option.
         lost: how many further calls earlier runs have made, or may have: those that were in flight
             when a process was killed, or left them. The log of the experiment has it, so that they
             count towards a cap however often a run is killed.
@@ -199,6 +75,8 @@ class JudgementLog:
         rows = _assignments(experiment)
         told, lost = ~np.isnan(rows["reward"]), ~np.isnan(rows["lost"])
         self.judged = self._judged_before = int((told & ~lost).sum())
+        judged_arms = rows["arm"][told & ~lost]
+        self.judged_before = np.bincount(judged_arms, minlength=len(question.options)).tolist()
         self._rounds = int(rows["round"].max(initial=-1)) + 1
         self.remaining = int((rows["round"] == self._rounds - 1).sum()) or len(question.options)
         self.finished = experiment.finished
@@ -236,8 +114,7 @@ class JudgementLog:
         """The pairs of the next item; none if the experiment is over or paused."""
         if self._rounds == len(self.question.items):
             return []
-        # Items are numbered from 1, as in files of them.
-        batch = self._experiment.ask(unit=self._order[self._rounds] + 1)
+        batch = self._experiment.ask(unit=self.question.ids[self._order[self._rounds]])
         self.finished = batch.finished
         if not batch.experiment:
             return []
@@ -257,39 +134,173 @@ class JudgementLog:
         self._outstanding -= len(scores)
         self.finished = self._experiment.finished
 
-    def result(self, limits: Limits, *, failures: int, capped: bool, seconds: float) -> Evaluation:
-        """What came of a run."""
+    def result(
+        self,
+        limits: Limits,
+        *,
+        failures: int,
+        failed_cost: Fraction,
+        answers: Mapping[tuple[int, int], Any],
+        capped: bool,
+        seconds: float,
+    ) -> Evaluation:
+        """What came of a run.
+
+        Args:
+            limits: what it was not to exceed.
+            failures: calls of this run that failed, and are not the last one of an unjudged pair.
+            failed_cost: what they cost.
+            answers: what the judge returned besides a score, by option and item.
+            capped: whether a call was not made because of its cost.
+            seconds: how long it took.
+        """
         recommendation, state = self._experiment.recommendation(), self._experiment.state
+        question, verdicts = self.question, self._verdicts()
+        table = self._table()
+        scores = self._scores(recommendation, table, verdicts)
+        cost = sum(
+            (price * score.judged for price, score in zip(limits.prices, scores, strict=True)),
+            failed_cost + self.lost * max(limits.prices),
+        )
+        left = (len(question.items) - score.judged for score in scores)
+        saved = sum(
+            (price * items for price, items in zip(limits.prices, left, strict=True)), Fraction(0)
+        )
+        best = self._two_best(scores, recommendation, verdicts)
         return Evaluation(
             name=self._experiment.name,
             store=str(self._experiment.place),
             state=state,
             recommendation=recommendation,
-            scores=self._scores(recommendation),
+            scores=scores,
             judgements=self.judged,
             judged_now=self.judged - self._judged_before,
             unjudged=self.unjudged,
             judge_changed=self.judge_changed,
-            all_judgements=self.question.pairs,
+            all_judgements=question.pairs,
             failures=failures,
             lost=self.lost,
-            price=limits.price,
+            cost=float(cost),
+            saved_cost=float(saved) if recommendation.final else 0.0,
             max_cost=limits.max_cost,
             capped=capped and state == "running",
             seconds=seconds,
+            priced=any(price != 1 for price in limits.prices),
+            control=question.control,
+            tolerance=question.tolerance,
+            verdicts=verdicts,
+            two_best=(question.labels[best[0]], question.labels[best[1]]),
+            differences=self._differences(table, best, answers),
         )
 
-    def _scores(self, recommendation: Recommendation) -> tuple[Score, ...]:
-        rows, options = _assignments(self._experiment), len(self.question.options)
-        told = rows[~np.isnan(rows["reward"])]
-        counts = np.bincount(told["arm"], minlength=options).tolist()
-        sums = np.bincount(told["arm"], told["reward"], minlength=options).tolist()
-        return tuple(
-            Score(label, judged, total / judged if judged else None, place in recommendation.active)
-            for place, (label, judged, total) in enumerate(
-                zip(self.question.labels, counts, sums, strict=True)
-            )
+    def _verdicts(self) -> tuple[Verdict, ...]:
+        if not self.question.gate:
+            return ()
+        return self._experiment.inspect(
+            lambda policy, _: policy.verdicts if isinstance(policy, Gate) else ()
         )
+
+    def _table(self) -> Array:
+        """Scores, one row per item in the order drawn, one column per option; NaN where not."""
+        rows = _told(_assignments(self._experiment))
+        table = np.full((len(self._order), len(self.question.options)), np.nan)
+        table[rows["round"], rows["arm"]] = rows["reward"]
+        return table
+
+    def _scores(
+        self, recommendation: Recommendation, table: Array, verdicts: tuple[Verdict, ...]
+    ) -> tuple[Score, ...]:
+        leads = self._leads(recommendation, table, verdicts)
+        found = []
+        for place, label in enumerate(self.question.labels):
+            known = table[~np.isnan(table[:, place]), place]
+            mean = float(known.mean()) if len(known) else None
+            possible = place in recommendation.active
+            found.append(Score(label, len(known), mean, possible, leads.get(place)))
+        return tuple(found)
+
+    def _leads(
+        self, recommendation: Recommendation, table: Array, verdicts: tuple[Verdict, ...]
+    ) -> dict[int, Lead]:
+        """The lead of each option over the control; empty without one."""
+        labels, name = self.question.labels, self.question.control
+        if name is None:
+            return {}
+        if verdicts:
+            named = {each.option: Lead(each.lead, each.low, each.high) for each in verdicts}
+            return {place: named[each] for place, each in enumerate(labels) if each in named}
+        share = control_shares(self.question.delta, targets=len(labels)).pair
+        low, high = self.question.bounds
+        found = {}
+        for place, label in enumerate(labels):
+            if label != name:
+                leads = table[:, place] - table[:, labels.index(name)]
+                found[place] = _lead(leads, reach=high - low, share=share)
+        effect = recommendation.effect
+        if effect is not None and recommendation.target in found:  # which may be narrower
+            found[recommendation.target] = Lead(effect.estimate, effect.lower, effect.upper)
+        return found
+
+    def _two_best(
+        self,
+        scores: tuple[Score, ...],
+        recommendation: Recommendation,
+        verdicts: tuple[Verdict, ...],
+    ) -> tuple[int, int]:
+        """The option that is named, and the one after it among those judged on most items.
+
+        Of a gate the control, and the option that is farthest behind it.
+        """
+        labels = self.question.labels
+        if verdicts and self.question.control is not None:
+            last = min(verdicts, key=lambda each: each.lead).option
+            return labels.index(self.question.control), labels.index(last)
+        others = [
+            (score.judged, -np.inf if score.mean is None else score.mean, place)
+            for place, score in enumerate(scores)
+            if place != recommendation.target
+        ]
+        return recommendation.target, max(others)[2]
+
+    def _differences(
+        self, table: Array, best: tuple[int, int], answers: Mapping[tuple[int, int], Any]
+    ) -> tuple[Difference, ...]:
+        one, two = best
+        apart = np.abs(table[:, one] - table[:, two])
+        rows = [row for row in np.argsort(-apart, kind="stable").tolist() if apart[row] > 0]
+        return tuple(
+            Difference(
+                self.question.ids[item],
+                self.question.items[item],
+                (float(table[row, one]), float(table[row, two])),
+                (answers.get((one, item)), answers.get((two, item))),
+            )
+            for row, item in ((row, self._order[row]) for row in rows)
+        )
+
+
+def _told(rows: Rows) -> Rows:
+    told: Rows = rows[~np.isnan(rows["reward"])]
+    return told
+
+
+def _lead(leads: Array, *, reach: float, share: float) -> Lead:
+    """The mean lead over all items: an estimate, and bounds with an error of `share` each.
+
+    Items without both scores after the first of them may depend on scores: bounds end there.
+    """
+    known = ~np.isnan(leads)
+    if not known.any():
+        return Lead(np.nan, -reach, reach)
+    first = int(np.argmin(known)) if not known.all() else len(known)
+    ends = []
+    for sign in (1.0, -1.0):
+        evidence = MeanEvidence(1, items=len(leads), reach=reach)
+        for lead in leads[:first]:
+            evidence.add(np.array([[sign * lead]]), np.ones((1, 1)))
+        ends.append(sign * float(evidence.lower(share=share)[0]))
+    low, high = max(ends[0], -reach), min(ends[1], reach)
+    return Lead(float(np.clip(leads[known].mean(), low, high)), low, high)
 
 
 @contextmanager
@@ -298,8 +309,6 @@ def open_log(
     name: str,
     question: Question,
     *,
-    delta: float,
-    bounds: tuple[float, float],
     seed: int | None,
     judge: int | None,
     fresh: bool,
@@ -307,13 +316,14 @@ def open_log(
     """Create the experiment of an evaluation, or open it to resume it; no other process may.
 
     `judge` is a fingerprint of the judge's file; if `fresh`, a new experiment takes the place of
-    what was judged under this name.
+    what was judged under this name. A gate resumes only what it can: an earlier run of the same
+    gate, with the same judge, that did not finish. Anything else is no reason to pass, or to fail.
 
     Raises:
         InvalidInputError: another process has it open, or it is of something else.
     """
-    problem = Problem(question.labels, delta=delta)
-    options = {"bounds": list(bounds), "block": problem.arms, "items": len(question.items)}
+    problem = Problem(question.labels, delta=question.delta)
+    policy, options = _policy_of(question)
     with connected(url) as (store, _):
 
         def open_or_create(name: str) -> Experiment:
@@ -324,17 +334,18 @@ def open_log(
                     store,
                     name,
                     problem,
+                    policy=policy,
                     policy_options=options,
                     seed=seed,
-                    description=f"Which of {problem.arms} options is best on "
-                    f"{plural(len(question.items), 'item')}? Each option that is left is judged on "
-                    "each item drawn.",
+                    description=_describe(question),
                 )
 
-        experiment = open_or_create(name)
-        current = _current_name(store, experiment, fresh=fresh)
-        if current != experiment.name:
+        first = experiment = open_or_create(name)
+        current = _current_name(store, first, fresh=fresh)
+        if current != first.name:
             experiment = open_or_create(current)
+        if question.gate and not fresh and not _resumable(experiment, question, seed, judge):
+            experiment = open_or_create(_current_name(store, first, fresh=True))
         with closing(experiment), store.try_lock(f"evaluation {experiment.name}") as acquired:
             if not acquired:
                 raise InvalidInputError(
@@ -343,8 +354,39 @@ def open_log(
                     value=experiment.name,
                     remedy="Wait for it, or give another name.",
                 )
-            _check(experiment, problem, options, question, seed)
+            _check(experiment, question, seed)
             yield JudgementLog(experiment, question, judge)
+
+
+def _policy_of(question: Question) -> tuple[str, dict[str, Any]]:
+    """The name of the policy that asks for pairs, and its options."""
+    options: dict[str, Any] = {"bounds": list(question.bounds), "items": len(question.items)}
+    options |= {"tolerance": question.tolerance} if question.tolerance else {}
+    options |= {} if question.control is None else {"control": question.control}
+    if question.gate:
+        return GATE, options
+    return "anytime", options | {"block": len(question.options)}
+
+
+def _describe(question: Question) -> str:
+    items = plural(len(question.items), "item")
+    if question.gate:
+        return (
+            f"Is each option not worse than {question.control!r} on {items}? Options are judged "
+            "until that is shown, or the contrary."
+        )
+    return (
+        f"Which of {len(question.options)} options is best on {items}? Each option that is left is "
+        "judged on each item drawn."
+    )
+
+
+def _resumable(
+    experiment: Experiment, question: Question, seed: int | None, judge: int | None
+) -> bool:
+    judges = {data["judge"] for data in _notes(experiment) if "judge" in data}
+    same = judge is None or judges <= {judge}
+    return same and experiment.state == "running" and not any(_changes(experiment, question, seed))
 
 
 def _current_name(store: Store, first: Experiment, *, fresh: bool) -> str:
@@ -362,35 +404,47 @@ def _current_name(store: Store, first: Experiment, *, fresh: bool) -> str:
     return first.name if number == 1 else f"{first.name}-{number}"
 
 
-def _check(
-    experiment: Experiment,
-    problem: Problem,
-    options: Mapping[str, object],
-    question: Question,
-    seed: int | None,
-) -> None:
-    """Raise unless an experiment is of this question, in every letter, and of these settings."""
+def _changes(
+    experiment: Experiment, question: Question, seed: int | None
+) -> Iterator[tuple[str, object, object]]:
+    """What an experiment was created with that differs from a question, in any letter."""
     spec = experiment.stored_spec("resumed")
+    policy, options = _policy_of(question)
     compared: list[tuple[str, object, object]] = [
         ("options", list(spec.problem.source_labels), question.labels),
-        ("delta", spec.problem.delta, problem.delta),
-        ("bounds", spec.options.get("bounds"), options["bounds"]),
+        ("delta", spec.problem.delta, question.delta),
         ("seed", experiment.seed, experiment.seed if seed is None else seed),
-        ("items", spec.options.get("items"), options["items"]),
+        ("gate", spec.policy == GATE, policy == GATE),
     ]
-    now = {field: question.fingerprint(field) for field in ("options", "items")}
-    before = next((each for each in _notes(experiment) if now.keys() <= each.keys()), None)
+    names = ("bounds", "items", "tolerance", "control")
+    compared += [(name, spec.options.get(name), options.get(name)) for name in names]
+    before, now = _recorded(experiment), _fingerprints(question)
     if before is not None:
         compared += [(each, f"text {before[each]}", f"text {now[each]}") for each in now]
-    for field, then, given in compared:
-        if then != given:
-            raise InvalidInputError(
-                f"The experiment {experiment.name!r} was created with different `{field}` "
-                f"({reprlib.repr(then)}, not {reprlib.repr(given)}).",
-                field=field,
-                value=given,
-                remedy=f"To resume it, give the same `{field}`; for another evaluation, give "
-                "another name, or start anew with `fresh=True` (`--fresh`).",
-            )
-    if before is None:  # before its first pair: it was created just now, or killed just then
-        experiment.note("The fingerprints of options and items are kept, to compare.", **now)
+    yield from (each for each in compared if each[1] != each[2])
+
+
+def _fingerprints(question: Question) -> dict[str, int]:
+    return {field: question.fingerprint(field) for field in ("options", "items")}
+
+
+def _recorded(experiment: Experiment) -> dict[str, Any] | None:
+    """The fingerprints on record, if there are any."""
+    fields = {"options", "items"}
+    return next((each for each in _notes(experiment) if fields <= each.keys()), None)
+
+
+def _check(experiment: Experiment, question: Question, seed: int | None) -> None:
+    """Raise unless an experiment is of this question, in every letter, and of these settings."""
+    for field, then, given in _changes(experiment, question, seed):
+        raise InvalidInputError(
+            f"The experiment {experiment.name!r} was created with different `{field}` "
+            f"({reprlib.repr(then)}, not {reprlib.repr(given)}).",
+            field=field,
+            value=given,
+            remedy=f"To resume it, give the same `{field}`; for another evaluation, give "
+            "another name, or start anew with `fresh=True` (`--fresh`).",
+        )
+    if _recorded(experiment) is None:  # before its first pair: just created, or killed just then
+        text = "The fingerprints of options and items are kept, to compare."
+        experiment.note(text, **_fingerprints(question))

@@ -16,9 +16,10 @@ import reprlib
 import time
 import traceback
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
+from fractions import Fraction
 from functools import partial, wraps
 from numbers import Real
 from pathlib import Path
@@ -29,10 +30,12 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
+from bestarm.checks import interval
 from bestarm.defaults import DELTA, STORE
 from bestarm.errors import InvalidInputError, JudgeError
 from bestarm.evaluation.inputs import Description, Limits, Question
-from bestarm.evaluation.log import JUDGE_CHANGED, Evaluation, JudgementLog, Pair, open_log
+from bestarm.evaluation.log import JudgementLog, Pair, open_log
+from bestarm.evaluation.result import JUDGE_CHANGED, Evaluation
 from bestarm.simulation.progress import Progress, reporting
 
 if TYPE_CHECKING:
@@ -64,9 +67,12 @@ async def evaluate_async(
     store: str | Store = STORE,
     delta: float = DELTA,
     bounds: tuple[float, float] = (0, 1),
+    tolerance: float = 0.0,
+    control: str | None = None,
+    gate: bool = False,
     concurrency: int = 8,
     retries: int = 3,
-    price: float = 1.0,
+    price: float | Mapping[str, float] = 1.0,
     max_cost: float | None = None,
     on_failure: float | None = None,
     seed: int | None = None,
@@ -85,7 +91,8 @@ async def evaluate_async(
 
     Args:
         judge: scores an option on an item: `judge(option, item)`, as they were given. A plain
-            function is called in threads, an async one in the event loop.
+            function is called in threads, an async one in the event loop. It returns a score, or a
+            pair of a score and an answer, which the report then shows.
         options: what is compared, at least two: texts, or mappings with a `"name"`.
         items: what options are judged on: texts, or mappings. The answer is about their mean
             score over these items.
@@ -94,10 +101,17 @@ async def evaluate_async(
             `Store`.
         delta: the allowed probability of naming a wrong option.
         bounds: the lowest and the highest score.
+        tolerance: how much worse than the best the named option may be, in units of the score: the
+            evaluation then ends earlier, with an option that is good enough.
+        control: the name of the option in use now. The result has every option's lead over it,
+            with an interval; a tenth of `delta` is spent on these.
+        gate: whether to ask instead if each option is not worse than the control by more than the
+            tolerance: see `verdicts` and `exit_code` of the result. A gate goes on with an earlier
+            run only if that was interrupted, and with nothing else.
         concurrency: calls of the judge at a time.
         retries: further calls on a pair after one that raised an exception, with pauses that grow
             from a second to a minute.
-        price: what a call costs, in any unit.
+        price: what a call costs, in any unit: one number, or one for each option by its name.
         max_cost: no call is made that would exceed this: all judgements of the evaluation count,
             the calls of this run that fail, and those that were in flight when an earlier run was
             killed. It then stops, not decided, and can be continued with a larger one.
@@ -134,15 +148,14 @@ async def evaluate_async(
             value=judge,
             remedy="For example `def judge(option, item): return 1`.",
         )
-    question = Question(options, items)
+    low, high = interval(bounds, "bounds")
+    question = Question(options, items, delta, (low, high), tolerance, control, gate)
     _check_signature(judge, question)
-    limits = Limits(bounds, concurrency, retries, price, max_cost, on_failure)
+    limits = Limits(question, concurrency, retries, price, max_cost, on_failure)
     opening = open_log(
         store,
         name,
         question,
-        delta=delta,
-        bounds=limits.bounds,
         seed=seed,
         judge=_file_fingerprint(judge),
         fresh=fresh,
@@ -210,7 +223,14 @@ async def _work(
             run = Run(log, limits, thread=thread, stopping=stopping, report=report)
             await run.work(judge)
             seconds = time.monotonic() - began
-            result = partial(log.result, limits, failures=run.failures, capped=run.capped)
+            result = partial(
+                log.result,
+                limits,
+                failures=run.failures,
+                failed_cost=run.failed_cost,
+                answers=run.answers,
+                capped=run.capped,
+            )
             return await in_thread(partial(result, seconds=seconds))
         finally:
             await in_thread(opening.__exit__, None, None, None)
@@ -275,6 +295,8 @@ class Run:
 
     Attributes:
         failures: calls that failed.
+        failed_cost: what they cost.
+        answers: what the judge returned besides scores, by option and item.
         capped: whether a call was not made because it would have exceeded the cost.
     """
 
@@ -291,10 +313,15 @@ class Run:
         self._thread, self._stopping, self._report = thread, stopping, report
         self._queue = deque(log.pending)
         self._calls: dict[asyncio.Task[float | None], Pair] = {}
-        self._calls_left = limits.calls - log.judged - log.lost
+        self._prices, self._left = limits.prices, limits.budget
+        if self._left is not None:
+            judged = zip(self._prices, log.judged_before, strict=True)
+            self._left -= sum((price * made for price, made in judged), Fraction(0))
+            self._left -= log.lost * max(self._prices)
         self._error: JudgeError | None = None
         self._judging = False  # whether a call was made
-        self.failures, self.capped = 0, False
+        self.failures, self.failed_cost, self.capped = 0, Fraction(0), False
+        self.answers: dict[tuple[int, int], Any] = {}
 
     async def work(self, judge: Judge) -> None:
         """Judge until it is clear, or a limit is reached, or it is stopped.
@@ -323,16 +350,15 @@ class Run:
     async def _start_calls(self, caller: JudgeCaller) -> bool:
         """Start as many calls as are free; whether there are any then."""
         while len(self._calls) < self._limits.concurrency and not self._over():
-            if not self._affords_call():
-                break
             if not self._queue:
+                if not self._affords(min(self._prices)):
+                    break
                 self._queue.extend(await self._in_thread(self._log.ask))
-            if not self._queue:
+            if not self._queue or not self._pay(self._queue[0]):
                 break
             if not self._judging:
                 await self._in_thread(self._log.note_start, self._limits.concurrency)
                 self._judging = True
-            self._calls_left -= 1
             pair = self._queue.popleft()
             self._calls[asyncio.create_task(self._judge(caller, pair))] = pair
         return bool(self._calls)
@@ -340,23 +366,31 @@ class Run:
     def _over(self) -> bool:
         return self._stopping.is_set() or self._log.finished
 
-    def _affords_call(self) -> bool:
-        """Whether one more call is within the cost."""
-        self.capped = self._calls_left < 1
+    def _affords(self, price: Fraction) -> bool:
+        """Whether one more call of this price is within the cost."""
+        self.capped = self._left is not None and self._left < price
         return not self.capped
+
+    def _pay(self, pair: Pair) -> bool:
+        """Pay for a call, if that is within the cost; whether it is."""
+        price = self._prices[pair.option]
+        if not self._affords(price):
+            return False
+        if self._left is not None:
+            self._left -= price
+        return True
 
     async def _judge(self, caller: JudgeCaller, pair: Pair) -> float | None:
         """The score of a pair, or None if it is left for another run."""
         option, item = self._question.options[pair.option], self._question.items[pair.item]
         for attempt in range(self._limits.retries + 1):
-            if attempt:
-                if await self._pause(attempt) or not self._affords_call():
-                    return None
-                self._calls_left -= 1
+            if attempt and (await self._pause(attempt) or not self._pay(pair)):
+                return None
             try:
                 value = await caller(option, item)
             except (Exception, SystemExit) as error:
                 self.failures += 1
+                self.failed_cost += self._prices[pair.option]
                 cause: BaseException = error
             else:
                 return self._read_score(value, pair)
@@ -373,18 +407,21 @@ class Run:
         return True
 
     def _read_score(self, value: Any, pair: Pair) -> float:
-        low, high = self._limits.bounds
-        is_number = isinstance(value, (Real, np.bool_))
-        if is_number and low <= value <= high:
-            return float(value)
+        low, high = self._question.bounds
+        score: Any = value
+        if isinstance(value, tuple) and len(value) == 2:
+            score, self.answers[pair.option, pair.item] = value
+        is_number = isinstance(score, (Real, np.bool_))
+        if is_number and low <= score <= high:
+            return float(score)
         what = f"returned {reprlib.repr(value)}, which is not a number from {low:g} to {high:g}."
         raise self._judge_error(pair, what, value)
 
     def _judge_error(self, pair: Pair, what: str, value: object) -> JudgeError:
         label, item = self._question.labels[pair.option], self._question.items[pair.item]
         return JudgeError(
-            f"On the option {label!r} and item {pair.item + 1} ({reprlib.repr(item)}), the judge "
-            f"{what}",
+            f"On the option {label!r} and item {self._question.ids[pair.item]!r} "
+            f"({reprlib.repr(item)}), the judge {what}",
             field="judge",
             value=value,
             remedy=_FAILED,
@@ -410,7 +447,9 @@ class Run:
                     _log.warning("%s It counts as %g.", error.message, score)
                     unjudged += 1
                     # Its last call is counted as that of its judgement.
-                    self.failures -= error.__cause__ is not None
+                    if error.__cause__ is not None:
+                        self.failures -= 1
+                        self.failed_cost -= self._prices[pair.option]
             if score is not None:
                 scores[pair.id] = score
         if scores:

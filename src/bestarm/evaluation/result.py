@@ -1,0 +1,314 @@
+"""What came of an evaluation: printed, in a notebook, as a frame, a picture, or a file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from bestarm.errors import MissingDependencyError
+from bestarm.evaluation.gate import Verdict
+from bestarm.figures import Distance, as_axes, draw_distances, shorten
+from bestarm.recommendation import Recommendation
+from bestarm.tables import Column, Entry, Line, TextTable
+from bestarm.units import Unit, decimal, plural
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+JUDGE_CHANGED = "The judge's file has changed since the first scores were recorded"
+FRESH = "To judge everything anew, use `fresh=True` (`--fresh`)."
+
+
+class Lead(NamedTuple):
+    """How far an option is ahead of the control, on the items judged for both.
+
+    Attributes:
+        estimate: the mean difference; NaN if no item was judged for both.
+        low: a lower bound on the lead over all items.
+        high: an upper bound. They hold at every moment, for all options and together with the
+            decision, but for the probability δ.
+    """
+
+    estimate: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Score:
+    """What an option was given.
+
+    Attributes:
+        label: the option's name.
+        judged: on how many items it was judged.
+        mean: its mean score on these; None if there are none. Options that dropped out were judged
+            on fewer items than others.
+        possible: whether it may still be the best, or is as good as the best.
+        lead: over the control; None of the control itself, and without a control.
+    """
+
+    label: str
+    judged: int
+    mean: float | None
+    possible: bool
+    lead: Lead | None = None
+
+
+class Difference(NamedTuple):
+    """An item on which two options were given different scores.
+
+    Attributes:
+        item: its id, or its number from 1.
+        text: the item.
+        scores: of the two options.
+        answers: what the judge returned besides the scores, in this run; None where it did not.
+    """
+
+    item: str | int
+    text: Any
+    scores: tuple[float, float]
+    answers: tuple[Any, Any]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What came of an evaluation. Printed, it says so in words.
+
+    Attributes:
+        name: of the experiment in the store.
+        store: the URL of the store, without a password.
+        state: of the experiment: `"finished"`, `"running"` if it can go on, or `"paused"` or
+            `"stopped"` by hand.
+        recommendation: the option to choose, and what is proven about it.
+        scores: what each option was given, in the order of the options.
+        judgements: how many pairs of an option and an item were judged, by earlier runs too.
+        judged_now: how many of them this run judged: 0 if the evaluation had finished earlier.
+        unjudged: how many of them could not be judged, and have the score `on_failure`.
+        judge_changed: whether some scores were recorded when the judge's file was another.
+        all_judgements: how many pairs there are.
+        failures: calls of the judge in this run that failed, without the last one of each pair
+            that has the score `on_failure`.
+        lost: calls, also of earlier runs, in flight when their process was killed or left them.
+        cost: the price of all judgements, of the calls of this run that failed, and of lost calls.
+        saved_cost: what judging the other pairs would cost; 0 as long as nothing is decided.
+        max_cost: the cost that was not to be exceeded, or None.
+        capped: whether it stopped because one more call would have exceeded that.
+        seconds: how long this run took.
+        priced: whether a price was given; if not, a call costs 1.
+        control: the option that the others are compared with, or None.
+        tolerance: how much worse than the best, or of a gate than the control, an option may be.
+        verdicts: what a gate says of each option but the control; empty if it is not a gate.
+        two_best: the option that is named and the next one; of a gate, the control and the option
+            that is farthest behind it.
+        differences: where these two differ, the largest difference first.
+    """
+
+    name: str
+    store: str
+    state: str
+    recommendation: Recommendation
+    scores: tuple[Score, ...]
+    judgements: int
+    judged_now: int
+    unjudged: int
+    judge_changed: bool
+    all_judgements: int
+    failures: int
+    lost: int
+    cost: float
+    saved_cost: float
+    max_cost: float | None
+    capped: bool
+    seconds: float
+    priced: bool
+    control: str | None = None
+    tolerance: float = 0.0
+    verdicts: tuple[Verdict, ...] = ()
+    differences: tuple[Difference, ...] = field(default=(), repr=False)
+    two_best: tuple[str, str] | None = None
+
+    @property
+    def saved(self) -> float:
+        """The share of all pairs that need not be judged; 0 as long as nothing is decided."""
+        return self.saved_judgements / self.all_judgements
+
+    @property
+    def saved_judgements(self) -> int:
+        """How many pairs need not be judged; 0 as long as nothing is decided."""
+        return self.all_judgements - self.judgements if self.recommendation.final else 0
+
+    @property
+    def exit_code(self) -> int:
+        """Of a gate: 0 if no option is worse than the control, 1 if one is, 3 if that is open.
+
+        Otherwise 0.
+        """
+        states = {each.state for each in self.verdicts}
+        return 1 if "worse" in states else 3 if "undecided" in states else 0
+
+    @property
+    def headline(self) -> str:
+        """The conclusion in words, and whether it was reached earlier."""
+        statement = self.recommendation.statement
+        if self.state == "finished" and not self.judged_now:
+            return f"Finished earlier: nothing was judged. {FRESH}\n{statement}"
+        return statement
+
+    def __str__(self) -> str:
+        return "\n".join([self.headline, "", str(self.to_table()), "", *self.figures()])
+
+    def _repr_html_(self) -> str:
+        title = "\n".join([self.headline, *self.figures()])
+        return replace(self.to_table(), title=title).to_html()
+
+    def to_table(self) -> TextTable:
+        """The options as a table of text."""
+        headings = ["mean score", "judged"]
+        headings += [f"lead over {self.control}"] if self.control is not None else []
+        columns = Column("option", align="l"), *map(Column, headings), Column("", align="l")
+        lines = (Line(name, tuple(map(Entry, texts))) for name, *texts in self._rows())
+        return TextTable(columns, tuple(lines))
+
+    def _rows(self) -> Iterator[list[str]]:
+        for score, status in zip(self.scores, self.statuses, strict=True):
+            mean = "–" if score.mean is None else f"{score.mean:.4g}"
+            row = [score.label, mean, f"{score.judged:,}"]
+            if self.control is not None:
+                row.append(describe_lead(score.lead))
+            yield [*row, "" if status == "possible" else status]
+
+    @property
+    def statuses(self) -> list[str]:
+        """How each option stands: best, leads, ties, possible or out; of a gate, its verdict."""
+        best, tied = self.recommendation.target, self.recommendation.tied
+        verdicts = {each.option: each.state for each in self.verdicts}
+        found = []
+        for place, score in enumerate(self.scores):
+            status = "possible" if score.possible else "out"
+            if place == best and self.judgements:
+                status = self._status_of_the_named
+            if place in tied:
+                status = "ties"
+            if verdicts:
+                status = verdicts.get(score.label, "control")
+            found.append(status)
+        return found
+
+    @property
+    def _status_of_the_named(self) -> str:
+        if not self.recommendation.final:
+            return "leads"
+        return "good enough" if self.tolerance else "best"
+
+    def figures(self) -> Iterator[str]:
+        """What was judged, paid and saved, in sentences."""
+        share = _percent(self.judgements / self.all_judgements)
+        costs = f", which cost {self.cost:,.6g}" if self.priced else ""
+        yield f"{self.judgements:,} of {plural(self.all_judgements, 'judgement')} ({share}){costs}."
+        if self.verdicts:
+            earlier = self.judgements - self.judged_now
+            before = f"; {earlier:,} earlier, in a run that did not finish" if earlier else ""
+            yield f"Judged now: {self.judged_now:,}{before}."
+        if self.judge_changed:
+            yield f"{JUDGE_CHANGED}."
+        if self.unjudged:
+            pairs = plural(self.unjudged, "pair")
+            yield f"{pairs} could not be judged, and counted with the score given for that case."
+        if self.lost:
+            calls = "1 call was" if self.lost == 1 else f"{self.lost:,} calls were"
+            yield f"{calls} in flight when the evaluation was killed or left; they count as paid."
+        if self.recommendation.final and self.saved_judgements:
+            worth = f", and {self.saved_cost:,.6g} of the cost" if self.priced else ""
+            saved = _percent(self.saved)
+            yield f"Saved: {plural(self.saved_judgements, 'judgement')} ({saved}){worth}."
+        elif self.capped:
+            yield (
+                f"Stopped at the cost cap of {self.max_cost:g}. All judgements are kept: to "
+                "continue, start the same evaluation with a larger cap."
+            )
+        elif self.state in ("paused", "stopped"):
+            yield f"It was {self.state} by hand. All judgements are kept."
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per option: how it stands, its mean, and its lead over the control with bounds.
+
+        Raises:
+            MissingDependencyError: pandas is not installed.
+        """
+        try:
+            import pandas as pd  # noqa: PLC0415 - optional
+        except ImportError:
+            raise MissingDependencyError.of("`to_frame`", "pandas", extra="frames") from None
+        columns = ["status", "mean", "judged"]
+        rows: list[tuple[Any, ...]] = [
+            (status, math.nan if score.mean is None else score.mean, score.judged)
+            for score, status in zip(self.scores, self.statuses, strict=True)
+        ]
+        if self.control is not None:
+            columns += ["lead", "lead_low", "lead_high"]
+            leads = [score.lead or Lead(0.0, 0.0, 0.0) for score in self.scores]
+            rows = [(*row, *lead) for row, lead in zip(rows, leads, strict=True)]
+        index = pd.Index([score.label for score in self.scores], name="option")
+        return pd.DataFrame(rows, index=index, columns=columns)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the lead of each option over the control with its interval, or else mean scores.
+
+        Args:
+            ax: where to draw; a new picture if left out.
+
+        Raises:
+            MissingDependencyError: Matplotlib is not installed.
+        """
+        axes = as_axes(ax, height=1.2 + 0.36 * len(self.scores))
+        shown = []
+        for score, status in zip(self.scores, self.statuses, strict=True):
+            lead = score.lead
+            if lead is None:
+                value = 0.0 if self.control is not None else score.mean
+                lead = Lead(*([math.nan if value is None else value] * 3))
+            label = f"{shorten(score.label)}, {status}"
+            shown.append(Distance(label, *lead, score.possible))
+        drawn = draw_distances(axes, shown, self.recommendation.statement)
+        if self.control is None:
+            drawn.set_xlabel("mean score on the items judged")
+            drawn.lines[-1].remove()  # the line at 0
+        else:
+            drawn.set_xlabel(f"lead over {shorten(self.control)}, with its interval")
+        return drawn
+
+    def write(self, path: str | Path) -> Path:
+        """Write the result to a file, and return its path.
+
+        `report.html` is a page that needs nothing else; `summary.md` is Markdown, for a pull
+        request; `junit.xml` is what test reports of CI systems read, one test case per option.
+
+        Raises:
+            InvalidInputError: the ending is another one.
+        """
+        from bestarm.evaluation.reports import render  # noqa: PLC0415 - which needs this module
+
+        file = Path(path)
+        text = render(self, file)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        return file
+
+
+def describe_lead(lead: Lead | None) -> str:
+    """A lead with its interval.
+
+    >>> describe_lead(Lead(0.031, -0.004, 0.066)), describe_lead(None)
+    ('+0.0310 (−0.0040 to 0.0660)', '–')
+    """
+    if lead is None or math.isnan(lead.estimate):
+        return "–"
+    return Unit().lead(*lead)
+
+
+def _percent(share: float) -> str:
+    return f"{decimal(100 * share, 0)} %"
