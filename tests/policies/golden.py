@@ -42,6 +42,7 @@ from bestarm import (
     Uniform,
 )
 from bestarm.numerics.geometry import centered_diameter
+from bestarm.policies import Fixed
 from bestarm.policies.policy import Policy
 from bestarm.policies.rounds import RoundRule
 from bestarm.records import BlockPlan, Plan, Rounds, Summary
@@ -162,6 +163,12 @@ CASES = {
     "deo": Case(DEO, "plane", {"budget": 500}),
     "deo, anchor": Case(DEO, "transductive", {"budget": 500, "anchor": 2, "tol": 1e-2}),
     "deo, centered": Case(DEO, "transductive", {"budget": 500, "design": "centered"}),
+    "fixed": Case(
+        Fixed,
+        "one-hot",
+        {"probabilities": "equal", "max_pulls": 3000, "control": "1", "bounds": (-30, 30)},
+        losses=True,
+    ),
     "g-opt": Case(GOpt, "plane", {"gap": 0.5}),
     "g-opt, constants": Case(GOpt, "transductive", {"gap": 0.5} | _ROUGH),
     "g-opt, max_pulls": Case(GOpt, "one-hot", {"gap": 0.5, "max_pulls": 100}),

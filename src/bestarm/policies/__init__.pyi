@@ -2,6 +2,7 @@ from bestarm.policies.action_elimination import ActionElimination as ActionElimi
 from bestarm.policies.anytime.rule import AnytimeBAI as AnytimeBAI
 from bestarm.policies.bernstein import BernsteinElimination as BernsteinElimination
 from bestarm.policies.catalog import PolicyInfo as PolicyInfo
+from bestarm.policies.fixed import Fixed as Fixed
 from bestarm.policies.halving import SequentialHalving as SequentialHalving
 from bestarm.policies.lucb import LUCB as LUCB
 from bestarm.policies.one_shot import DEO as DEO

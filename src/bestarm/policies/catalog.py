@@ -40,7 +40,8 @@ class PolicyInfo:
         proven: whether a final answer comes with a proven error probability.
         blind: whether it ignores the baseline, and can be misled by it.
         model: what it assumes of rewards; see `Model`.
-        budgeted: whether it takes `budget`, and stops when that is spent, not when it is sure.
+        budgeted: whether it stops when its pulls are spent, which are its `budget` where it has
+            that option, and not when it is sure.
         seeks_reward: whether it is made to collect reward while it learns, and is measured by its
             regret.
         reference: where it was published; empty for methods of bestarm's own.
@@ -181,6 +182,15 @@ MAIN = (
         blind=True,
         model="means",
         transductive=False,
+    ),
+    PolicyInfo(
+        "fixed",
+        "bestarm.policies.fixed:Fixed",
+        "the probabilities of a protocol; adapts nothing and claims nothing",
+        example={"probabilities": "equal", "max_pulls": 200},
+        budgeted=True,
+        transductive=False,
+        plannable=False,
     ),
     PolicyInfo(
         "g-opt",
