@@ -202,7 +202,7 @@ def test_pages_say_what_else_to_install_for_their_code() -> None:
         for name in imported_from_elsewhere(code):
             assert f"pip install {name}" in text, name_of(page)
             found.add(name)
-    assert found == {"distributed", "statsmodels"}
+    assert found == {"distributed"}
 
 
 def public() -> Iterator[tuple[str, Any]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import errno
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
@@ -254,15 +255,20 @@ def export(
         except ImportError:
             raise MissingDependencyError.of("A file", "pyarrow", extra="parquet") from None
     count, mrt = 0, layout == "mrt"
+    covariates = _covariates(snapshot) if mrt else {}
 
     def wanted(rows: Rows) -> Columns:
         nonlocal count
         columns = _columns(rows, problem)
         known = _known(snapshot, rows, forecasts=forecasts)
+        flat = (
+            _flatten(known.pop("covariates"), covariates) if mrt and "covariates" in known else {}
+        )
         columns = _mrt(columns, known) if mrt else columns | known
         columns |= _values(snapshot, rows, guardrails)
         if probabilities:
             columns |= _probabilities(snapshot, options, rows)
+        columns |= {f"{'covariate_' * (name in columns)}{name}": flat[name] for name in flat}
         count += len(rows)
         return columns
 
@@ -282,6 +288,7 @@ def _mrt(columns: Columns, known: Columns) -> Columns:
     states = np.where(late, STATES.index("late"), columns["state"])
     changed = {
         "decision_point": columns["round"] + 1,
+        "time": columns["asked"],
         "available": available.astype(np.int64),
         "outcome": np.where(late, np.nan, columns["outcome"]),
         "state": np.where(available, states, STATES.index("unavailable")).astype(np.int8),
@@ -290,9 +297,32 @@ def _mrt(columns: Columns, known: Columns) -> Columns:
         changed[name] = np.ma.array(columns[name], mask=~available)
     if persons is not None:
         changed |= {"person": persons, "decision_point": known.pop("decision_point")}
-    names = ["id", *(["person"] if persons is not None else []), "decision_point", "phase"]
+    names = ["id", *(["person"] if persons is not None else []), "decision_point", "time", "phase"]
     names += ["available", "probability", "arm", "label", "outcome", "state"]
     return {name: (columns | changed)[name] for name in names} | known
+
+
+def _covariates(snapshot: Snapshot) -> dict[str, bool]:
+    """The names of all covariates on record, and whether each has numbers alone."""
+    head, numeric = snapshot.head, dict[str, bool]()
+    for record in snapshot.records(UnitRecord, -head.unavailable, head.rounds):
+        for name, value in (units.known_of(record).covariates or {}).items():
+            numeric[name] = numeric.get(name, True) and not isinstance(value, str)
+    return numeric
+
+
+def _flatten(rows: NDArray[Any], numeric: dict[str, bool]) -> Columns:
+    """A column per covariate, of numbers or of texts, from rows that are JSON."""
+    values = [{} if row is None else json.loads(row) for row in rows.tolist()]
+    columns = Columns()
+    for name, is_number in numeric.items():
+        cells = [row.get(name) for row in values]
+        if is_number:
+            columns[name] = np.array(cells, dtype=float)
+        else:
+            texts = [cell if cell is None or isinstance(cell, str) else str(cell) for cell in cells]
+            columns[name] = np.array(texts, dtype=object)
+    return columns
 
 
 def _probabilities(snapshot: Snapshot, options: Options, rows: Rows) -> Columns:
