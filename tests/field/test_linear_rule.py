@@ -12,7 +12,8 @@ import pytest
 from linear_runs import PROBLEMS, drive, rewards_of
 from scipy.special import zeta
 
-from bestarm import Problem, bounds, environments, simulate
+from bestarm import Problem, environments, simulate
+from bestarm.field import thresholds
 from bestarm.field.alba import ALBA
 from bestarm.field.fws import FrankWolfeSampling
 from bestarm.field.lazy_tas import LazyTrackAndStop
@@ -214,7 +215,7 @@ def test_counts_threshold_is_the_least_over_a_grid() -> None:
     g = 2 * share * (1 - np.log(4 * share)) + np.log(zeta(2 * share)) - np.log(1 - share) / 2
     for arms in (2, 7, 500):
         expected = arms * ((g + math.log(100) / arms) / share).min()
-        assert bounds.counts_threshold(0.01, arms=arms).level == pytest.approx(expected, 1e-6)
+        assert thresholds.counts_threshold(0.01, arms=arms).level == pytest.approx(expected, 1e-6)
 
 
 def test_certified_bound_holds_at_every_moment() -> None:

@@ -250,7 +250,7 @@ def test_it_grows_if_the_best_is_better_by_less() -> None:
 
 
 def thresholds_of(evidence: GoodEnoughEvidence) -> dict[int, float]:
-    return {each.candidate: each._threshold for each in evidence._leaders}
+    return {each.candidate: float(each._threshold) for each in evidence._leaders}
 
 
 def test_the_j_th_target_to_lead_has_its_share_and_keeps_it() -> None:
