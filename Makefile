@@ -43,7 +43,6 @@ benchmark: .venv/.installed
 	$(BIN)/python -m benchmarks.designs
 	$(BIN)/python -m benchmarks.engine
 	$(BIN)/python -m benchmarks.methods
-	$(BIN)/python -m benchmarks.opening
 
 release-check: .venv/.installed
 	.ci/release

@@ -17,6 +17,7 @@ import tomllib
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from commands import run
 from generators import reference_pages
 from generators.commands import commands
 from generators.llms import llms_text
+from generators.measured import Measured, tables_of, version_of_rule
 from generators.modules import public_modules
 from generators.routes import description, roles
 from workers_started import processes
@@ -46,10 +48,68 @@ def blocks(page: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=name_of)
-def test_python_blocks_run_in_order(page: Path, tmp_path: Path) -> None:
+def test_python_blocks_run_in_order_and_print_what_the_page_says(
+    page: Path, tmp_path: Path
+) -> None:
     script = tmp_path / "page.py"
-    script.write_text("\n".join(blocks(page)), encoding="utf-8")
-    run_in_a_process(run_script, script, shown=tmp_path / "shown")
+    script.write_text(script_of(page), encoding="utf-8")
+    shown = tmp_path / "shown"
+    run_in_a_process(run_script, script, shown=shown)
+    assert outputs_that_differ(page, shown.read_text(encoding="utf-8")) == []
+
+
+def script_of(page: Path) -> str:
+    """The blocks of a page, with a mark in the output after each."""
+    return "".join(f"{block}\nprint({mark(i)!r})\n" for i, block in enumerate(blocks(page)))
+
+
+def mark(block: int) -> str:
+    return f"@@ end of block {block} @@"
+
+
+def outputs_that_differ(page: Path, shown: str) -> list[str]:
+    """What blocks print, where a block of output that follows on the page says otherwise."""
+    found = []
+    text = page.read_text(encoding="utf-8")
+    fences = re.finditer(r"^```python\n.*?^```\n(?:\n```output\n(.*?)^```$)?", text, re.M | re.S)
+    for i, fence in enumerate(fences):
+        printed, _, shown = shown.partition(mark(i) + "\n")
+        if fence[1] is not None and printed.rstrip() != fence[1].rstrip():
+            found.append(printed)
+    return found
+
+
+def test_an_output_that_was_changed_by_hand_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    shown = f"3\n{mark(0)}\n4\n{mark(1)}\n"
+    for number, differing in ((4, []), (5, ["4\n"])):
+        page.write_text(
+            "```python\nprint(3)\n```\n\ntext\n\n"
+            f"```python\nprint(4)\n```\n\n```output\n{number}\n```\n",
+            encoding="utf-8",
+        )
+        assert outputs_that_differ(page, shown) == differing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_measured_tables_are_as_they_were_measured_and_of_today(page: Path) -> None:
+    tables = tables_of(page.read_text(encoding="utf-8"))
+    assert [problem for table in tables for problem in table.problems()] == []
+    for table in tables:
+        program = re.match(r"python -m benchmarks\.(\w+)|bestarm (\w+)", table.command)
+        assert program, table.command
+        assert not program[1] or (ROOT / "benchmarks" / f"{program[1]}.py").exists(), table.command
+
+
+def test_a_table_that_was_changed_by_hand_is_found() -> None:
+    table = Measured("python -m benchmarks.field", "| 1 |\n", version_of_rule(), "48ca792a")
+    page = f"before\n{table}\nafter"
+    (found,) = tables_of(page)
+    assert found.problems() == []
+    (changed,) = tables_of(page.replace("| 1 |", "| 2 |"))
+    assert "not as it was measured" in changed.problems()[0]
+    (earlier,) = tables_of(str(replace(table, rule="7")))
+    assert "version 7" in earlier.problems()[0]
 
 
 def run_in_a_process(target: Callable[..., None], *args: Path, shown: Path) -> None:

@@ -1,7 +1,6 @@
 """Every method of the field on an instance of its own paper, beside what was published of it.
 
-    python -m benchmarks.field_own [--runs 1000] [--seed 0] [--workers 1] [--only p1] [--out FOLDER]
-    python -m benchmarks.field_own --oscillating --runs 400
+    python -m benchmarks.field [--runs 1000] [--seed 0] [--workers 1] [--only p1] [--out FOLDER]
 
 Prints one Markdown table; ± is a standard error, intervals of errors are Wilson's at 95 %. Every
 finished run is kept in the folder, from which the same command goes on. `SOURCES` says where each
@@ -19,14 +18,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import stats
 
-from benchmarks.field_budget import corrupted
-from benchmarks.field_means import FIRST, MENARD, SECOND, ZERO_ONE, sparse
 from bestarm.environments import Environment, Semiparametric, soare
 from bestarm.environments.instances import turned_arms
 from bestarm.environments.two_point import TwoPoint
-from bestarm.field.moving_means import multivariate, oscillating
+from bestarm.field.moving_means import MovingMeans
 from bestarm.field.p1_rage_results import stored_results
 from bestarm.policies.registry import policies
 from bestarm.simulation import Oracle, Results
@@ -85,6 +81,41 @@ class Row(NamedTuple):
         """The name of its file."""
         text = f"{self.label} {self.instance} {self.delta:g}"
         return "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in text)
+
+
+def one_or_nothing(*means: float) -> Environment:
+    """Arms that pay 1 with these probabilities, the best of which is not the first."""
+    name = "(" + ", ".join(f"{mean:g}" for mean in reversed(means)) + ")"
+    return TwoPoint(np.eye(len(means)), means, bounds=(0, 1), noise=0.5, name=name)
+
+
+def sparse(arms: int) -> Environment:
+    """One arm with mean 1/2, the others 0, variance 1/4: H = 4K pulls (Jamieson et al. 2014)."""
+    means = 0.5 * np.eye(arms)[-1]
+    return Semiparametric(np.eye(arms), means, noise=0.5, name=f"1-sparse, K = {arms}")
+
+
+def corrupted(excess: float) -> Environment:
+    """32 arms in PSS's experiment: the best is lowered until the corruption budget is spent.
+
+    The corrupted mean of the best arm is 2w₂ − w₁, and C = (1 + excess)·2q·T/(K log₂ K) in units
+    of q w₁ per round, with q = 2(w₁ − w₂)/w₁, as in the authors' `corrup_coupling_PSS`. Rewards
+    have Gaussian noise of Bernoulli's largest deviation.
+    """
+    arms, rounds, good, bad = 32, 2000, 0.5, 0.2
+    second = good - (good - bad) / 3
+    means = np.full((rounds, arms), bad)
+    means[:, -1], means[:, -2] = good, second
+    chance = 2 * (good - second) / good
+    total = (1 + excess) * 2 * chance * rounds / (arms * math.log2(arms))
+    means[: int(total / (chance * good)), -1] -= chance * good
+    return MovingMeans(np.eye(arms), means, noise=0.5, name="corrupted")
+
+
+FIRST = one_or_nothing(0.4, 0.43, 0.45, 0.5)
+SECOND = one_or_nothing(0.18, 0.19, 0.2, 0.21, 0.3)
+MENARD = Semiparametric(np.eye(4), [0.7, 0.8, 0.85, 1.0], name="(1, 0.85, 0.8, 0.7)")
+ZERO_ONE: dict[str, Any] = {"bounds": (0, 1)}
 
 
 def unit_soare(angle: float) -> Semiparametric:
@@ -248,49 +279,6 @@ def table(folder: Path, chosen: Sequence[Row], runs: int, seed: int, work: Execu
         print(shown(row, results), flush=True)
 
 
-def moving() -> Iterator[tuple[str, str, Environment]]:
-    """The P1-RAGE paper's oscillating instances: table, the end of the row's name, world."""
-    periods = range(300, 3001, 300)
-    for scale in range(10):
-        yield "magnitudes", str(scale), oscillating(float(scale), 200)
-        yield "multivariate-scales", str(scale), multivariate(float(scale))
-    for period in periods:
-        yield "periods", str(period), oscillating(2.5, period)
-        yield "multivariate-periods", str(period), multivariate(2.0, period)
-
-
-def oscillation(folder: Path, runs: int, seed: int, work: Executor | None) -> None:
-    """OD-LinBAI and Peace, whose phases pull arms in turn, where arms oscillate."""
-    options = {"od-linbai": {}, "peace": {"design": "variance"}}
-    print("| table | at | method | errors, ours (95 %) | the authors' | p |")
-    print("|---|--:|---|--:|--:|--:|")
-    for name, further in options.items():
-        info = policies()["peace-budget" if name == "peace" else name]
-        method = partial(info.method, budget=10_000, **further)
-        for key, word, world in sorted(moving(), key=lambda each: each[0]):
-            found = simulate_into(
-                folder,
-                f"{key}-{word}-{name}",
-                method,
-                world,
-                runs=runs,
-                seed=seed,
-                delta=0.05,
-                executor=work,
-            )
-            wrong = int((~found.correct).sum())
-            errors, number, _ = stored_results()[key, f"{name}-{word}"]
-            low, high = wilson(wrong, runs)
-            p = stats.fisher_exact(
-                np.array([[wrong, runs - wrong], [errors, number - errors]])
-            ).pvalue
-            print(
-                f"| {key} | {word} | {name} | {wrong / runs:.3f} ({low:.3f}–{high:.3f}) "
-                f"| {errors / number:.3f} | {p:.2g} |",
-                flush=True,
-            )
-
-
 def main() -> None:
     """Read the options and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -298,16 +286,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--only", default="", help="methods whose name contains this")
-    parser.add_argument("--out", type=Path, default=Path("field-own"))
-    parser.add_argument("--oscillating", action="store_true", help="arms that oscillate instead")
+    parser.add_argument("--out", type=Path, default=Path("field"))
     asked = parser.parse_args()
     chosen = [row for row in rows() if asked.only in row.method]
     work = ProcessPoolExecutor(asked.workers) if asked.workers > 1 else None
     with open_folder(asked.out, {"seed": asked.seed}, resume=True):
-        if asked.oscillating:
-            oscillation(asked.out, asked.runs, asked.seed, work)
-        else:
-            table(asked.out, chosen, asked.runs, asked.seed, work)
+        table(asked.out, chosen, asked.runs, asked.seed, work)
 
 
 if __name__ == "__main__":
