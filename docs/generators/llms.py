@@ -1,11 +1,12 @@
-"""Write `llms.txt`, the list of pages for language models, from the landing page.
+"""Write `llms.txt`, the list of pages for language models, from the tables of contents.
 
-The format is that of https://llmstxt.org: a title, a summary in a quotation, then sections of links
-with a note each.
+The format is that of https://llmstxt.org: a title, a summary in a quotation, then sections of
+links.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -15,16 +16,33 @@ _NOTE = """Links lead to the sources of pages. The built documentation has every
 `start.md` is the source of `start.html`."""
 
 
-def llms_text(index: str) -> str:
-    """The title, the summary and the lists of the landing page."""
+def llms_text(folder: Path) -> str:
+    """The title and the summary of the landing page, and links to all pages under its captions."""
+    index = (folder / "index.md").read_text(encoding="utf-8")
     [title] = re.findall(r"^# .*$", index, re.M)
     [summary] = re.findall(r"^> .*$", index, re.M)
-    pages = re.sub(r"^```{toctree}\n.*?^```$", "", index, flags=re.M | re.S)
-    lists = pages[pages.index("\n## ") :].strip()
-    return "\n\n".join((title, summary, _NOTE, lists)) + "\n"
+    sections = re.findall(
+        r"^```{toctree}\n:caption: (.*?)\n:hidden:\n\n(.*?)^```$", index, re.M | re.S
+    )
+    lists = [
+        "\n".join([f"## {caption}", "", *(_link(folder, name) for name in names.split())])
+        for caption, names in sections
+    ]
+    return "\n\n".join((title, summary, _NOTE, *lists)) + "\n"
+
+
+def _link(folder: Path, name: str) -> str:
+    page = folder / f"{name}.md"
+    if page.exists():
+        text = page.read_text(encoding="utf-8")
+    else:
+        page = page.with_suffix(".ipynb")
+        cells = json.loads(page.read_text(encoding="utf-8"))["cells"]
+        text = "".join(cells[0]["source"])
+    [heading, *_] = re.findall(r"^# (.*)$", text, re.M)
+    return f"- [{heading}]({name}{page.suffix})"
 
 
 def write_llms(folder: Path) -> None:
     """Write `llms.txt` beside the landing page."""
-    text = llms_text((folder / "index.md").read_text(encoding="utf-8"))
-    (folder / "llms.txt").write_text(text, encoding="utf-8")
+    (folder / "llms.txt").write_text(llms_text(folder), encoding="utf-8")
