@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bestarm import Problem, Summary
-from bestarm.design.widths import width_design
+from bestarm.field.widths import width_design
 from bestarm.field import thresholds
 from bestarm.field.peace import Peace
 from bestarm.numerics.geometry import linear_diameter

@@ -6,7 +6,7 @@ import numpy as np
 
 from bestarm.checks import positive
 from bestarm.design.memo import recall
-from bestarm.design.widths import WidthDesign, width_design
+from bestarm.field.widths import WidthDesign, width_design
 from bestarm.field import thresholds
 from bestarm.numerics.geometry import Indices
 from bestarm.policies.rage import LeastSquaresElimination, PhaseRequest

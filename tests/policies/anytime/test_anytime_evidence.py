@@ -43,9 +43,8 @@ def good_enough(
     control: tuple[int, float] | None = None,
 ) -> GoodEnoughEvidence:
     known = TargetCoordinates(targets)
-    best = BestTargetEvidence(known, threshold=threshold, grid=GRID)
     return GoodEnoughEvidence(
-        best, known, grid=GRID, tolerance=tolerance, share=share, control=control
+        known, threshold=threshold, grid=GRID, tolerance=tolerance, share=share, control=control
     )
 
 
@@ -54,7 +53,7 @@ def shown_by(evidence: Evidence) -> list[Array]:
     shown = [evidence.log_evidence().copy()]
     if isinstance(evidence, GoodEnoughEvidence):
         control = evidence._control
-        for each in (*evidence._leaders, *([control] if control else [])):
+        for each in (*evidence._led, *([control] if control else [])):
             values = [GRID.log_value(wealth[0]) for wealth in each.account.prefixes()]
             shown.append(np.max(values, axis=0))
     return shown
@@ -220,7 +219,7 @@ def expected_wealth(gap: float, control: bool) -> list[float]:
             if control:
                 value = shown_by(after)[-1][BEST]
             else:
-                started = [each.candidate for each in after._leaders]
+                started = [each.candidate for each in after._led]
                 value = shown_by(after)[1 + started.index(0)][BEST] if 0 in started else 0.0
             expected[len(past)] += chance * likely * math.exp(value)
             if len(now) < len(expected):
@@ -250,7 +249,7 @@ def test_it_grows_if_the_best_is_better_by_less() -> None:
 
 
 def thresholds_of(evidence: GoodEnoughEvidence) -> dict[int, float]:
-    return {each.candidate: float(each._threshold) for each in evidence._leaders}
+    return {each.candidate: float(each._threshold) for each in evidence._led}
 
 
 def test_the_j_th_target_to_lead_has_its_share_and_keeps_it() -> None:
@@ -288,7 +287,7 @@ def test_a_candidate_is_shown_at_its_own_level_and_not_before(second: bool) -> N
         led = list(thresholds_of(evidence))
         if 0 in led:
             values.append(float(shown_by(evidence)[1 + led.index(0)][1]))
-            if evidence._leaders[led.index(0)].shown[1]:
+            if evidence._led[led.index(0)].shown[1]:
                 break
     assert values[-1] >= math.log((6 if second else 2) / share) > values[-2]
     assert abs(values[1]) < 1e-9 < values[2]
@@ -302,9 +301,9 @@ def test_a_former_leader_that_is_shown_to_be_good_enough_is_named_while_it_is_le
     assert not shown(evidence)
     for batch in past[2:]:
         settle_all(evidence, [batch], BETTER)
-        if evidence._leaders[0].shown[1]:
+        if evidence._led[0].shown[1]:
             break
-    leader = {each.candidate: each for each in evidence._leaders}[1]
+    leader = {each.candidate: each for each in evidence._led}[1]
     leader.most[0] = 0.0
     assert evidence.leaders[0] == 1
     assert evidence.decided
@@ -312,7 +311,7 @@ def test_a_former_leader_that_is_shown_to_be_good_enough_is_named_while_it_is_le
     leader.most[0] = math.inf
     assert evidence.chosen.tolist() == [1]  # the leader, if it is good enough as well
     leader.most[0] = 0.0
-    evidence._best._left[0] = [False, True]
+    evidence._left[0] = [False, True]
     assert evidence.chosen.tolist() == [1]
 
 
@@ -320,10 +319,10 @@ def test_only_those_that_are_left_count() -> None:
     """A target that was dropped need not be shown to be no better."""
     evidence = good_enough(ARMS, share=1e-3)
     evidence.rank(np.array([-0.1, -0.5, -0.5]), [object()])  # type: ignore[list-item]
-    [certificate] = evidence._leaders
+    [certificate] = evidence._led
     certificate.most[[1, 2]] = math.inf
     assert not shown(evidence)
-    evidence._best._left[0, 3] = False
+    evidence._left[0, 3] = False
     assert evidence.decided
     assert evidence.chosen.tolist() == [0]
     assert not evidence.shows_the_best

@@ -259,7 +259,7 @@ def certificate_of(candidate: int, best: int) -> Callable[[AnytimeBAI], float]:
     def gain(policy: AnytimeBAI) -> float:
         evidence = policy._evidence
         assert isinstance(evidence, GoodEnoughEvidence)
-        found = [each for each in evidence._leaders if each.candidate == candidate]
+        found = [each for each in evidence._led if each.candidate == candidate]
         return float(wealth_of(found[0].account, policy)[best]) if found else 0.0
 
     return gain

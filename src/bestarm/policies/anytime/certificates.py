@@ -112,7 +112,7 @@ class _TargetCertificate(Certificate):
 # --- one target ----------------------------------------------------------------------------------
 
 
-class GoodEnoughEvidence:
+class GoodEnoughEvidence(BestTargetEvidence):
     """The best target, or one that is at most ε worse than the best of those left.
 
     Targets are dropped as by `BestTargetEvidence`, with a share of δ: the best is never dropped but
@@ -121,8 +121,8 @@ class GoodEnoughEvidence:
     that is fair or worse from the moment when the candidate began. No union over targets is needed.
 
     Args:
-        best: evidence against each target.
         targets: in coordinates.
+        threshold: see `BestTargetEvidence`.
         grid: the stakes.
         tolerance: ε.
         share: of δ, for certificates of targets that lead.
@@ -131,19 +131,19 @@ class GoodEnoughEvidence:
 
     def __init__(
         self,
-        best: BestTargetEvidence,
         targets: TargetCoordinates,
         *,
+        threshold: float,
         grid: StakeGrid,
         tolerance: float,
         share: float,
         control: tuple[int, float] | None = None,
     ) -> None:
-        self._best, self._targets, self._grid = best, targets, grid
+        super().__init__(targets, threshold=threshold, grid=grid)
         self._tolerance, self._share = tolerance, share
         self._batches = 0
         self._control = None if control is None else self._certificate(*control)
-        self._leaders: list[_TargetCertificate] = []  # of those that led, in their order
+        self._led: list[_TargetCertificate] = []  # of targets that led, in their order
 
     def _certificate(self, candidate: int, share: float) -> _TargetCertificate:
         return _TargetCertificate(
@@ -157,7 +157,7 @@ class GoodEnoughEvidence:
 
     @property
     def _certificates(self) -> list[_TargetCertificate]:
-        return [*([self._control] if self._control else []), *self._leaders]
+        return [*([self._control] if self._control else []), *self._led]
 
     def _holds(self, certificate: _TargetCertificate) -> bool:
         return not len(certificate.lacks(self.active))
@@ -165,15 +165,15 @@ class GoodEnoughEvidence:
     @property
     def _good_enough(self) -> int | None:
         """A target that is still left and shown to be good enough: the leader, if it is."""
-        left, leader = self.active, self._best.leaders[0]
-        found = [each.candidate for each in self._leaders if self._holds(each)]
+        left, leader = self.active, self.leaders[0]
+        found = [each.candidate for each in self._led if self._holds(each)]
         found = [each for each in found if each in left]
         return leader if leader in found else found[0] if found else None
 
     @property
     def shows_the_best(self) -> bool:
         """Whether it is decided because one target is left."""
-        return self._best.decided
+        return super().decided
 
     @property
     def control_is_good_enough(self) -> bool:
@@ -183,28 +183,18 @@ class GoodEnoughEvidence:
     @property
     def chosen(self) -> Indices:
         """The leader, or a former one that is shown to be good enough."""
-        found = None if self._best.decided else self._good_enough
-        return self._best.chosen if found is None else np.array([found])
-
-    @property
-    def active(self) -> Indices:
-        """The targets that are left."""
-        return self._best.active
-
-    @property
-    def leaders(self) -> tuple[int, int]:
-        """The leader and the runner-up, while there is one."""
-        return self._best.leaders
+        found = None if self.shows_the_best else self._good_enough
+        return super().chosen if found is None else np.array([found])
 
     @property
     def decided(self) -> bool:
         """Whether one target is left, or one is good enough."""
-        return self._best.decided or self._good_enough is not None
+        return self.shows_the_best or self._good_enough is not None
 
     def open_pairs(self) -> Indices:
         """The leader with the others, but those that it is shown to be good enough beside."""
-        pairs, leader = self._best.open_pairs(), self._best.leaders[0]
-        for each in self._leaders:
+        pairs, leader = super().open_pairs(), self.leaders[0]
+        for each in self._led:
             if each.candidate == leader and not self._holds(each):
                 pairs = pairs[~each.shown[pairs[:, 1]]]
         return pairs
@@ -213,11 +203,11 @@ class GoodEnoughEvidence:
         """Of each target left that it is not the best; of each candidate that it is good enough."""
         left = self.active
         certificates = [each.place_bets(frame, left) for each in self._certificates]
-        return self._best.place_bets(frame) + certificates
+        return super().place_bets(frame) + certificates
 
     def settle(self, placed: Sequence[Placed], batch: AnyBatch) -> None:
         """Add the growth to each wealth."""
-        self._best.settle(placed, batch)
+        super().settle(placed, batch)
         self._batches += 1
         certificates = self._certificates  # some may have begun after the bets were placed
         none = [Placed()] * (len(certificates) + 1 - len(placed))
@@ -227,22 +217,18 @@ class GoodEnoughEvidence:
 
     def amend(self, place: int, before: AnyBatch, after: AnyBatch) -> None:
         """Put what a batch makes of the bets now in the place of what it made of them before."""
-        self._best.amend(place, before, after)
+        super().amend(place, before, after)
         for each in self._certificates:
             each.account.amend(place, before, after)
             each.update()
 
     def rank(self, slope: Array, past: Sequence[AnyBatch]) -> None:
         """Find the leader, and begin its certificate if it leads for the first time."""
-        self._best.rank(slope, past)
-        leader, led = self._best.leaders[0], len(self._leaders)
-        if past and all(each.candidate != leader for each in self._leaders):
+        super().rank(slope, past)
+        leader, led = self.leaders[0], len(self._led)
+        if past and all(each.candidate != leader for each in self._led):
             share = self._share / ((led + 1) * (led + 2))
-            self._leaders.append(self._certificate(leader, share))
-
-    def log_evidence(self) -> Array:
-        """The log of each target's e-value against its being the best, when last it bet."""
-        return self._best.log_evidence()
+            self._led.append(self._certificate(leader, share))
 
 
 # --- several targets -----------------------------------------------------------------------------

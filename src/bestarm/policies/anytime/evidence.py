@@ -349,7 +349,7 @@ class BestTargetEvidence:
 
     def place_bets(self, frame: AnyFrame) -> list[Placed]:
         """Every target left against the leader, the leader against the runner-up."""
-        if self.decided:
+        if self._left.sum() == 1:
             return [Placed()]
         mine = self.active
         against = opponents(self._leaders, len(self._values))[0, mine]

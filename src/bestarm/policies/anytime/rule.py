@@ -269,14 +269,13 @@ class AnytimeBAI(Policy):
         parted = tolerance_shares(spent, control=control is not None)
         spent = parted.dropping if tolerance else spent
         threshold = -math.log(spent if self._shares is None else self._shares.unchanged)
-        best = BestTargetEvidence(
-            targets, threshold=threshold + SLACK, grid=grid, shares=self._shares
-        )
+        level = threshold + SLACK
         if not tolerance:
-            return threshold, best
+            shares = self._shares
+            return threshold, BestTargetEvidence(targets, threshold=level, grid=grid, shares=shares)
         return threshold, GoodEnoughEvidence(
-            best,
             targets,
+            threshold=level,
             grid=grid,
             tolerance=tolerance,
             share=parted.leaders,
@@ -321,7 +320,7 @@ class AnytimeBAI(Policy):
     def _side_by_side(self) -> bool:
         """Whether simulations can make many of its runs at a time."""
         plain = self._block == 1 and self._effects is None
-        return plain and isinstance(self._evidence, BestTargetEvidence)
+        return plain and self._top == 1 and not self._tolerance
 
     @property
     def _run_state(self) -> RunState:

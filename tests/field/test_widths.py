@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bestarm.design import linear_xy
-from bestarm.design.widths import width_design
+from bestarm.field.widths import width_design
 from bestarm.numerics.geometry import Array, linear_diameter
 
 RNG = np.random.default_rng(7)
