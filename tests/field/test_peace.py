@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from bestarm import Problem, Summary
-from bestarm.field.widths import width_design
 from bestarm.field import thresholds
 from bestarm.field.peace import Peace
+from bestarm.field.widths import width_design
 from bestarm.numerics.geometry import linear_diameter
 
 RNG = np.random.default_rng(11)

@@ -6,8 +6,8 @@ import numpy as np
 
 from bestarm.checks import positive
 from bestarm.design.memo import recall
-from bestarm.field.widths import WidthDesign, width_design
 from bestarm.field import thresholds
+from bestarm.field.widths import WidthDesign, width_design
 from bestarm.numerics.geometry import Indices
 from bestarm.policies.rage import LeastSquaresElimination, PhaseRequest
 from bestarm.problem import Problem

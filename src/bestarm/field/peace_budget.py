@@ -11,8 +11,8 @@ from bestarm.checks import choice, whole
 from bestarm.design import linear_xy
 from bestarm.design.memo import recall
 from bestarm.design.rounding import round_any
-from bestarm.field.widths import width_design
 from bestarm.field.linear_designs import LinearShrinking, longest_prefix
+from bestarm.field.widths import width_design
 from bestarm.numerics.geometry import Array, Indices
 from bestarm.problem import Problem
 from bestarm.records import Plan
