@@ -268,7 +268,10 @@ def lil_constants(*, sigma: float, delta: float, arms: int) -> tuple[float, floa
 
 
 def phase_delta(delta: float, *, active: int, phase: int) -> float:
-    """δ_ℓ = δ / (|A|² ℓ(ℓ+1)): a union over contrasts of active targets, and over phases."""
+    """δ_ℓ = δ / (|A|² ℓ(ℓ+1)): a union over contrasts of active targets, and over phases.
+
+    Reference: the paper's Algorithm 2, line 5, and Lemma 1.
+    """
     return delta / (active**2 * phase * (phase + 1))
 
 
@@ -294,6 +297,8 @@ def phase_length(
         dimension: d.
         r1: R₁. The paper's experiments use 1/3, which is tuning: nothing is proven with it.
         r2: R₂, likewise.
+
+    Reference: the paper's equation (10), which is its equation (5) for all contrasts of a phase.
     """
     # A value below ε (targets that hardly differ) must not make the logarithm negative.
     main = r1 * value / epsilon**2 * math.log(max(value / epsilon, 1.0) / delta)

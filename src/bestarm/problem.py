@@ -184,7 +184,12 @@ class Problem:
 
     @property
     def scale(self) -> float:
-        """s = max(noise, baseline): rewards divided by s meet the paper's normalisation."""
+        """s = max(noise, baseline): rewards divided by s meet the paper's normalisation.
+
+        The paper divides by R + α, which is 2 in its own normalised case, R = α = 1. Dividing by
+        the maximum meets its assumptions too, needs up to four times fewer pulls, and is what its
+        experiments do.
+        """
         return max(self.noise, self.baseline)
 
     @property

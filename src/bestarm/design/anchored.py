@@ -27,8 +27,8 @@ class AnchoredDesign(Design):
     """A design around an anchor, judged under the centered covariance.
 
     `value` is the criterion under Σ_cov,p⁻¹. `lower_bound` is the benchmark's: because
-    Σ_cov,p ⪯ Σ p_i (x_i − x_anchor)(x_i − x_anchor)ᵀ, no centered design beats the shifted linear
-    optimum.
+    Σ_cov,p ⪯ Σ p_i (x_i − x_anchor)(x_i − x_anchor)ᵀ, the matrix of the paper's Definition 1, no
+    centered design beats the shifted linear optimum.
 
     Attributes:
         anchor: the arm with half the mass.
@@ -50,7 +50,7 @@ def deo(source: object, *, anchor: int = 0, tol: float = 1e-3) -> AnchoredDesign
         anchor: the index of the anchor.
         tol: the relative gap to certify for the shifted linear design.
 
-    Reference: Kim, Kim and Oh (2025), as used in the paper's equation for p_G.
+    Reference: Kim, Kim and Oh (2025), as used in the paper's equation (6) for p_G.
     """
     points = as_features(source, "source")
     _, shifted = _shift(points, anchor)

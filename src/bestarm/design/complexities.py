@@ -46,7 +46,8 @@ def complexity(
         A Design: `value` and `lower_bound` enclose the complexity, `weights` nearly attain it.
         τ*_lin(shifted) ≤ τ*_cov ≤ 4 τ*_lin(shifted) for every anchor.
 
-    Reference: the paper's equation for τ*_lin(Z : X − x₁) and its Propositions 1 and 2.
+    Reference: the paper's equations (1) (linear) and (8) (shifted), Propositions 1 and 2, and
+    Corollary 1. The centered complexity is not in the paper.
     """
     as_problem(problem)
     choice(kind, ("centered", "shifted", "linear"), "kind")
