@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -112,6 +113,27 @@ def test_the_complete_users_of_dataset_1_have_an_easier_gap() -> None:
     assert data.ratings.shape == (73_357, 8)
     assert (data.name, data.weights, world.best) == ("jester 1", None, 7)
     assert world.gap == pytest.approx(0.805, abs=1e-3)
+
+
+def test_the_stand_in_is_the_first_users_balanced_to_the_published_means() -> None:
+    """Its weights follow from its ratings and the means of all 50,699 users."""
+    data = real("jester2_early_users.npz")
+    assert len(data.sha256) == 64
+    balanced = replace(data, weights=None).balanced(PUBLISHED)
+    assert balanced.weights is not None
+    assert data.weights is not None
+    np.testing.assert_allclose(balanced.weights, data.weights, rtol=1e-5)
+
+
+def test_balanced_weights_are_exponential_in_the_ratings() -> None:
+    """By hand: a mean of 0.6 of ratings −1 and 1 gives the ones 0.8, however the other joke is."""
+    ratings = np.array([[-1.0, 0.0], [1.0, 0.0], [1.0, 1.0], [-1.0, 1.0]])
+    data = RatingsData(ratings, None, (7, 8), "made up", synthetic=True, name="tiny")
+    weights = data.balanced([0.6, 0.5]).weights
+    assert weights is not None
+    np.testing.assert_allclose(weights, [0.1, 0.4, 0.4, 0.1], atol=1e-6)
+    with pytest.raises(InvalidInputError, match="outside what weights of these users can give"):
+        data.balanced([1.5, 0.5])
 
 
 # --- files ----------------------------------------------------------------------------------------

@@ -151,7 +151,7 @@ def ranking(deo: Good, uniform: Good, runs: int) -> list[PaperDifference]:
     rows = tuple(
         Row(f"{name}-3000", name.upper(), SBE, WORLD, ours=False) for name in ("deo", "uniform")
     )
-    table = replace(published("jester-ranking"), rows=rows)
+    table = replace(published("jester-ranking"), rows=rows, judged=True)
     results = {
         (table.key, row.key): results_of([3000] * runs, correct=good, final=False)
         for row, good in zip(rows, (deo, uniform), strict=True)

@@ -81,6 +81,7 @@ def paper_differences(
     return [
         _difference(results, table, (rows[first], rows[second]), metric)
         for table in tables
+        if table.judged
         for rows in [{row.key: row for row in table.rows}]
         for first, second, metric in table.differences
         if {first, second} <= rows.keys()

@@ -49,6 +49,27 @@ class Published:
 
 
 @dataclass(frozen=True)
+class Rerun:
+    """What the authors' own code gives for a published figure, and why ours is another.
+
+    Attributes:
+        cause: why, in a sentence.
+        link: where that is shown.
+        value: the figure of their code; None where it was not run.
+        runs: the runs behind it.
+        corrected: the figure of their code with one index corrected; None where it was not run.
+        corrected_runs: the runs behind that.
+    """
+
+    cause: str
+    link: str
+    value: float | None = None
+    runs: int = 0
+    corrected: float | None = None
+    corrected_runs: int = 0
+
+
+@dataclass(frozen=True)
 class PublishedTable(Table):
     """One table of a paper; the paper's rows come first.
 
@@ -59,6 +80,10 @@ class PublishedTable(Table):
         heavy_tailed: whether quantiles of pulls stand beside their means.
         figures: the published figures, by row and metric.
         differences: those that the paper draws: of which row, from which, in what.
+        reruns: the authors' own code, run again, by row and metric.
+        chosen_by_error: methods of which the paper sets the row with the fewest pulls at an error
+            below 10 % beside SP-BAI.
+        judged: whether its figures can be judged: not with made-up users.
     """
 
     delta: float = PAPER_DELTA
@@ -67,6 +92,9 @@ class PublishedTable(Table):
     heavy_tailed: bool = False
     figures: Mapping[tuple[str, Metric], Published] = field(default_factory=dict)
     differences: tuple[tuple[str, str, Metric], ...] = ()
+    reruns: Mapping[tuple[str, Metric], Rerun] = field(default_factory=dict)
+    chosen_by_error: tuple[str, ...] = ()
+    judged: bool = True
 
     @property
     def published_runs(self) -> int:

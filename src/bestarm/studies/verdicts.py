@@ -52,8 +52,8 @@ class Cell:
         runs: the number of our runs.
         quantiles: our pulls at 10, 25, 50, 75 and 90 %; only for pulls.
         printed: the published figure; None for rows of our own.
-        p_value: of the stated test, not corrected; None where there is nothing to test, or too few
-            of our own runs to test it.
+        p_value: of the stated test, not corrected; None where there is nothing to test, too few of
+            our own runs to test it, or users who were made up.
         verdict: None without a p-value.
     """
 
@@ -78,7 +78,7 @@ def row_cells(table: PublishedTable, row: Row, results: Results) -> list[Cell]:
     hits = int(good.sum() if table.rate == "success" else (~good).sum())
     low, high = wilson(hits, runs)
     printed = table.printed(row, table.rate)
-    p_value = None if printed is None else rate_test(hits, runs, printed)
+    p_value = None if printed is None or not table.judged else rate_test(hits, runs, printed)
     rate = Cell(
         table.key, row.key, table.rate, hits / runs, low, high, None, runs, None, printed, p_value
     )
@@ -89,7 +89,7 @@ def row_cells(table: PublishedTable, row: Row, results: Results) -> list[Cell]:
     half = Z95 * error
     p_value = None
     # Few runs do not show the tails; a length that is the same in every run needs one.
-    if printed is not None and (runs >= RUNS or printed.spread == 0):
+    if printed is not None and table.judged and (runs >= RUNS or printed.spread == 0):
         p_value = mean_test(results.pulls, printed, strata=strata)
     mean = Cell(
         table=table.key,

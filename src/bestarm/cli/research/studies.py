@@ -78,7 +78,9 @@ def reproduce(
     headings = ("table", "cells", "consistent", "within noise", "differ")
     lines: list[str | TextTable] = [TextTable.of(headings, rows), f"Report: {report}"]
     if ratings.synthetic and any(part.key.startswith("jester") for part in study.tables):
-        lines.insert(1, "The Jester tables rest on synthetic users; give real ratings with --data.")
+        lines.insert(
+            1, "Jester rests on synthetic users and is not judged; give real ones by --data."
+        )
     facts = {"data": ratings.source, "synthetic": ratings.synthetic}
     return Result(_data(results, report, _cell_data, **facts), lines)
 
