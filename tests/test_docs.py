@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import importlib
 import inspect
 import json
@@ -11,7 +10,6 @@ import pkgutil
 import re
 import runpy
 import shlex
-import shutil
 import sys
 import tomllib
 import traceback
@@ -350,34 +348,6 @@ def test_every_route_names_its_role_and_what_it_does() -> None:
             assert needed[method, path] in {"view", "tell", "manage"}
             parameters = operation.get("parameters", [])
             assert all(each.get("description") for each in parameters), path
-
-
-def build_pages(source: Path, site: Path) -> None:
-    from sphinx.cmd.build import main  # noqa: PLC0415 - only here
-    from sphinx.search.en import SearchEnglish  # noqa: PLC0415
-
-    # Nobody searches these pages, and stems of all their words take a tenth of the time.
-    pytest.MonkeyPatch().setattr(SearchEnglish, "stem", lambda _, word: word)
-    gc.disable()  # a sixth of the time, for nothing: the process ends when the pages are built
-    # Without the sources beside it and the theme, which take as long as all pages.
-    extensions = "extensions=myst_nb,sphinx.ext.autodoc,sphinx.ext.napoleon"
-    quick = ("-D", extensions, "-D", "html_theme=basic")
-    status = main(["-W", "-q", *quick, str(source), str(site)])
-    assert status == 0
-
-
-def test_the_documentation_builds_without_a_warning(tmp_path: Path) -> None:
-    source = tmp_path / "docs"
-    ignored = shutil.ignore_patterns("_build", "reference")
-    shutil.copytree(ROOT / "docs", source, ignore=ignored)
-    run_in_a_process(build_pages, source, tmp_path / "site", shown=tmp_path / "shown")
-    page = (tmp_path / "site" / "reference" / "bestarm.problem.html").read_text(encoding="utf-8")
-    assert "bestarm.problem.Problem.with_delta" in page
-    assert (tmp_path / "site" / "search.html").exists()
-    assert (tmp_path / "site" / "notebooks" / "mobile-health.ipynb").exists()  # for `llms.txt`
-    listed = (tmp_path / "site" / "llms.txt").read_text(encoding="utf-8")
-    for page in re.findall(r"\]\((\S+)\)", listed):
-        assert (tmp_path / "site" / page).exists(), page
 
 
 def test_the_picture_is_small() -> None:
