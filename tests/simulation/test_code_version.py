@@ -14,7 +14,7 @@ import pytest
 from bestarm.policies import LUCB
 from bestarm.policies.registry import policies
 from bestarm.simulation import Oracle
-from bestarm.simulation.methods import _digest, code_version
+from bestarm.simulation.methods import code_version
 
 NAMES = {"mine", "helper", "other", "pack"}
 OWN = "from bestarm.policies import LUCB\n\n\nclass Mine(LUCB):\n    pass\n\n\ndef rule(): ...\n"
@@ -22,7 +22,6 @@ OWN = "from bestarm.policies import LUCB\n\n\nclass Mine(LUCB):\n    pass\n\n\nd
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    _digest.cache_clear()
     monkeypatch.syspath_prepend(str(tmp_path))
     yield tmp_path
     forget()
@@ -57,7 +56,6 @@ def test_an_edit_of_the_module_is_another_version(folder: Path) -> None:
     assert found.startswith("mine ")
     assert code_version(fresh("mine").Mine) == found
     write(folder / "mine.py", OWN + "# new\n")
-    _digest.cache_clear()  # as a new process has none
     assert code_version(fresh("mine").Mine) != found
 
 
