@@ -181,18 +181,11 @@ def _table(budgets: Sequence[int], found: dict[str, list[Results]]) -> None:
 
 
 def _draw(panels: dict[str, tuple[Sequence[int], dict[str, list[Results]]]], path: Path) -> None:
-    from matplotlib.figure import Figure  # noqa: PLC0415 - only here
-
-    styles = (
-        ("black", "o", "-"),
-        ("#0072B2", "s", "--"),
-        ("#D55E00", "^", ":"),
-        ("#009E73", "D", "-."),
-    )
-    figure = Figure(figsize=(10.5, 3.9), layout="constrained")
+    styles = ((figures.NAMED, "-", "o"), *figures.RIVALS)
+    figure = figures.new_figure(10.5, 4.7)
     axes = figure.subplots(1, len(panels), sharey=True)
     for panel, (title, (budgets, found)) in zip(axes, panels.items(), strict=True):
-        for (name, results), (colour, marker, line) in zip(found.items(), styles, strict=True):
+        for (name, results), (colour, line, marker) in zip(found.items(), styles, strict=False):
             ends = np.array([r.error_interval() for r in results]).T
             rate = np.array([r.error_rate for r in results])
             floor = 0.4 / results[0].runs  # an error rate of 0 is drawn here, below all others
@@ -203,14 +196,19 @@ def _draw(panels: dict[str, tuple[Sequence[int], dict[str, list[Results]]]], pat
                 markersize=5, linewidth=1.4, capsize=2.5, label=name,
             )  # fmt: skip
         panel.set(xscale="log", yscale="log", xlabel="budget (pulls)")
-        panel.set_title(title, fontsize=10)
+        panel.set_title(title, fontsize=10, loc="left")
         panel.set_xticks(budgets, [f"{b / 1000:g}k" for b in budgets])
         panel.minorticks_off()
-        panel.grid(alpha=0.25)
+        panel.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel("runs that name a wrong target")
     axes[0].set_yticks([0.001, 0.01, 0.1, 1], ["0.1 %", "1 %", "10 %", "100 %"])
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    entries: dict[str, Any] = {"loc": "outside lower left", "ncols": 4, "handlelength": 3.4}
+    figure.legend(handles, labels, frameon=False, fontsize=9, **entries)
+    words = (
+        "Runs that are wrong at a fixed budget, with 95 % intervals; none wrong is at the bottom."
+    )
+    figures.add_heading(figure, "Which method errs least depends on the instance", words)
     figures.save(figure, path)
 
 

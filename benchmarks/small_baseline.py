@@ -23,6 +23,7 @@ from benchmarks.anytime import made_for_short_runs
 from bestarm import AnytimeBAI, Problem, simulate
 from bestarm.design import complexity
 from bestarm.environments import Semiparametric, baselines, soare
+from bestarm.figures import NAMED, RIVALS, add_heading, new_figure, save
 from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime import bets
 from bestarm.records import Summary
@@ -83,20 +84,28 @@ def draw(
     drawn: list[tuple[int, float, list[tuple[float, float, list[float]]]]], path: Path
 ) -> None:
     """Pulls over R beside the limit."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 - for the picture alone
-
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
-    for axes, (dimension, angle, rows) in zip(figure.subplots(1, len(drawn)), drawn, strict=True):
+    figure = new_figure(9, 4.6)
+    panels = figure.subplots(1, len(drawn), sharey=True)
+    for axes, (dimension, angle, rows) in zip(panels, drawn, strict=True):
         bounds = [max(row[0], 0.005) for row in rows]
-        axes.plot(bounds, [row[1] for row in rows], color="0.4", label="limit, 2τ(R) log(1/δ)")
-        for place, name in enumerate(LEVELS):
+        axes.plot(bounds, [row[1] for row in rows], color=NAMED, label="limit, 2τ(R) log(1/δ)")
+        for place, (name, style) in enumerate(zip(LEVELS, RIVALS, strict=False)):
             values = [row[2][min(place, len(row[2]) - 1)] for row in rows]
-            axes.plot(bounds, values, marker="o", markersize=3, label=f"level: {name}")
-        axes.set(xscale="log", yscale="log", xlabel="declared R (left end: 0)", ylabel="mean pulls")
-        axes.set_title(f"d = {dimension}, ω = {angle:g}")
-        axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
-    figure.savefig(path, dpi=110)
+            colour, dashes, marker = style
+            look = {"color": colour, "ls": dashes, "marker": marker}
+            axes.plot(bounds, values, ms=4.5, label=f"level: {name}", **look)
+        axes.set(xscale="log", yscale="log", xlabel="declared R (left end: 0)")
+        axes.set_title(f"d = {dimension}, ω = {angle:g}", loc="left", fontsize=10)
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_major_formatter("{x:,.0f}")
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("mean pulls")
+    handles, _ = panels[0].get_legend_handles_labels()
+    entries = {"loc": "outside lower left", "ncols": 4, "frameon": False, "handlelength": 3.4}
+    figure.legend(handles=handles, fontsize=9, **entries)
+    words = "Pulls of the anytime rule beside the limit; the level may move by ±R."
+    add_heading(figure, "The less the level may move, the fewer pulls are needed", words)
+    save(figure, path)
 
 
 # --- adversaries ---------------------------------------------------------------------------------

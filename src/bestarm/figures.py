@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.errors import InvalidInputError, MissingDependencyError
+from bestarm.numerics.geometry import Array
 from bestarm.problem import Problem
 from bestarm.recommendation import Phase, Recommendation
 
@@ -32,7 +33,11 @@ RIVALS = (
     ("#D55E00", (0, (1.5, 1.5)), "s"),
     ("#009E73", (0, (6, 1.5, 1.5, 1.5)), "^"),
     ("#CC79A7", (0, (3, 1.5)), "D"),
+    ("#E69F00", (0, (8, 1.5, 1.5, 1.5, 1.5, 1.5)), "v"),
+    ("#56B4E9", (0, (1, 3)), "P"),
+    ("black", (0, (10, 3)), "X"),
 )
+_MOST_RIVALS = 4  # targets in colours beside the named one; all others are grey
 QUIET = "0.62"
 _LONGEST_LABEL = 24
 _NUMBERED_PHASES = 26  # phases that get a number, about
@@ -135,7 +140,7 @@ def _draw_lines(axes: Axes, named: _Line, others: list[_Line], *, alone: bool) -
     """The target that is named, rivals in colours, and the rest; returns entries of the legend."""
     # Longest in the running first; of those that left together, the closest first.
     others.sort(key=lambda line: (-line.pulls[-1], line.gaps[-1]))
-    count = min(len(others), len(RIVALS))
+    count = min(len(others), _MOST_RIVALS)
     while 0 < count < len(others) and others[count - 1].pulls[-1] == others[count].pulls[-1]:
         count -= 1  # it left together with one that has no colour
     drawn = [_draw_line(axes, named, (NAMED, "-", "*"), named.describe(alone), lw=2.4, ms=8)]
@@ -247,7 +252,10 @@ def evidence(
     out = np.maximum.accumulate(looks, axis=0) >= threshold
     last = np.where(out.any(axis=0), out.argmax(axis=0), len(pulls))  # the look that drops it
     order = np.argsort(-last, kind="stable")  # targets that stayed longest first
-    styles = [(NAMED, "-", 2.0), *((colour, dashes, 1.6) for colour, dashes, _ in RIVALS)]
+    styles = [
+        (NAMED, "-", 2.0),
+        *((colour, dashes, 1.6) for colour, dashes, _ in RIVALS[:_MOST_RIVALS]),
+    ]
     shown = np.clip(looks, _FLOOR, None)
     for place, target in enumerate(order):
         colour, dashes, width = styles[place] if place < len(styles) else (QUIET, "-", 0.9)
@@ -290,18 +298,30 @@ def evidence(
 def draw_ends(axes: Axes, pulls: NDArray[np.int64], label: str) -> Axes:
     """Add the share of runs that have ended after so many pulls, as a line, and return the axes."""
     if len(pulls):
-        place, styles = len(axes.lines), len(RIVALS)
-        dashes = ("-", *(style[1] for style in RIVALS[1:]))[(place + place // styles) % styles]
-        axes.ecdf(pulls, label=label, color=RIVALS[place % styles][0], ls=dashes, lw=1.8)
+        share = np.arange(len(pulls) + 1) / len(pulls)
+        ends = np.sort(pulls)
+        draw_line(axes, np.r_[ends[:1], ends], share, label, drawstyle="steps-post")
         low, high = axes.dataLim.intervalx
         axes.set_xlim(low / 1.2, high * 1.2)
         pulls_axis(axes)
-        for text in axes.legend(frameon=False, fontsize=9, handlelength=3.4).get_texts():
-            text.set_parse_math(False)
     axes.set_xlabel("pulls")
     axes.set_ylabel("share of runs that have ended")
-    axes.spines[["top", "right"]].set_visible(False)
     return axes
+
+
+def draw_line(axes: Axes, x: Array, y: Array, label: str, **look: Any) -> None:
+    """Add a line in the next colour, with dashes of its own, and name it in the legend.
+
+    The legend of more than four lines is below the picture.
+    """
+    place, styles = len(axes.lines), len(RIVALS)
+    dashes = ("-", *(style[1] for style in RIVALS[1:]))[(place + place // styles) % styles]
+    axes.plot(x, y, label=label, color=RIVALS[place % styles][0], ls=dashes, lw=1.8, **look)
+    below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "ncols": 2}
+    where = below if len(axes.lines) > 4 else {}
+    for text in axes.legend(frameon=False, fontsize=9, handlelength=3.4, **where).get_texts():
+        text.set_parse_math(False)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 class Distance(NamedTuple):

@@ -177,37 +177,6 @@ def test_lines_on_a_terminal_stand_above_the_bar_and_not_within_it() -> None:
     assert last.startswith("interrupted; finished runs are kept.")
 
 
-PRINTS = """
-import logging, os, sys, time
-
-from bestarm.policies import RAGE
-
-
-class Mine(RAGE):
-    def update(self, summary):
-        print("A printed line.")
-        logging.getLogger("mine").warning("A logged line.")
-        os.write(2, b"A line of a library.\\n")
-        time.sleep(0.01)
-        super().update(summary)
-"""
-
-
-def test_lines_of_worker_processes_stand_above_the_bar() -> None:
-    Path("my_prints.py").write_text(PRINTS)
-    options = ("--method", "my_prints:Mine", *FEW, "--runs", "200", "--workers", "2")
-    with start_command("leaderboard", *options) as running:
-        running.wait_until_shown(r"(?s)(A printed line.*of a library.*){3}")
-        code, printed, shown = running.interrupt()
-    assert (code, printed) == (130, "")
-    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-JL-Z]", "", shown)  # all but what erases a line
-    for line in ("A printed line.", "A logged line.", "A line of a library."):
-        *before, last = plain.split(line)
-        assert len(before) > 2
-        assert all(text.endswith(("\n", "\x1b[2K")) for text in before)
-        assert all(text.startswith("\r\n") for text in (*before[1:], last))
-
-
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

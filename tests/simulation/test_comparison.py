@@ -5,18 +5,20 @@ from __future__ import annotations
 import html
 import re
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from bestarm.datasets import jester
 from bestarm.environments import Semiparametric, small_gap
 from bestarm.errors import InvalidInputError
-from bestarm.policies import RAGE, SPBAI, AnytimeBAI
+from bestarm.policies import RAGE, SPBAI, AnytimeBAI, Uniform
 from bestarm.policies.policy import Method
 from bestarm.problem import Problem
-from bestarm.simulation import Comparison, Results, compare, run_once
+from bestarm.simulation import Comparison, Results, compare, plot_regret, run_once
 
 
 @pytest.fixture(scope="module")
@@ -32,26 +34,24 @@ def comparison() -> Comparison:
 
 
 def test_markdown_has_the_figures(comparison: Comparison) -> None:
-    caption, pulls, errors = comparison.to_markdown().strip().split("\n\n")
+    caption, table = comparison.to_markdown().strip().split("\n\n")
     assert "δ = 0.1, seed 3, 4 runs of each method" in caption
-    heading = "| method | mean pulls | 10 % | median | 90 % | not final |"
-    assert pulls.splitlines()[0] == heading
+    heading = "| method | mean pulls | errors | pulls − sp-bai's |"
+    assert table.splitlines()[0] == heading
     rage = comparison.results["rage"]
     low, high = rage.pulls_interval()
-    assert f"| rage | {rage.mean_pulls:,.0f} ± {(high - low) / 2:,.0f} | " in pulls
+    assert f"| rage | {rage.mean_pulls:,.0f} ± {(high - low) / 2:,.0f} | " in table
     gap = comparison.difference("rage")
     assert gap is not None
-    assert f"{gap.mean:,.0f}".replace("-", "−") + f" ± {gap.half:,.0f} |" in errors
-    assert errors.splitlines()[0].endswith("| pulls − sp-bai's |")
-    assert errors.splitlines()[-1].endswith("| – |")  # the reference itself
+    assert f"{gap.mean:,.0f}".replace("-", "−") + f" ± {gap.half:,.0f} |" in table
+    assert table.splitlines()[-1].endswith("| – |")  # the reference itself
 
 
 def test_latex_is_a_float_with_a_line_per_method_and_table(comparison: Comparison) -> None:
     text = comparison.to_latex()
     assert text.startswith("% Needs \\usepackage{booktabs}.\n\\begin{table}\n")
-    assert text.count(r"\begin{tabular}") == 2
-    assert len(re.findall(r"^(rage|sp-bai) & ", text, re.M)) == 4
-    assert r"10 \% & median & 90 \%" in text
+    assert text.count(r"\begin{tabular}") == 1
+    assert len(re.findall(r"^(rage|sp-bai) & ", text, re.M)) == 2
     assert r"$\delta$ = 0.1, seed 3" in text
 
 
@@ -64,7 +64,7 @@ def results(pulls: list[int], *, rounds: list[int], requested: int) -> Results:
 
 def test_a_notebook_shows_the_tables_and_what_failed(comparison: Comparison) -> None:
     page = comparison._repr_html_()
-    assert page.count("<table>") == 2
+    assert page.count("<table>") == 1
     assert "<p>small-gap, δ = 0.1" in page
     assert repr(comparison) == "Comparison(rage, sp-bai)"
     broken = Comparison("x", failed="<b>", failure=ValueError("x < y"))
@@ -76,12 +76,10 @@ def test_a_notebook_shows_the_tables_and_what_failed(comparison: Comparison) -> 
 def test_printed_it_shows_the_tables(comparison: Comparison) -> None:
     lines = str(comparison).splitlines()
     assert lines[0].startswith("small-gap, δ = 0.1, seed 3")
-    heads = [line.split() for line in lines if line.startswith("method")]
-    assert [head[1] for head in heads] == ["mean", "errors"]
     for name, results in comparison.results.items():
-        pulls, errors = (line for line in lines if line.startswith(f"{name} "))
-        assert f"{results.mean_pulls:,.0f}" in pulls
-        assert "%" in errors
+        [line] = (line for line in lines if line.startswith(f"{name} "))
+        assert f"{results.mean_pulls:,.0f}" in line
+        assert "%" in line
     assert len({len(line) for line in lines[2:5]}) == 1  # columns stand below each other
 
 
@@ -121,9 +119,7 @@ def test_runs_whose_assumptions_are_contradicted_are_counted() -> None:
     assert made.results["anytime"].contradicted.tolist() == [True] * 3
     for run in range(3):
         assert run_once(methods["anytime"], world, run=run, delta=0.1).contradicted
-    *_, errors = made.tables()
-    assert [column.heading for column in errors.columns][3] == "contradicted"
-    assert [line.entries[2].text for line in errors.lines] == ["3", "0"]
+    assert "Contradicted: anytime 3." in made.caption
     assert "nothing is proven" in made.caption
     assert made.to_frame()["contradicted"].tolist() == [True] * 3 + [False] * 3
     assert "assumptions contradicted in 3)" in repr(made.results["anytime"])
@@ -179,8 +175,86 @@ def test_rounds_partial_runs_and_single_runs() -> None:
             "one": results([7], rounds=[7], requested=2),
         },
     )
-    pulls, rounds, errors = (table.to_markdown().splitlines() for table in made.tables())
-    assert pulls[-1] == "| one [1 run] | 7 | 7 | 7 | 7 | 0 |"  # without an interval
-    assert rounds[-2:] == ["| blocks | 25 ± 10 | 2.00 |", "| one | 7 | 1.00 |"]
-    assert errors[0].endswith("| pulls − a rather lo…'s |")
+    heading, _, blocks, one = made.table().to_markdown().splitlines()
+    assert "| mean pulls | mean rounds | errors |" in heading
+    assert heading.endswith("| pulls − a rather lo…'s |")
+    assert blocks.startswith("| blocks | 50 ± 20 | 25 | ")
+    assert one.startswith("| one [1 run] | 7 | 7 | ")  # without an interval
     assert Comparison("x").caption == "No run has finished."
+
+
+class Interrupting(RAGE):
+    """Presses Ctrl-C in one of its runs."""
+
+    seeds: ClassVar[list[int]] = []
+
+    def __init__(self, problem: Problem, *, seed: int) -> None:
+        super().__init__(problem)
+        if seed in self.seeds:
+            raise KeyboardInterrupt
+
+
+def test_ctrl_c_leaves_equally_many_runs_and_a_folder_goes_on_from_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second method is interrupted in its second turn, which is of runs 100 to 199."""
+    world = small_gap(3, 0.7)
+    methods: dict[str, Method] = {"rage": RAGE, "interrupting": Interrupting}
+    found = run_once_seed(world, 130)
+    monkeypatch.setattr(Interrupting, "seeds", [found])
+    cut = compare(methods, world, runs=250, delta=0.1, folder=tmp_path / "runs")
+    assert cut.interrupted
+    assert [results.runs for results in cut.results.values()] == [130, 130]
+    assert [results.requested for results in cut.results.values()] == [250, 250]
+
+    monkeypatch.setattr(Interrupting, "seeds", [])
+    calls: list[tuple[int, int]] = []
+    whole = compare(
+        methods,
+        world,
+        runs=250,
+        delta=0.1,
+        folder=tmp_path / "runs",
+        progress={"interrupting": lambda done, total: calls.append((done, total))},
+    )
+    assert whole.complete
+    assert calls[0][0] > 0  # runs on record are not made again
+    assert calls[-1] == (250, 250)
+    expected = compare({"rage": RAGE, "interrupting": RAGE}, world, runs=250, delta=0.1)
+    for name, results in expected.results.items():
+        for column in ("index", "pulls", "correct", "target"):
+            assert (getattr(whole.results[name], column) == getattr(results, column)).all()
+    with pytest.raises(InvalidInputError, match="other seed"):
+        compare(methods, world, runs=250, seed=1, delta=0.1, folder=tmp_path / "runs")
+
+
+def run_once_seed(world: Semiparametric, run: int) -> int:
+    """The seed of the policy in a run."""
+    seeds: list[int] = []
+
+    def method(problem: Problem, *, seed: int) -> RAGE:
+        seeds.append(seed)
+        return RAGE(problem)
+
+    run_once(method, world, run=run, delta=0.1)
+    return seeds[-1]
+
+
+def test_regret_is_that_of_the_arms_pulled() -> None:
+    """Uniform pulls each of three arms in turn: after n pulls its regret is n times the mean gap.
+
+    Each of six lines has a colour of its own.
+    """
+    world = small_gap(2, 0.7)
+    gaps = world.problem(0.1).source @ world.theta
+    gaps = gaps.max() - gaps
+    axes = Figure().subplots()
+    methods = {f"{n} pulls": partial(Uniform, budget=n) for n in (30, 60, 90, 120, 150, 180)}
+    assert plot_regret(methods, world, runs=2, delta=0.1, ax=axes) is axes
+    for budget, line in zip((30, 60, 90, 120, 150, 180), axes.lines, strict=True):
+        x, y = np.asarray(line.get_xdata()), np.asarray(line.get_ydata())
+        assert x[-1] == budget
+        assert y == pytest.approx(x * gaps.mean())
+    assert len({line.get_color() for line in axes.lines}) == 6
+    with pytest.raises(InvalidInputError, match="has no `theta`"):
+        plot_regret({"uniform": partial(Uniform, budget=30)}, jester().environment(), runs=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Any
 
@@ -54,18 +55,26 @@ def test_a_broken_policy_fails_for_the_right_reason(broken: Broken) -> None:
     assert str(caught.value).endswith(".")
 
 
-def test_errors_say_how_to_repeat_them() -> None:
-    def failing(problem: Problem, *, seed: int) -> Halving:
-        raise ArithmeticError("no luck")
+def test_errors_come_with_the_lines_that_repeat_them() -> None:
+    class Failing(Halving):
+        def update(self, summary: Summary) -> None:
+            if self.recommend().pulls:  # in its second phase
+                raise ArithmeticError(f"no luck with {summary.sums.tolist()}")
+            super().update(summary)
 
-    for method, kind in ((BROKEN[0].policy, AssertionError), (failing, ArithmeticError)):
+    for method, kind in ((BROKEN[0].policy, AssertionError), (Failing, ArithmeticError)):
         with pytest.raises(kind) as caught:
             check_policy(method, PROBLEM, seed=3, max_plans=40)
         (note,) = caught.value.__notes__
-        assert note == (
-            f"This was check_policy(..., seed=3, max_plans=40) on {PROBLEM!r}; the same call "
-            "repeats it, rewards included."
-        )
+        names: dict[str, Any] = {"Problem": Problem, "Summary": Summary, "method": method}
+        lines = note.splitlines()[1:]
+        assert lines[1] == "policy = method(problem, seed=3)"
+        if kind is AssertionError:
+            exec("\n".join(lines[:2]), names)
+            assert np.array_equal(names["problem"].source, PROBLEM.source)
+        else:
+            with pytest.raises(ArithmeticError, match=re.escape(str(caught.value))):
+                exec("\n".join(lines), names)
 
 
 def test_fixed_counts_must_be_kept_to_the_arm() -> None:

@@ -3,6 +3,7 @@
 from bestarm.simulation.comparison import Comparison, compare
 from bestarm.simulation.engine import run_once, simulate
 from bestarm.simulation.methods import Oracle
+from bestarm.simulation.regret import plot_regret
 from bestarm.simulation.results import Outcome, Results, RunJournal
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "Results",
     "RunJournal",
     "compare",
+    "plot_regret",
     "run_once",
     "simulate",
 ]

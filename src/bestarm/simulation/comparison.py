@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
+from urllib.parse import quote
 
 import numpy as np
 
@@ -19,21 +22,16 @@ from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.policies.policy import Method
 from bestarm.simulation.engine import simulate
 from bestarm.simulation.executors import open_executor
+from bestarm.simulation.folder import Journal, journal_of, open_folder
 from bestarm.simulation.methods import Oracle
 from bestarm.simulation.progress import Progress
-from bestarm.simulation.results import PULLS_HEADINGS, Z95, Results, wilson
+from bestarm.simulation.results import Z95, Results, RunJournal, run_count, wilson
 from bestarm.tables import TextTable, latex_float, percent_range, plus_minus
 from bestarm.units import plural
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
-
-
-CONTRADICTED = (
-    "Runs are contradicted if their rewards contradict what the policy was told of their scale: of "
-    "these answers nothing is proven."
-)
 
 
 class Difference(NamedTuple):
@@ -50,8 +48,8 @@ class Comparison:
 
     Attributes:
         reference: the method that the others are measured against.
-        results: the results by method.
-        failed: the method that raised an error, if one did; those after it were not run.
+        results: the results by method; of equally many runs each, unless a method has none yet.
+        failed: the method that raised an error, if one did: it has no results.
         failure: that error.
         interrupted: whether Ctrl-C ended it.
     """
@@ -84,49 +82,48 @@ class Comparison:
         half = Z95 * float(gaps.std(ddof=1)) / math.sqrt(len(gaps)) if len(gaps) > 1 else math.nan
         return Difference(float(gaps.mean()), half, len(gaps))
 
-    def tables(self) -> tuple[TextTable, ...]:
-        """Pulls, rounds where they differ from pulls, and errors: one line per method."""
+    def table(self) -> TextTable:
+        """Pulls and errors, one line per method; rounds where they differ from pulls."""
         short = self.reference if len(self.reference) <= 12 else f"{self.reference[:11]}…"
-        pulls, rounds, errors = [], [], []
-        for name, results in self.results.items():
-            shown = name
-            if results.runs < results.requested:
-                shown += f" [{results.runs:,} run{'s' * (results.runs != 1)}]"
-            pulls.append((shown, *results.pulls_texts()))
-            low, high = results.rounds_interval() if results.runs > 1 else (math.nan, math.nan)
-            mean = plus_minus(results.mean_rounds, (high - low) / 2)
-            rounds.append((name, mean, f"{results.mean_pulls / results.mean_rounds:.2f}"))
-            gap = self.difference(name)
-            errors.append(
-                (
-                    name,
-                    percent_range(results.error_rate, results.error_interval()),
-                    error_against_delta(results) or "–",
-                    f"{int(results.contradicted.sum()):,}",
-                    "–" if gap is None else plus_minus(gap.mean, gap.half),
-                )
-            )
-        blocks = any(results.in_blocks for results in self.results.values())
-        return (
-            TextTable.of(("method", *PULLS_HEADINGS), pulls),
-            *[TextTable.of(("method", "mean rounds", "pulls per round"), rounds)][: int(blocks)],
-            TextTable.of(
-                ("method", "errors", "against δ", "contradicted", f"pulls − {short}'s"), errors
-            ),
-        )
+        columns: dict[str, Callable[[str, Results], str]] = {
+            "method": _name,
+            "mean pulls": lambda _, it: _mean(it.mean_pulls, it.std_pulls, it.runs),
+        }
+        if any(results.in_blocks for results in self.results.values()):
+            columns["mean rounds"] = lambda _, it: f"{it.mean_rounds:,.0f}"
+        columns["errors"] = lambda _, it: _errors(it)
+        if len(self.results) > 1:
+            columns[f"pulls − {short}'s"] = lambda name, _: _difference(self.difference(name))
+        rows = [[write(*each) for write in columns.values()] for each in self.results.items()]
+        return TextTable.of([*columns], rows)
 
     @property
     def caption(self) -> str:
-        """What was simulated, and how to read the tables."""
+        """What was simulated, and how to read the table."""
         results = next(iter(self.results.values()), None)
         if results is None:
             return "No run has finished."
-        text = (
+        about = (
             f"{results.environment}, δ = {results.delta:g}, seed {results.seed}, "
-            f"{plural(results.requested, 'run')} of each method. ± and ranges are 95 % intervals; "
-            "errors are below or above δ if their whole interval is."
+            f"{plural(results.requested, 'run')} of each method."
         )
-        return f"{text} {CONTRADICTED}" if self.contradicted else text
+        return " ".join([about, *self.notes()])
+
+    def notes(self) -> Iterator[str]:
+        """How to read the table, in sentences."""
+        yield "± and ranges are 95 % intervals; < δ or > δ is said where the whole interval is."
+        capped = {name: it.runs - int(it.final.sum()) for name, it in self.results.items()}
+        if any(capped.values()):
+            yield (
+                f"Not final: {_counts(capped)}. Such runs ended at a cap or a budget; their errors "
+                "are counted, but not against δ, which is about final answers."
+            )
+        if self.contradicted:
+            doubted = {name: int(it.contradicted.sum()) for name, it in self.results.items()}
+            yield (
+                f"Contradicted: {_counts(doubted)}. Their rewards contradict what the policy was "
+                "told of their scale: of these answers nothing is proven."
+            )
 
     @property
     def contradicted(self) -> bool:
@@ -155,12 +152,12 @@ class Comparison:
         return pd.concat(frames) if frames else pd.DataFrame()
 
     def to_markdown(self) -> str:
-        """The tables as Markdown."""
-        return "\n\n".join([self.caption, *(table.to_markdown() for table in self.tables())]) + "\n"
+        """The table as Markdown."""
+        return f"{self.caption}\n\n{self.table().to_markdown()}\n"
 
     def to_latex(self) -> str:
-        """The tables in a LaTeX float, for a document that loads booktabs."""
-        return latex_float(self.tables(), caption=self.caption, label="tab:comparison")
+        """The table in a LaTeX float, for a document that loads booktabs."""
+        return latex_float([self.table()], caption=self.caption, label="tab:comparison")
 
     @property
     def _failed(self) -> str:
@@ -172,8 +169,8 @@ class Comparison:
         return f"{what.rstrip('.')}. {notes}".rstrip()
 
     def __str__(self) -> str:
-        tables = [str(table) for table in self.tables() if self.results]
-        return "\n\n".join([part for part in (self.caption, *tables, self._failed) if part])
+        table = str(self.table()) if self.results else ""
+        return "\n\n".join([part for part in (self.caption, table, self._failed) if part])
 
     def __repr__(self) -> str:
         failed = "" if self.failure is None else f"; {self.failed} failed: {self.failure}"
@@ -181,8 +178,7 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         title = f"{self.caption} {self._failed}".rstrip()
-        first, *others = self.tables()
-        return "".join(table.to_html() for table in (replace(first, title=title), *others))
+        return replace(self.table(), title=title).to_html()
 
 
 def compare(
@@ -195,9 +191,12 @@ def compare(
     reference: str | None = None,
     workers: int | None = None,
     executor: Executor | None = None,
-    progress: Mapping[str, Progress] | None = None,
+    progress: Mapping[str, Callable[[int, int], object]] | None = None,
+    folder: str | Path | None = None,
 ) -> Comparison:
-    """Simulate method after method. Run i of every method has the same seed and instance.
+    """Simulate methods side by side. Run i of every method has the same seed and instance.
+
+    Methods take turns of some hundred runs.
 
     Args:
         methods: the methods by name: policy classes, partials of them, or what else `simulate`
@@ -210,11 +209,12 @@ def compare(
         workers: processes that share the runs; this one alone if left out.
         executor: any `concurrent.futures` executor that shares the runs instead, such as one of a
             cluster.
-        progress: by method, as for `simulate`.
+        progress: by method, functions that are called with (runs done, runs in total).
+        folder: where every finished run is kept. Runs that it holds already are not made again.
 
     Returns:
-        The results of each method. An error in a run, or Ctrl-C, ends the comparison early: what
-        had finished by then is kept.
+        The results of each method. An error in a run, or Ctrl-C, ends the comparison early, with
+        the runs that all methods had finished by then.
 
     Example:
         >>> from bestarm import RAGE, SPBAI, compare, environments
@@ -232,32 +232,96 @@ def compare(
         )
     against = next(iter(methods), "") if reference is None else reference
     choice(against, methods, "reference")
+    about = {"environment": getattr(environment, "name", ""), "seed": seed, "delta": delta}
     done: dict[str, Results] = {}
     running = ""
     try:
-        with open_executor(workers) if executor is None else nullcontext(executor) as shared:
-            for running, method in methods.items():
-                results = simulate(
-                    method,
-                    environment,
-                    runs=runs,
-                    seed=seed,
-                    delta=delta,
-                    executor=shared,
-                    progress=(progress or {}).get(running, False),
-                )
-                if results.runs:
-                    done[running] = results
-                if results.interrupted:
-                    return Comparison(against, done, interrupted=True)
+        with ExitStack() as stack:
+            shared = stack.enter_context(
+                open_executor(workers) if executor is None else nullcontext(executor)
+            )
+            journals: dict[str, Journal] = {}
+            if folder is not None:
+                stack.enter_context(open_folder(Path(folder), about, resume=True))
+                for name, method in methods.items():
+                    path, file = Path(folder), quote(name, safe="")
+                    journals[name] = journal_of(path, file, method, environment, delta=delta)
+            known = {name: journals[name].read() if journals else [] for name in methods}
+            for end in _turns(runs):
+                for running, method in methods.items():
+                    record = journals[running].add if journals else None
+                    before = [outcome for outcome in known[running] if outcome.run < end]
+                    results = simulate(
+                        method,
+                        environment,
+                        runs=end,
+                        seed=seed,
+                        delta=delta,
+                        executor=shared,
+                        progress=_progress_of((progress or {}).get(running), runs),
+                        journal=RunJournal(before, record),
+                    )
+                    if results.runs:
+                        done[running] = replace(results, requested=runs)
+                    if results.interrupted:
+                        return Comparison(against, _equally_many(done, methods), interrupted=True)
+                    later = [outcome for outcome in known[running] if outcome.run >= end]
+                    known[running] = [*results.outcomes(), *later]
     except KeyboardInterrupt:  # between two methods
-        return Comparison(against, done, interrupted=True)
+        return Comparison(against, _equally_many(done, methods), interrupted=True)
     except Exception as error:
         in_a_run = getattr(error, "__notes__", ())  # `simulate` notes the run
-        if not isinstance(error, BestArmError) and not in_a_run:
+        if not running or not (isinstance(error, BestArmError) or in_a_run):
             raise
-        return Comparison(against, done, failed=running, failure=error)
+        done.pop(running, None)
+        others = {name: each for name, each in methods.items() if name != running}
+        return Comparison(against, _equally_many(done, others), failed=running, failure=error)
     return Comparison(against, done)
+
+
+def _turns(runs: int) -> Iterator[int]:
+    """How many runs each method has made after each of its turns, of which there are 20 at most.
+
+    Side by side fewer than a hundred runs take much longer each, more than 512 no less.
+    """
+    size = max(min(max(run_count(runs) // 8, 100), 512), runs // 20)
+    yield from range(size, runs, size)
+    yield runs
+
+
+def _progress_of(report: Callable[[int, int], object] | None, runs: int) -> Progress:
+    """What tells of the progress of a method, whose turn is a part of its runs."""
+    return (lambda done, _: report(done, runs)) if report else False
+
+
+def _equally_many(done: dict[str, Results], methods: Mapping[str, object]) -> dict[str, Results]:
+    """The runs that all methods have finished; if there are none, all that are finished."""
+    if not done or len(done) < len(methods):
+        return done
+    common = reduce(np.intersect1d, (results.index for results in done.values()))
+    return {name: results.only(common) for name, results in done.items()} if len(common) else done
+
+
+def _name(name: str, results: Results) -> str:
+    runs = plural(results.runs, "run")
+    return f"{name} [{runs}]" if results.runs < results.requested else name
+
+
+def _mean(mean: float, deviation: float, runs: int) -> str:
+    return plus_minus(mean, Z95 * deviation / math.sqrt(runs))
+
+
+def _errors(results: Results) -> str:
+    against = {"above": " > δ", "below": " < δ"}.get(error_against_delta(results) or "", "")
+    return percent_range(results.error_rate, results.error_interval()) + against
+
+
+def _counts(numbers: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {number:,}" for name, number in numbers.items() if number)
+
+
+def _difference(gap: Difference | None) -> str:
+    return "–" if gap is None else plus_minus(gap.mean, gap.half)
 
 
 def error_against_delta(results: Results) -> Literal["above", "below", "compatible"] | None:

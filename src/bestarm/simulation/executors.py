@@ -9,12 +9,11 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
 from hashlib import sha256
 from importlib.metadata import version
-from multiprocessing import Pipe, get_context, parent_process, resource_tracker
-from multiprocessing.connection import Connection
+from multiprocessing import get_context, parent_process, resource_tracker
 from pathlib import Path
 from threading import Thread, current_thread, main_thread
 from typing import Any
@@ -24,8 +23,6 @@ import threadpoolctl
 from bestarm import __version__
 from bestarm.checks import whole
 from bestarm.errors import BestArmError
-
-_CLOSE_TIMEOUT = 5  # seconds for what a worker started, and left, to close the pipe of its lines
 
 
 def open_executor(workers: int | None = None) -> AbstractContextManager[Executor | None]:
@@ -49,43 +46,15 @@ def _process_pool(count: int) -> Iterator[Executor]:
     # New processes, because the progress display has a thread. They ignore Ctrl-C, because the
     # process that collects the runs decides when to stop.
     context = get_context("spawn")
-    with _relayed_lines() as writer:
-        executor = _ProcessPool(
-            count, mp_context=context, initializer=_start_worker, initargs=(writer,)
-        )
-        try:
-            yield executor
-        except BrokenProcessPool as error:
-            what = "A worker process ended abruptly."
-            remedy = "If memory ran out, try fewer workers."
-            raise BestArmError(what, field="workers", value=count, remedy=remedy) from error
-        finally:
-            executor.shutdown(cancel_futures=True)
-
-
-@contextmanager
-def _relayed_lines() -> Iterator[Connection]:
-    """A pipe for what workers print: its lines go to `sys.stderr`, where a bar makes room for them.
-
-    Workers that wrote to the terminal themselves would write into the bar.
-    """
-    reader, writer = Pipe(duplex=False)
-
-    def relay() -> None:
-        with open(reader.fileno(), encoding="utf-8", errors="replace", closefd=False) as lines:
-            for line in lines:
-                with suppress(OSError, ValueError, AttributeError):  # nobody can read it
-                    sys.stderr.write(line)
-
-    thread = Thread(target=relay, name="lines of workers", daemon=True)
-    thread.start()
+    executor = _ProcessPool(count, mp_context=context, initializer=_start_worker)
     try:
-        yield writer
+        yield executor
+    except BrokenProcessPool as error:
+        what = "A worker process ended abruptly."
+        remedy = "If memory ran out, try fewer workers."
+        raise BestArmError(what, field="workers", value=count, remedy=remedy) from error
     finally:
-        writer.close()
-        thread.join(_CLOSE_TIMEOUT)
-        if not thread.is_alive():
-            reader.close()
+        executor.shutdown(cancel_futures=True)
 
 
 class _ProcessPool(ProcessPoolExecutor):
@@ -120,13 +89,10 @@ def _defer_interrupts() -> Iterator[None]:
             signal.raise_signal(signal.SIGINT)
 
 
-def _start_worker(lines: Connection) -> None:
-    """Prepare a worker process, whose lines go to a pipe."""
+def _start_worker() -> None:
+    """Prepare a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.dup2(lines.fileno(), 2)
-    # Whole lines, as others write to the pipe too; and what a method prints is no result.
-    sys.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
-    sys.stdout = sys.stderr
+    sys.stdout = sys.stderr  # what a method prints is no result
     threadpoolctl.threadpool_limits(limits=1, user_api="blas")
     Thread(target=_exit_with_parent, daemon=True).start()
 

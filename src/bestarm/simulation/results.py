@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -118,6 +118,11 @@ class Results:
         """The finished runs one by one, as `RunJournal.known` takes them."""
         columns = [self.index, *(getattr(self, name) for name in Outcome._fields[1:])]
         return [Outcome(*row) for row in zip(*(c.tolist() for c in columns), strict=True)]
+
+    def only(self, runs: NDArray[np.int64]) -> Results:
+        """The results of these runs, as far as they are finished."""
+        kept, names = np.isin(self.index, runs), ("index", *Outcome._fields[1:])
+        return replace(self, **{name: getattr(self, name)[kept] for name in names})
 
     @property
     def mean_pulls(self) -> float:

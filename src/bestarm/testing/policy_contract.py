@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from copy import Error as CopyError
 from copy import deepcopy
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, NoReturn
 
@@ -28,6 +28,8 @@ from bestarm.records import BlockPlan, Plan, Rounds, Summary
 
 Pull = Callable[[Plan, np.random.Generator], Summary]
 
+_MOST_SHOWN = 20  # summaries in a note
+
 
 def check_policy(
     method: Method,
@@ -39,7 +41,8 @@ def check_policy(
 ) -> None:
     """Run a method on a problem; raise AssertionError at the first rule that its policy breaks.
 
-    A note on the error, or on one that the policy raises, names the problem and the seed.
+    A note on the error, or on one that the policy raises, has the lines that repeat it: the
+    problem, the seed and the rewards that the policy had been told.
 
     Args:
         method: makes a policy: `method(problem, seed=seed)`.
@@ -55,15 +58,13 @@ def check_policy(
         for rule in _RULES:
             rule(case, run)
         if pull is not None:
-            run = _Case(method, problem, seed, clear, max_plans).run()
+            case = replace(case, pull=clear)
+            run = case.run()
         best, named = clear.best, run[-1].recommendation.target
         words = f"it named target {named} where {best} is far better than all others"
         _require(named == best, words)
     except Exception as error:
-        error.add_note(
-            f"This was check_policy(..., seed={seed}, max_plans={max_plans}) on {problem!r}; the "
-            "same call repeats it, rewards included."
-        )
+        error.add_note(_how_to_repeat(case))
         raise
 
 
@@ -86,9 +87,11 @@ class _Case:
     seed: int
     pull: Pull
     max_plans: int
+    told: list[Summary] = field(default_factory=list)  # to the latest policy
 
     def policy(self, problem: Problem | None = None) -> Policy:
         problem = problem or self.problem
+        self.told.clear()
         policy = self.method(problem, seed=self.seed)
         _require(isinstance(policy, Policy), "the method made something that is not a Policy")
         _require(policy.problem is problem, "policy.problem is not the problem it was made for")
@@ -105,6 +108,7 @@ class _Case:
             _the_plan_fits_the_problem(self, plan, number)
             summary = self.pull(plan, rng)
             steps.append(_step(plan, recommendation, summary))
+            self.told.append(summary)
             policy.update(summary)
         raise AssertionError(f"The policy did not stop within {self.max_plans} plans.")
 
@@ -116,7 +120,31 @@ class _Case:
         for step in run:
             yield policy, step
             if step.summary is not None:
+                self.told.append(step.summary)
                 policy.update(step.summary)
+
+
+def _how_to_repeat(case: _Case) -> str:
+    """The lines that bring a new policy to where the latest one was."""
+    problem, told = case.problem, case.told
+    target = None if problem.target is problem.source else problem.target.tolist()
+    scales = f"delta={problem.delta!r}, noise={problem.noise!r}, baseline={problem.baseline!r}"
+    lines = [
+        "The same call of check_policy repeats it, rewards included. Alone:",
+        f"problem = Problem({problem.source.tolist()}, {target}, {scales})",
+        f"policy = method(problem, seed={case.seed})",
+    ]
+    if any(isinstance(summary, Rounds) for summary in told):
+        lines.append(f"# and {len(told)} summaries of rounds, as check_policy drew them")
+    elif told:
+        lines.append("for totals in [  # counts, sums and squares")
+        for summary in told[:_MOST_SHOWN]:
+            totals = (summary.counts, summary.sums, summary.squares)
+            lines.append(f"    ({', '.join(str(part.tolist()) for part in totals)}),")
+        if len(told) > _MOST_SHOWN:
+            lines.append(f"    # and {len(told) - _MOST_SHOWN} more")
+        lines += ["]:", "    policy.update(Summary(*totals))"]
+    return "\n".join(lines)
 
 
 def _step(plan: Plan | None, recommendation: Recommendation, summary: Summary | None) -> _Step:

@@ -49,6 +49,7 @@ def compare(
     markdown: bool = False,
     latex: bool = False,
     out: Path | None = None,
+    folder: Path | None = None,
 ) -> Result:
     """Compare your own method with others, run by run.
 
@@ -56,7 +57,8 @@ def compare(
         method (METHOD): A built-in method by name (sp-bai, sbe, rage, …) or your own as
             module:attribute, with options after a colon (rage:sigma=2). Repeat it for more. If none
             is built in, sp-bai and rage are added.
-        instance (NAME): small-gap, uniform or jester.
+        instance (NAME): small-gap, uniform or jester; or your own environment, or a function that
+            makes it, as module:attribute.
         baseline (NAME): How the baseline of small-gap and uniform moves: sinusoid (as in the
             paper), none, random-walk, switches or adversary.
         data (FILE): A Jester file; synthetic ratings when left out.
@@ -65,6 +67,7 @@ def compare(
         markdown: Print Markdown tables instead of words.
         latex: Print LaTeX tables instead of words, for a document that loads booktabs.
         out (RUNS.csv): Write every run to this file.
+        folder (FOLDER): Keep every finished run in this folder, and continue with what it holds.
     """
     from bestarm import checks
     from bestarm.cli.features import check_writable, write_table
@@ -100,6 +103,7 @@ def compare(
                 delta=delta,
                 reference=min(entries, key=lambda entry: entry.name != _DEFAULT_METHODS[0]).name,
                 workers=workers,
+                folder=folder,
             )
     except KeyboardInterrupt:  # before the first run
         remark("interrupted before any run had finished.")
@@ -108,7 +112,7 @@ def compare(
         write_table(out, _OF_METHOD + Outcome._fields, _rows(comparison))
     asked = {"runs": runs, "seed": seed, "delta": delta, "max_pulls": cap}
     about = {"instance": where.description, "note": where.note, **asked}
-    lines: list[str | TextTable] = [*wrapped(_words(comparison, about, out))]
+    lines: list[str | TextTable] = [*wrapped(_words(comparison, about, out, folder))]
     if markdown or latex:
         text = comparison.to_latex() if latex else comparison.to_markdown()
         lines = [*text.splitlines()]
@@ -174,7 +178,8 @@ def _check_contract(entry: Entry, problem: Problem) -> None:
             cause = f" ({describe_error(error.__cause__, entry.module)})" if error.__cause__ else ""
             what = f"{str(error).rstrip('.')}{cause}"
             remedy = " --no-check measures it all the same."
-        remedy = " ".join(getattr(error, "__notes__", ())) + remedy
+        again = "In Python, check_policy says with which problem, seed and rewards to repeat it."
+        remedy = f"{again}{remedy}"
         raise BestArmError(
             f"{entry.name} does not pass check_policy: {what}.",
             field="method",
@@ -191,7 +196,7 @@ def _rows(comparison: Comparison) -> Iterator[tuple[object, ...]]:
 
 
 def _words(
-    comparison: Comparison, about: Mapping[str, Any], out: Path | None
+    comparison: Comparison, about: Mapping[str, Any], out: Path | None, folder: Path | None
 ) -> Iterator[str | TextTable]:
     cap = about["max_pulls"]
     yield (
@@ -202,6 +207,8 @@ def _words(
     if about["note"]:
         yield about["note"]
     yield from comparison_lines(comparison)
+    if folder is not None and not comparison.complete:
+        yield f"Finished runs are kept in {folder}: the same command continues with them."
     if out is not None and comparison.failure is None:
         yield f"{'Every run is' if comparison.complete else 'These runs are'} in {out}."
 
@@ -253,18 +260,15 @@ def _method_data(comparison: Comparison, name: str) -> dict[str, object]:
 
 def comparison_lines(comparison: Comparison) -> Iterator[str | TextTable]:
     """The figures, and how to read them."""
-    from bestarm.simulation.comparison import CONTRADICTED
-
     reference = comparison.reference
-    for part in comparison.tables():
-        yield ""
-        yield part
+    yield ""
+    yield comparison.table()
     yield ""
     if comparison.interrupted:
-        yield "Interrupted: partial results, of the runs that had finished."
+        yield "Interrupted: partial results, of the runs that all methods had finished."
     elif comparison.failure is not None:
-        yield "Partial results: of the methods before the one that failed."
-    yield "± and ranges are 95 % intervals; errors are below or above δ if their whole interval is."
+        yield "Partial results: of the runs that the other methods had finished."
+    yield from comparison.notes()
     if reference in comparison.results and len(comparison.results) > 1:
         yield (
             "Run i of every method has the same seed and instance, so pulls are compared with "
@@ -275,10 +279,3 @@ def comparison_lines(comparison: Comparison) -> Iterator[str | TextTable]:
             "A round is one person, prompt or plate. Count rounds where people are what it costs, "
             "and pulls where every judgement is paid for."
         )
-    if not all(results.final.all() for results in comparison.results.values()):
-        yield (
-            "Runs that were not final ended at a cap or a budget. Their errors are counted, but "
-            "not against δ, which is about final answers."
-        )
-    if comparison.contradicted:
-        yield CONTRADICTED

@@ -88,7 +88,12 @@ def read_method(text: str, *, later: Collection[str] = ()) -> Entry:
     )
 
 
-def _import(text: str, module: str, attribute: str) -> Callable[..., Any]:
+def _import(text: str, module: str, attribute: str, *, field: str = "method") -> Any:
+    """What an attribute of a user's module is."""
+
+    def _wrong(value: str, what: str, remedy: str = "") -> InvalidInputError:
+        return InvalidInputError(what, field=field, value=value, remedy=remedy)
+
     if module.endswith(".py") or os.sep in module:
         name = os.path.basename(module).removesuffix(".py")
         raise _wrong(
@@ -97,8 +102,8 @@ def _import(text: str, module: str, attribute: str) -> Callable[..., Any]:
     if not module or not _is_name(attribute):
         raise _wrong(
             text,
-            f"{text!r} does not say which policy of which module it is.",
-            f"Try {module or 'module'}:MyPolicy.",
+            f"{text!r} does not say what of which module it is.",
+            f"Try {module or 'module'}:{'MyPolicy' if field == 'method' else 'my_world'}.",
         )
     try:
         home = importlib.import_module(module)
@@ -118,10 +123,10 @@ def _import(text: str, module: str, attribute: str) -> Callable[..., Any]:
     try:
         found = attrgetter(attribute)(home)
     except AttributeError:
-        names = [name for name, value in vars(home).items() if inspect.isclass(value)]
+        names = [name for name in vars(home) if not name.startswith("_")]
         problem = f"The module {module!r} has no {attribute!r}."
         raise _wrong(text, problem, suggestion(attribute, names)) from None
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _is_name(text: str) -> bool:
@@ -233,7 +238,9 @@ class Instance:
 
 
 def find_instance(name: str, *, baseline: str | None, data: Path | None) -> Instance:
-    """The instance of a name."""
+    """The instance of a name, or of one's own as module:attribute."""
+    if ":" in name:
+        return _own_instance(name.strip(), {"baseline": baseline, "data": data})
     key = _one_of(name, INSTANCES, "instance")
     if key == "jester":
         if baseline is not None:
@@ -260,6 +267,29 @@ def find_instance(name: str, *, baseline: str | None, data: Path | None) -> Inst
     block = arms if isinstance(moves, (Constant, Moving)) else 1
     cap = None if key == "small-gap" else _MAX_PULLS
     return Instance(make(baseline=moves, block=block), words, max_pulls=cap)
+
+
+def _own_instance(text: str, options: dict[str, object]) -> Instance:
+    """A user's environment, or what a user's function makes without an argument."""
+    for option, value in options.items():
+        if value is not None:
+            message = f"`{option}` does not apply to an instance of your own."
+            remedy = "Leave it out: your environment has a baseline and data of its own."
+            raise InvalidInputError(message, field=option, value=str(value), remedy=remedy)
+    module, _, attribute = text.partition(":")
+    found = _import(text, module, attribute, field="instance")
+    if callable(found) and (inspect.isclass(found) or not isinstance(found, Environment)):
+        try:
+            found = found()
+        except Exception as error:
+            message = f"{text} raised {describe_error(error, module)}."
+            remedy = "It must make an environment without an argument."
+            raise InvalidInputError(message, field="instance", value=text, remedy=remedy) from error
+    if not isinstance(found, Environment):
+        message = f"{text} is {type(found).__name__!r}, which is not an environment."
+        remedy = "An environment has a name and instance(rng): bestarm.environments has some."
+        raise InvalidInputError(message, field="instance", value=text, remedy=remedy)
+    return Instance(found, f"{found.name} of {module}")
 
 
 def _one_of(text: str, known: Collection[str], field: str) -> str:
