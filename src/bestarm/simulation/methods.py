@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
+from types import ModuleType
 
 from bestarm.environments import World
 from bestarm.errors import InvalidInputError
@@ -80,10 +81,12 @@ def code_version(method: object) -> str:
     name = str(getattr(method, "__module__", None) or type(method).__module__)
     if name.partition(".")[0] == "bestarm":
         return ""
-    return f"{name} {_digest(getattr(sys.modules.get(name), '__file__', None))}"
+    return f"{name} {_digest(sys.modules.get(name))}"
 
 
-def _digest(file: str | None) -> str:
+@cache  # a process keeps what it has imported, even if files change
+def _digest(module: ModuleType | None) -> str:
+    file = getattr(module, "__file__", None)
     if file is None or not Path(file).is_file():
         return ""
     return sha256(Path(file).read_bytes()).hexdigest()[:16]
