@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+import os
+import re
+import traceback
 
 __all__ = [
     "BestArmError",
@@ -24,7 +27,24 @@ __all__ = [
     "UnidentifiableError",
     "UnknownAssignmentError",
     "UnknownExperimentError",
+    "describe_error",
 ]
+
+
+def describe_error(error: BaseException, module: str = "") -> str:
+    """An exception in one line, with the last line of a module that it passed, in any process.
+
+    >>> describe_error(KeyError("a"))
+    "KeyError: 'a'"
+    """
+    what = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": .")
+    if not module:
+        return what
+    # As text, because another process sends its traceback as text.
+    frames = re.findall(r'File "([^"]+)", line (\d+)', "".join(traceback.format_exception(error)))
+    file = f"{module.rpartition('.')[2]}.py"
+    lines = [line for path, line in frames if os.path.basename(path) == file]
+    return f"{what} ({file}, line {lines[-1]})" if lines and file not in what else what
 
 
 class BestArmError(Exception):

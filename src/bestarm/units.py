@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from decimal import Decimal
 
-__all__ = ["NUMBER", "Unit", "all_of", "count_options", "decimal", "plural", "rough", "scaled"]
+__all__ = [
+    "NUMBER", "Unit", "all_of", "count_options", "decimal", "plural", "read_amount", "rough",
+    "scaled",
+]  # fmt: skip
 
 #: A number without a sign, as it is printed and as people type it, and its exponent.
 NUMBER = (
@@ -23,6 +27,22 @@ def scaled(digits: str, exponent: str | None, unit: str) -> Decimal:
     """
     shift = {"": 0, "k": 3}.get(unit.lower(), -2)
     return Decimal(f"{digits.replace(',', '')}e{int(exponent or 0) + shift}")
+
+
+_AMOUNT = re.compile(rf"\s*([+−-]?){NUMBER}\s*([k%]?)\s*", re.IGNORECASE)
+
+
+def read_amount(text: str) -> Decimal | None:
+    """A number as it is printed and as people type it, or None.
+
+    >>> [float(read_amount(text) or 0) for text in ("20,000", "20k", "1e4", "5 %", "−2")]
+    [20000.0, 20000.0, 10000.0, 0.05, -2.0]
+    """
+    found = _AMOUNT.fullmatch(text)
+    if found is None:
+        return None
+    sign, *parts = found.groups()
+    return scaled(*parts).copy_sign(1 if sign in {"", "+"} else -1)
 
 
 def decimal(value: float, places: int) -> str:

@@ -7,10 +7,8 @@ import inspect
 import os
 import re
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from decimal import Decimal
 from functools import wraps
 from typing import Annotated, Any, get_args
 
@@ -19,7 +17,7 @@ import typer
 from bestarm.cli.output import Result, print_result, remark
 from bestarm.defaults import STORE
 from bestarm.errors import BestArmError
-from bestarm.units import NUMBER, scaled
+from bestarm.units import read_amount
 
 
 def read_number(text: str) -> float | None:
@@ -34,21 +32,7 @@ def read_number(text: str) -> float | None:
         return None
 
 
-_AMOUNT = re.compile(rf"\s*([+−-]?){NUMBER}\s*([k%]?)\s*", re.IGNORECASE)
 _COMMA = " Commas separate thousands, as in 20,000; decimals have a point, as in 0.5."
-
-
-def read_amount(text: str) -> Decimal | None:
-    """The number of an option, as commands print numbers and as people type them, or None.
-
-    >>> [float(read_amount(text) or 0) for text in ("20,000", "20k", "1e4", "5 %", "−2")]
-    [20000.0, 20000.0, 10000.0, 0.05, -2.0]
-    """
-    found = _AMOUNT.fullmatch(text)
-    if found is None:
-        return None
-    sign, *parts = found.groups()
-    return scaled(*parts).copy_sign(1 if sign in {"", "+"} else -1)
 
 
 def decimal(value: str) -> float:
@@ -205,13 +189,3 @@ def modules_of_folder(folder: str = "") -> Iterator[None]:
         yield
     finally:
         sys.path.remove(here)
-
-
-def describe_error(error: BaseException, module: str) -> str:
-    """An exception in words, with the last line of a module that it passed, in any process."""
-    what = f"{type(error).__name__}: {error}".rstrip(": .")
-    # As text, because another process sends its traceback as text.
-    frames = re.findall(r'File "([^"]+)", line (\d+)', "".join(traceback.format_exception(error)))
-    file = f"{module.rpartition('.')[2]}.py"
-    lines = [line for path, line in frames if os.path.basename(path) == file]
-    return f"{what} ({file}, line {lines[-1]})" if lines and file not in what else what

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from bestarm.cli.command import command, describe_error, modules_of_folder, read_number
+from bestarm.cli.command import command, modules_of_folder, read_number
 from bestarm.cli.files import UserFile
 from bestarm.cli.output import Result, number, remark, show_progress
 from bestarm.defaults import DELTA, STORE
-from bestarm.errors import InvalidInputError
+from bestarm.errors import InvalidInputError, describe_error
 from bestarm.units import plural
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ import numpy as np
 
 from bestarm.checks import interval
 from bestarm.defaults import DELTA, STORE
-from bestarm.errors import InvalidInputError, JudgeError
+from bestarm.errors import InvalidInputError, JudgeError, describe_error
 from bestarm.evaluation.inputs import Description, Limits, Question
 from bestarm.evaluation.log import JudgementLog, Pair, open_log
 from bestarm.evaluation.result import JUDGE_CHANGED, Evaluation
@@ -510,7 +510,7 @@ class JudgeCaller:
 
     def describe(self, error: BaseException) -> str:
         """An exception of the judge in words, with the line of the judge that it passed last."""
-        what = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": .")
+        what = describe_error(error)
         file = "" if self._code is None else self._code.co_filename
         frames = traceback.extract_tb(error.__traceback__)
         lines = [frame.lineno for frame in frames if frame.filename == file]

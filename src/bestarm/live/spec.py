@@ -19,6 +19,7 @@ from bestarm.errors import (
     InvalidInputError,
     ModuleNotAllowedError,
     ReplayError,
+    describe_error,
 )
 from bestarm.forecasting.forecaster import subtract_forecasts
 from bestarm.live.draws import seed_data
@@ -394,7 +395,7 @@ def _as_input_errors(name: str, options: dict[str, Any]) -> Iterator[None]:
     except BestArmError:
         raise
     except Exception as error:
-        why = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": .")
+        why = describe_error(error)
         message = f"The policy {name!r} cannot work with these options on this problem ({why})."
         remedy = "Change the options, or choose another policy."
         raise InvalidInputError(

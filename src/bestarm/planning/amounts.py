@@ -6,9 +6,8 @@ import re
 
 from bestarm.checks import finite, positive
 from bestarm.errors import InvalidInputError
-from bestarm.units import NUMBER, scaled
+from bestarm.units import NUMBER, read_amount, scaled
 
-_RATE = re.compile(rf"\s*([-−]?){NUMBER}\s*([k%]?)\s*", re.IGNORECASE)
 _LEAD = re.compile(rf"\s*(\+?)\s*{NUMBER}\s*(%|pp|k|)\s*", re.IGNORECASE)
 
 
@@ -20,18 +19,17 @@ def read_rate(value: object, field: str) -> float:
     """
     if not isinstance(value, str):
         return finite(value, field)
-    found = _RATE.fullmatch(value)
-    if found is None:
+    rate = read_amount(value)
+    if rate is None:
         raise InvalidInputError(
             f"`{field}` must be a number like 0.02 or a percentage like '2 %'; got {value!r}.",
             field=field,
             value=value,
             remedy=f"Write '{value.replace(',', '.').strip()}'."
-            if _RATE.fullmatch(value.replace(",", "."))
+            if read_amount(value.replace(",", ".")) is not None
             else "Write a point before decimals, and a percent sign for percent.",
         )
-    sign, *parts = found.groups()
-    return float(scaled(*parts)) * (-1 if sign else 1)
+    return float(rate)
 
 
 def read_lead(value: object, base: float | None) -> float:

@@ -11,16 +11,18 @@ own:
 from __future__ import annotations
 
 import inspect
+import os
 import warnings
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache, partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
 from bestarm.checks import suggestion, without_punctuation
-from bestarm.errors import BestArmError, InvalidInputError
+from bestarm.errors import BestArmError, InvalidInputError, describe_error
 from bestarm.policies.catalog import BUILT_IN, PolicyInfo
 from bestarm.policies.policy import Method
 
@@ -48,7 +50,7 @@ def _load_entry_point(entry: EntryPoint) -> PolicyInfo | None:
     try:
         found = entry.load()
     except Exception as error:
-        problem = f"cannot be loaded ({type(error).__name__}: {error})"
+        problem = f"cannot be loaded ({describe_error(error)})"
     else:
         if isinstance(found, PolicyInfo):
             return found
@@ -139,26 +141,55 @@ def load(name: str) -> Method:
     info = policies().get(name)
     if info is not None:
         return info.method
-    module, colon, attribute = name.partition(":")
+    if ":" in name:
+        found: Method = load_own(name, "policy")
+        return found
     known = ", ".join(each.name for each in policies().values() if each.live)
-    if not colon:
-        raise InvalidInputError(
-            f"There is no policy {name!r}.",
-            field="policy",
-            value=name,
-            remedy=f"{suggestion(name, policies())} Known are {known}; your own is named as "
-            "'module:attribute'.".lstrip(),
-        )
+    raise InvalidInputError(
+        f"There is no policy {name!r}.",
+        field="policy",
+        value=name,
+        remedy=f"{suggestion(name, policies())} Known are {known}; your own is named as "
+        "'module:attribute'.".lstrip(),
+    )
+
+
+def load_own(name: str, field: str) -> Any:
+    """What `module:attribute` names, which is imported.
+
+    Raises:
+        InvalidInputError: it is not there, or its module cannot be imported.
+    """
+    module, _, attribute = name.partition(":")
+
+    def wrong(message: str, remedy: str) -> InvalidInputError:
+        return InvalidInputError(message, field=field, value=name, remedy=remedy)
+
+    if module.endswith(".py") or os.sep in module:
+        stem = os.path.basename(module).removesuffix(".py")
+        raise wrong(f"{module!r} is a file.", f"Go to its folder and give {stem}:{attribute}.")
+    if not module or not is_path(attribute):
+        which = f"{name!r} does not say what of which module it is."
+        raise wrong(which, f"Try {module or 'module'}:Name, the name of what is there.")
     try:
-        found: Method = getattr(import_module(module), attribute)
+        home = import_module(module)
     except BestArmError:
         raise
-    except Exception as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": .")
-        raise InvalidInputError(
-            f"The policy {name!r} cannot be loaded ({reason}).",
-            field="policy",
-            value=name,
-            remedy="Its module must be importable wherever the experiment is opened.",
-        ) from None
-    return found
+    except (Exception, SystemExit) as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{module}.".startswith(f"{missing}."):  # itself or a parent
+            where = f"There is no module {missing!r} in {os.getcwd()!r}, nor is one installed."
+            raise wrong(where, "Go to its folder, or install it; leave out its .py.") from None
+        raised = f"Importing {module!r} raised {describe_error(error, module)}."
+        raise wrong(raised, "Correct it first.") from error
+    try:
+        return attrgetter(attribute)(home)
+    except AttributeError:
+        names = [key for key in vars(home) if not key.startswith("_")]
+        message = f"The module {module!r} has no {attribute!r}."
+        raise wrong(message, suggestion(attribute, names)) from None
+
+
+def is_path(text: str) -> bool:
+    """Whether a text is a name of Python, or names with points between them."""
+    return all(part.isidentifier() for part in text.split("."))

@@ -13,7 +13,7 @@ import typer
 from bestarm.cli.command import command, modules_of_folder
 from bestarm.cli.output import Result
 from bestarm.defaults import STORE
-from bestarm.errors import BestArmError, InvalidInputError
+from bestarm.errors import BestArmError, InvalidInputError, describe_error
 
 if TYPE_CHECKING:
     from bestarm.live import Experiment
@@ -98,9 +98,8 @@ def open_experiment(
             made_of = None if experiment is None else experiment.spec
             if made_of is None or ":" not in made_of.policy:
                 raise
-            what = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": .")
             raise InvalidInputError(
-                f"The policy {made_of.policy!r} raised {what}.",
+                f"The policy {made_of.policy!r} raised {describe_error(error)}.",
                 field="policy",
                 value=name,
                 remedy="Recorded outcomes are kept: correct the policy and ask again.",

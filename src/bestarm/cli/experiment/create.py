@@ -9,13 +9,14 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bestarm.cli.command import command, modules_of_folder, read_amount
+from bestarm.cli.command import command, modules_of_folder
 from bestarm.cli.experiment.command import read_pairs
 from bestarm.cli.experiment.records import status_data
 from bestarm.cli.files import UserFile
 from bestarm.cli.output import Result
 from bestarm.defaults import STORE
 from bestarm.errors import InvalidInputError
+from bestarm.units import read_amount
 
 if TYPE_CHECKING:
     from bestarm.cli.features import FeatureTable

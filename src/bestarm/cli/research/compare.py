@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from bestarm.cli.command import command, describe_error, modules_of_folder
+from bestarm.cli.command import command, modules_of_folder
 from bestarm.cli.output import Result, bars, number, print_result, remark, wrapped
 from bestarm.defaults import DELTA
-from bestarm.errors import BestArmError, InvalidInputError
+from bestarm.errors import BestArmError, InvalidInputError, describe_error
 from bestarm.tables import TextTable
 from bestarm.units import plural
 

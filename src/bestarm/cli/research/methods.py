@@ -9,24 +9,27 @@ mymodule:MyPolicy:alpha=3                   with options
 from __future__ import annotations
 
 import ast
-import importlib
-import inspect
-import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from functools import partial
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from bestarm.checks import choice, suggestion
-from bestarm.cli.command import describe_error
 from bestarm.datasets import jester
 from bestarm.environments import Baseline, Environment, World, baselines, small_gap, uniform_sphere
 from bestarm.environments.baselines import Constant, Moving
-from bestarm.errors import BestArmError, InvalidInputError
+from bestarm.errors import BestArmError, InvalidInputError, describe_error
 from bestarm.policies import Method, Policy
-from bestarm.policies.registry import accepted, find, free_options, policies, unknown_option
+from bestarm.policies.registry import (
+    accepted,
+    find,
+    free_options,
+    is_path,
+    load_own,
+    policies,
+    unknown_option,
+)
 from bestarm.problem import Problem
 from bestarm.simulation import Oracle
 
@@ -67,8 +70,8 @@ def read_method(text: str, *, later: Collection[str] = ()) -> Entry:
     """
     head, colon, rest = text.strip().partition(":")
     attribute, _, options = rest.partition(":")
-    if colon and (_is_name(attribute) or ("=" not in attribute and find(head) is None)):
-        factory = _import(text, head, attribute)
+    if colon and (is_path(attribute) or ("=" not in attribute and find(head) is None)):
+        factory = load_own(f"{head}:{attribute}", "method")
         entry = Entry(f"{head}:{attribute}", factory, module=head)
     elif (info := find(head)) is not None:
         entry, options = Entry(info.name, info.method, truths=dict(info.truths)), rest
@@ -86,51 +89,6 @@ def read_method(text: str, *, later: Collection[str] = ()) -> Entry:
         options=bound,
         truths={key: value for key, value in entry.truths.items() if key not in bound},
     )
-
-
-def _import(text: str, module: str, attribute: str, *, field: str = "method") -> Any:
-    """What an attribute of a user's module is."""
-
-    def _wrong(value: str, what: str, remedy: str = "") -> InvalidInputError:
-        return InvalidInputError(what, field=field, value=value, remedy=remedy)
-
-    if module.endswith(".py") or os.sep in module:
-        name = os.path.basename(module).removesuffix(".py")
-        raise _wrong(
-            text, f"{module!r} is a file.", f"Go to its folder and give {name}:{attribute}."
-        )
-    if not module or not _is_name(attribute):
-        raise _wrong(
-            text,
-            f"{text!r} does not say what of which module it is.",
-            f"Try {module or 'module'}:{'MyPolicy' if field == 'method' else 'my_world'}.",
-        )
-    try:
-        home = importlib.import_module(module)
-    except (Exception, SystemExit) as error:
-        missing = error.name if isinstance(error, ModuleNotFoundError) else None
-        if missing is not None and f"{module}.".startswith(f"{missing}."):  # itself or a parent
-            raise _wrong(
-                text,
-                f"There is no module {missing!r} in {os.getcwd()!r}, nor is one installed.",
-                "Run the command where the file is, and leave out its .py.",
-            ) from None
-        raise _wrong(
-            text,
-            f"Importing {module!r} raised {describe_error(error, module)}.",
-            "Correct it first.",
-        ) from error
-    try:
-        found = attrgetter(attribute)(home)
-    except AttributeError:
-        names = [name for name in vars(home) if not name.startswith("_")]
-        problem = f"The module {module!r} has no {attribute!r}."
-        raise _wrong(text, problem, suggestion(attribute, names)) from None
-    return found
-
-
-def _is_name(text: str) -> bool:
-    return all(part.isidentifier() for part in text.split("."))
 
 
 def _options(text: str, options: str) -> dict[str, Any]:
@@ -276,9 +234,9 @@ def _own_instance(text: str, options: dict[str, object]) -> Instance:
             message = f"`{option}` does not apply to an instance of your own."
             remedy = "Leave it out: your environment has a baseline and data of its own."
             raise InvalidInputError(message, field=option, value=str(value), remedy=remedy)
-    module, _, attribute = text.partition(":")
-    found = _import(text, module, attribute, field="instance")
-    if callable(found) and (inspect.isclass(found) or not isinstance(found, Environment)):
+    module, _, _ = text.partition(":")
+    found = load_own(text, "instance")
+    if callable(found) and (isinstance(found, type) or not isinstance(found, Environment)):
         try:
             found = found()
         except Exception as error:
