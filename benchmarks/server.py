@@ -36,7 +36,7 @@ from bestarm.live.store.sql import Store
 from bestarm.server.tokens import Role, create_token
 
 SERVE = [sys.executable, "-c", "from bestarm.cli import main; main()", "serve", "--quiet"]
-EXPERIMENT = {"source": [[1, 0, 0], [0, 1, 0], [0, 0, 1]], "options": {"bounds": [0, 1]}}
+EXPERIMENT = {"options": ["old", "new", "video"], "bounds": [0, 1]}
 CONNECTIONS = 16
 LOT = 500  # assignments asked for at a time
 WIDTH = 20  # characters of an id on its way to wrk, so that few are on it
