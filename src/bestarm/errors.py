@@ -27,7 +27,6 @@ __all__ = [
     "UnidentifiableError",
     "UnknownAssignmentError",
     "UnknownExperimentError",
-    "describe_error",
 ]
 
 

@@ -19,7 +19,8 @@ def read_rate(value: object, field: str) -> float:
     """
     if not isinstance(value, str):
         return finite(value, field)
-    rate = read_amount(value)
+    lead = value.lstrip().startswith("+")
+    rate = None if lead else read_amount(value)
     if rate is None:
         raise InvalidInputError(
             f"`{field}` must be a number like 0.02 or a percentage like '2 %'; got {value!r}.",
