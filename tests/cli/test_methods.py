@@ -114,8 +114,8 @@ def test_one_s_own_comes_from_the_current_folder(folder: Path) -> None:
         ("folder/mine.py:X", "give mine:X"),
         ("mine.py:X", "give mine:X"),
         (":X", "which module"),
-        ("json:", "which policy"),
-        ("json:1x", "which policy"),
+        ("json:", "what of which module"),
+        ("json:1x", "what of which module"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(text: str, hint: str) -> None:
