@@ -1,113 +1,196 @@
-"""Which of many models is best: judgements needed on prompts that come in random order.
+"""Which model is best: how much must be judged on tables of real scores, and how often is it wrong.
 
-    python -m benchmarks.evaluation [--data PATH] [--models 10 55] [--orders 1000] [--delta 0.05]
-        [--workers 2] [--only NAME ...]
+    python -m benchmarks.evaluation [--scores scores.npz] [--alpaca judgements.npz] [--orders 200]
+        [--delta 0.05] [--workers 2]
 
-Judgements are those of AlpacaEval (`--data`: its annotations or a table of them; synthetic ones by
-default). Every prompt is judged at most once per model. All rules see the same orders of the
-prompts, and are told that judgements lie in [0, 1]; the first two also know how many prompts there
-are:
+Each order of the items is random. A rule is wrong if it names a model whose mean over all items is
+below the best by more than its tolerance. Rules:
 
-* blocks: every prompt is judged for all models that are left;
-* paired: every prompt is judged for all models until one beats each other one in a paired test;
-* single: every prompt is judged for one model, drawn at random. Prompts come once, so it may run
-  out of them undecided; everything is judged then, and is what its judgements are counted as.
+* ours: `evaluate`'s, at each tolerance: every item for all models that are left;
+* paired: `PairedTests`: every item for all models, until one beats each other in a sequential test;
+* fixed: every model on a sample whose size is the smallest at which the best mean of the sample is
+  wrong in at most δ of these orders. Nobody knows that size beforehand;
+* wilcoxon: as Optuna's `WilcoxonPruner` (p < 0.1, two steps to begin with): model after model, each
+  given up once a signed-rank test says that it is worse than the best so far. Looked at every 10
+  items;
+* halving: successive halving with the number of judgements that ours took on average.
 
-A rule is wrong if it ends with a model that does not have the largest mean over all prompts.
+Last, two models that cross while they are judged, with the shares that LLMDrift reports for
+GPT-4 and GPT-3.5 (Chen, Zaharia and Zou 2023): 0.84 to 0.51, and 0.50 to 0.76.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from typing import Any
+from pathlib import Path
 
 import numpy as np
+from scipy.stats import wilcoxon
 
-from bestarm import AnytimeBAI, PairedTests, simulate
-from bestarm.datasets import JudgementsData, alpaca_eval
-from bestarm.policies import Method
-from bestarm.simulation import Results
-from bestarm.simulation.results import wilson
+from bestarm import AnytimeBAI, PairedTests, Problem
+from bestarm.datasets import alpaca_eval
+from bestarm.numerics.geometry import Array
+from bestarm.policies.policy import Policy
+from bestarm.records import BlockPlan, Rounds
 
-Rule = Callable[[JudgementsData], tuple[Method, dict[str, Any]]]
-
-
-def _blocks(data: JudgementsData) -> tuple[Method, dict[str, Any]]:
-    prompts, models = data.judgements.shape
-    method = partial(AnytimeBAI, block=models, items=prompts, bounds=data.bounds)
-    return method, {"block": models}
+TOLERANCES = (0.0, 0.01, 0.02, 0.05)
+Found = tuple[int, int]  # judgements, and the model that is named
+Rule = Callable[[Array], Found]
 
 
-def _paired(data: JudgementsData) -> tuple[Method, dict[str, Any]]:
-    prompts, models = data.judgements.shape
-    return partial(PairedTests, items=prompts, bounds=data.bounds), {"block": models}
+def play(policy: Policy, rows: Array) -> Found:
+    """Judge in this order as a policy asks."""
+    seen = judged = 0
+    while (plan := policy.plan()) is not None:
+        assert isinstance(plan, BlockPlan)
+        told = rows[seen : seen + plan.rounds][:, plan.blocks[0]]
+        policy.update(Rounds.of(plan, np.zeros(len(told), dtype=int), told))
+        seen, judged = seen + len(told), judged + told.size
+    return judged, policy.recommend().target
 
 
-def _single(data: JudgementsData) -> tuple[Method, dict[str, Any]]:
-    return partial(AnytimeBAI, bounds=data.bounds, max_pulls=len(data.judgements)), {}
+def ours(rows: Array, *, delta: float, tolerance: float) -> Found:
+    items, models = rows.shape
+    problem = Problem([str(model) for model in range(models)], delta=delta)
+    known = {"bounds": (0.0, 1.0), "block": models, "items": items, "tolerance": tolerance}
+    return play(AnytimeBAI(problem, **known), rows)
 
 
-RULES: dict[str, Rule] = {"blocks": _blocks, "paired": _paired, "single": _single}
+def paired(rows: Array, *, delta: float) -> Found:
+    problem = Problem([str(model) for model in range(rows.shape[1])], delta=delta)
+    return play(PairedTests(problem, bounds=(0.0, 1.0), items=len(rows)), rows)
 
 
-def _judgements(results: Results, everything: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Judgements of every order; a rule that ran out of prompts undecided judges everything."""
-    return np.where(results.final, results.pulls, everything)
+def wilcoxon_pruner(rows: Array) -> Found:
+    items, models = rows.shape
+    best, judged = 0, items
+    for model in range(1, models):
+        made = items
+        for step in range(10, items, 10):
+            apart = rows[:step, model] - rows[:step, best]
+            worse = apart.any() and apart.mean() < 0
+            if worse and wilcoxon(apart, alternative="less", zero_method="zsplit").pvalue < 0.1:
+                made = step
+                break
+        judged += made
+        if made == items and rows[:, model].mean() > rows[:, best].mean():
+            best = model
+    return judged, best
 
 
-def report(data: JudgementsData, name: str, results: Results) -> None:
-    """One line: judgements needed, how often all were, and wrong answers with their interval."""
-    everything = data.judgements.size
-    judged = _judgements(results, everything)
-    wrong = int(np.count_nonzero(results.final & ~results.correct))
-    low, high = wilson(wrong, results.runs)
-    error = 1.96 * judged.std() / np.sqrt(results.runs)
-    ends = np.quantile(judged, [0.1, 0.5, 0.9])
-    print(
-        f"  {name:<8} {judged.mean():9,.0f} ± {error:<6,.0f} "
-        f"({ends[0]:,.0f}, {ends[1]:,.0f}, {ends[2]:,.0f})  {judged.mean() / everything:6.1%} of "
-        f"all  undecided {np.mean(~results.final):6.1%}  wrong {wrong} of {results.runs} "
-        f"({low:.2%} to {high:.2%})",
-        flush=True,
-    )
+def halving(rows: Array, *, budget: float) -> Found:
+    left, seen, judged = np.arange(rows.shape[1]), 0, 0
+    rounds = int(np.ceil(np.log2(rows.shape[1])))
+    while len(left) > 1:
+        more = min(int(budget / rounds / len(left)), len(rows) - seen)
+        seen, judged = seen + more, judged + more * len(left)
+        order = np.argsort(-rows[:seen, left].mean(axis=0), kind="stable")
+        left = left[order[: (len(left) + 1) // 2]]
+    return judged, int(left[0])
 
 
-def compare(data: JudgementsData, names: Sequence[str], options: argparse.Namespace) -> None:
-    """Judgements needed by each of the rules on the same orders."""
-    prompts, models = data.judgements.shape
-    print(f"\nBest of {models} models on {prompts} prompts: {data.judgements.size:,} judgements")
-    print("  rule       mean ± 95 %        (10 %, median, 90 %)", flush=True)
-    for name in names:
-        method, more = RULES[name](data)
-        with ProcessPoolExecutor(options.workers) as pool:
-            results = simulate(
-                method,
-                data.environment(**more),
-                runs=options.orders,
-                delta=options.delta,
-                executor=pool if options.workers > 1 else None,
+def _one(order: int, table: Array, rule: Rule) -> Found:
+    rng = np.random.default_rng(order)
+    columns = rng.permutation(table.shape[1])  # no rule may profit from the order of the models
+    judged, named = rule(table[rng.permutation(len(table))][:, columns])
+    return judged, int(columns[named])
+
+
+def measure(
+    pool: ProcessPoolExecutor, table: Array, rule: Rule, orders: int, tolerance: float = 0.0
+) -> tuple[float, float, int]:
+    """The mean share judged, its standard error, and how many orders ended with a wrong model."""
+    found = list(pool.map(partial(_one, table=table, rule=rule), range(orders), chunksize=4))
+    shares, means = np.array([judged for judged, _ in found]) / table.size, table.mean(axis=0)
+    wrong = sum(means[named] < means.max() - tolerance - 1e-12 for _, named in found)
+    return float(shares.mean()), float(shares.std() / np.sqrt(orders)), int(wrong)
+
+
+def fixed_share(table: Array, orders: int, delta: float) -> tuple[float, int]:
+    """The smallest share of the items whose best mean is wrong in at most δ of the orders."""
+    means = table.mean(axis=0)
+    best = np.flatnonzero(means >= means.max() - 1e-12)
+    wrong = np.zeros(len(table), dtype=int)
+    for order in range(orders):
+        rows = table[np.random.default_rng(order).permutation(len(table))]
+        leaders = np.cumsum(rows, axis=0).argmax(axis=1)
+        wrong += ~np.isin(leaders, best)
+    above = np.flatnonzero(wrong > delta * orders)
+    size = min(int(above[-1]) + 1, len(table) - 1) if len(above) else 0
+    return (size + 1) / len(table), int(wrong[size])
+
+
+def tables(options: argparse.Namespace) -> Iterator[tuple[str, Array]]:
+    if options.scores is not None:
+        with np.load(options.scores) as file:
+            yield from file.items()
+    if options.alpaca is None:
+        yield "AlpacaEval (synthetic)", alpaca_eval(models=10).judgements
+        return
+    with np.load(options.alpaca) as file:
+        table = file["preference_ten_thousandths"] / 1e4
+    for models in (10, 55):
+        best = np.argsort(-table.mean(axis=0), kind="stable")[:models]
+        yield f"AlpacaEval, the best {models}", table[:, best]
+
+
+def crossing(orders: int, delta: float) -> None:
+    """Two models on 600 items; after a share of them, each has the rate that it had later."""
+    print("\nTwo models that cross: share of orders that end with each, after a change at …")
+    for changed in (0.0, 0.05, 0.1, 0.25, 0.5):
+        named = np.zeros(2, dtype=int)
+        judged = 0
+        for order in range(orders):
+            rng = np.random.default_rng(order)
+            later = np.arange(600) >= changed * 600
+            rates = np.where(later[:, None], (0.51, 0.76), (0.84, 0.50))
+            made, model = ours(
+                np.asarray(rng.random((600, 2)) < rates, dtype=np.float64),
+                delta=delta,
+                tolerance=0.0,
             )
-        report(data, name, results)
+            named[model] += 1
+            judged += made
+        shares = named / orders
+        print(
+            f"  {changed:4.0%} of the items: GPT-4 {shares[0]:.1%}, GPT-3.5 {shares[1]:.1%}, "
+            f"judged {judged / orders / 1200:.1%}"
+        )
 
 
 def main() -> None:
-    """Compare the rules."""
+    """Print one table per file of scores."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--data", help="judgements of AlpacaEval; synthetic ones by default")
-    parser.add_argument("--models", type=int, nargs="+", default=[10, 55], help="the best so many")
-    parser.add_argument("--orders", type=int, default=1000)
+    parser.add_argument("--scores", type=Path, help="tables of items × models, in an .npz file")
+    parser.add_argument("--alpaca", help="judgements.npz; synthetic ones by default")
+    parser.add_argument("--orders", type=int, default=200)
     parser.add_argument("--delta", type=float, default=0.05)
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--only", nargs="+", choices=tuple(RULES), default=list(RULES))
     options = parser.parse_args()
-    for models in options.models:
-        data = alpaca_eval(options.data, models=models)
-        if models == options.models[0]:
-            print(data.source)
-        compare(data, options.only, options)
+    orders, delta = options.orders, options.delta
+    with ProcessPoolExecutor(options.workers) as pool:
+        for name, table in tables(options):
+            print(f"\n{name}: {table.shape[1]} models, {len(table)} items, {orders} orders")
+            budget = 0.0
+            for tolerance in TOLERANCES:
+                rule = partial(ours, delta=delta, tolerance=tolerance)
+                share, error, wrong = measure(pool, table, rule, orders, tolerance)
+                budget = budget or share * table.size
+                _report(f"ours, tolerance {tolerance:g}", share, error, wrong)
+            _report("paired tests", *measure(pool, table, partial(paired, delta=delta), orders))
+            share, wrong = fixed_share(table, orders, delta)
+            _report("fixed sample", share, 0.0, wrong)
+            _report("wilcoxon pruner", *measure(pool, table, wilcoxon_pruner, orders))
+            rule = partial(halving, budget=budget)
+            _report("successive halving", *measure(pool, table, rule, orders))
+    crossing(orders, delta)
+
+
+def _report(name: str, share: float, error: float, wrong: int) -> None:
+    print(f"  {name:20s} {share:7.2%} ± {1.96 * error:.2%}   wrong {wrong}", flush=True)
 
 
 if __name__ == "__main__":

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+from importlib.util import find_spec
 from typing import TypeVar
 
 import pytest
 
-__all__ = ["need", "need_found"]
+__all__ = ["need", "need_found", "need_module"]
 
 _Found = TypeVar("_Found")
 
@@ -23,6 +24,16 @@ def need_found(found: _Found | None, what: str, *, package: str) -> _Found:
     if found is not None:
         return found
     message = f"{what} is not installed; on Debian: apt-get install {package}"
+    if os.environ.get("BESTARM_RUN_ALL_TESTS"):
+        pytest.fail(message)
+    pytest.skip(message)
+
+
+def need_module(name: str, *, extra: str) -> None:
+    """Skip the test unless a package of an extra is installed, or fail as `need` does."""
+    if find_spec(name) is not None:
+        return
+    message = f"{name} is not installed: pip install 'bestarmid[{extra}]'"
     if os.environ.get("BESTARM_RUN_ALL_TESTS"):
         pytest.fail(message)
     pytest.skip(message)
