@@ -18,8 +18,12 @@ from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime import certificates
 from bestarm.policies.anytime.bets import BatchOutcome, Frame, Scale, StakeGrid
 from bestarm.policies.anytime.certificates import GoodEnoughEvidence, TopTargetsEvidence
-from bestarm.policies.anytime.evidence import WINDOW, BestTargetEvidence, Evidence
-from bestarm.policies.anytime.options import TargetCoordinates
+from bestarm.policies.anytime.evidence import (
+    WINDOW,
+    BestTargetEvidence,
+    Evidence,
+    TargetCoordinates,
+)
 
 RATES = np.array([0.95, 0.75, 0.25, 0.05])  # so far apart that every batch adds evidence
 ARMS = np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])

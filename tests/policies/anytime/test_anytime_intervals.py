@@ -627,7 +627,9 @@ def test_an_outstanding_pull_never_counts_as_evidence(seed: int) -> None:
     assert policy.plan() is not None
     assert policy._open is not None
     frame, none = policy._open.frame, np.zeros(8, dtype=np.int64)
-    weights = _rate_weights(frame, policy._arms, target_coordinates(problem), drifts=True)
+    weights = _rate_weights(
+        frame, policy._era.config.arms, target_coordinates(problem), drifts=True
+    )
     weights = np.concatenate([weights, -weights], axis=1)
     for arm in np.flatnonzero(frame.weights[0]):
         pending = none.copy()

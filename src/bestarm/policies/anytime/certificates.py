@@ -23,8 +23,8 @@ from bestarm.policies.anytime.evidence import (
     BestTargetEvidence,
     Flags,
     Placed,
+    TargetCoordinates,
 )
-from bestarm.policies.anytime.options import TargetCoordinates
 
 _ALL_PAIRS = 4096  # up to this many contrasts between chosen and others a design sees all of them
 _REPLAYED = 50_000  # contrasts of past batches to take in at once, beyond two batches a target

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from bestarm.bounds import ChangeShares
 from bestarm.numerics.geometry import TIE, Array, Indices
 from bestarm.policies.anytime.bets import LEVEL_GRID, BetResult, StakeGrid
-from bestarm.policies.anytime.options import TargetCoordinates
 from bestarm.records import Summary
 
 WINDOW = 32  # batches with outcomes outstanding, at the end of each of which the wealth is read
@@ -280,6 +279,67 @@ class Account:
         """Make room for one more target."""
         opponents = int(len(self._wealth) > 1)
         self._wealth = np.pad(self._wealth, ((0, opponents), (0, 1), (0, 0)))
+
+
+# --- targets --------------------------------------------------------------------------------------
+
+
+class TargetCoordinates:
+    """The targets in coordinates of the span of the arms, which change with the options.
+
+    Attributes:
+        now: one row per target; NaN where it is retired.
+        additions: for each target, 0 if it was there from the start, or j if it was added j-th.
+        retired: whether any target was.
+
+    Args:
+        now: one row per target.
+    """
+
+    def __init__(self, now: Array) -> None:
+        self.now = now
+        self.additions: Indices = np.zeros(len(now), dtype=np.int64)
+        self.retired = False
+        self._of_batches: list[Array] = []  # from the first change on
+
+    def __len__(self) -> int:
+        return len(self.now)
+
+    @property
+    def present(self) -> Indices:
+        """The targets that are not retired."""
+        return np.flatnonzero(~np.isnan(self.now[:, 0]))
+
+    def change(self, now: Array, batches: int) -> None:
+        """Take new coordinates after so many batches: with one target more, or one retired."""
+        if not self._of_batches:
+            self._of_batches = [self.now] * batches
+        if len(now) > len(self.now):
+            self.additions = np.append(self.additions, self.additions.max() + 1)
+        else:
+            self.retired = True
+        self.now = now
+
+    def record(self, coordinates: Array) -> None:
+        """Note the coordinates of the next batch, which may be one of an earlier era."""
+        if self._of_batches or coordinates is not self.now:
+            self._of_batches.append(coordinates)
+
+    def uses_current_options(self, batch: int) -> bool:
+        """Whether this batch, by its number, was drawn among the options that there are now."""
+        return not self._of_batches or self._of_batches[batch] is self.now
+
+    def contrasts(self, place: int, better: Any, worse: Any) -> Array:
+        """The contrasts of targets to others, in coordinates of batch number `place`.
+
+        Rows are NaN where one of the two was not among the options.
+        """
+        if self.uses_current_options(place):
+            return np.asarray(self.now[better] - self.now[worse])
+        table = self._of_batches[place]
+        known = np.full((len(self.now), table.shape[1]), np.nan)
+        known[: len(table)] = table
+        return np.asarray(known[better] - known[worse])
 
 
 # --- the best target -----------------------------------------------------------------------------

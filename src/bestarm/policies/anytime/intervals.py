@@ -28,8 +28,13 @@ from bestarm.policies.anytime.bets import (
     farthest_fall,
     over_arms,
 )
-from bestarm.policies.anytime.evidence import WINDOW, AnyBatch, AnyFrame, finalized
-from bestarm.policies.anytime.options import TargetCoordinates
+from bestarm.policies.anytime.evidence import (
+    WINDOW,
+    AnyBatch,
+    AnyFrame,
+    TargetCoordinates,
+    finalized,
+)
 from bestarm.policies.policy import Rates
 from bestarm.problem import Problem
 from bestarm.recommendation import Effect

@@ -9,8 +9,8 @@ This file has the order of the steps. For a batch of pulls these are
 
 `assumptions` says what rewards are taken to be, `readout` how a contrast is read off a pull, and
 `intervals` what is known meanwhile. Other files are for one option each: `blocks` and `block_bets`
-for rounds of several arms, `certificates` for a tolerance and for several best targets, `options`
-for those that come and go. `group` makes many runs at a time, for simulations.
+for rounds of several arms, `certificates` for a tolerance and for several best targets, `eras`
+for options that come and go. `group` makes many runs at a time, for simulations.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from bestarm.policies.anytime.bets import SLACK, StakeGrid
 from bestarm.policies.anytime.blocks import BlockSampler
 from bestarm.policies.anytime.certificates import GoodEnoughEvidence, TopTargetsEvidence
 from bestarm.policies.anytime.conclusion import conclusion
+from bestarm.policies.anytime.eras import Era, next_era
 from bestarm.policies.anytime.evidence import (
     BestTargetEvidence,
     EffectMeasurement,
@@ -45,6 +46,7 @@ from bestarm.policies.anytime.evidence import (
     Evidence,
     LevelEvidence,
     Placed,
+    TargetCoordinates,
 )
 from bestarm.policies.anytime.group import AnytimeGroup
 from bestarm.policies.anytime.intervals import (
@@ -57,14 +59,12 @@ from bestarm.policies.anytime.intervals import (
     targets_are_arms,
     widest_lead,
 )
-from bestarm.policies.anytime.options import Era, TargetCoordinates, carry_over, remaining
 from bestarm.policies.anytime.sampler import (
     Config,
     IndependentSampler,
     RunState,
     Sampler,
     coordinates,
-    span_of,
     target_coordinates,
 )
 from bestarm.policies.policy import (
@@ -225,20 +225,19 @@ class AnytimeBAI(Policy):
         # Of a finite population, no item may be left out.
         self._worst_case = missing == "worst-case" or self._items is not None
         self._forecasts, self._floors = forecasts, dict(floors or {})
-        self._arms, features, targets = coordinates(problem, self._tilted)
-        self._targets = TargetCoordinates(targets)
         self._grid = StakeGrid.around(self._likely_stake)
-        self._effects, index = None, None
-        if control is not None:
-            index = find_control(problem, control, names=self._top)
-            known = problem, index, self._arms, self._targets, self._grid
+        index = None if control is None else find_control(problem, control, names=self._top)
+        self._era, self._eras = self._first_era(index), 0  # changes so far
+        self._carried = False  # whether estimates rest on batches before the last change as well
+        self._targets = TargetCoordinates(self._era.config.targets)
+        self._effects = None
+        if index is not None:
+            known = problem, index, self._era.config.arms, self._targets, self._grid
             self._effects = ControlEffect(*known, changes=changes)
         spent = problem.delta if self._effects is None else self._effects.shares.decision
         self._shares = change_shares(spent) if changes else None
         self._threshold, self._evidence = self._begin_evidence(spent, index)
         self._level_evidence = LevelEvidence()
-        self._begin_first_era(features, index)
-        self._estimates: Any = self._sampler.estimates
         # Batches, as the sampler makes them, and the arms that have an outcome.
         self._past, self._answered = list[Any](), set[int]()
         self._plans = self._pulls = self._rounds = 0  # drawn
@@ -282,31 +281,30 @@ class AnytimeBAI(Policy):
             control=None if control is None else (control, parted.control),
         )
 
-    def _begin_first_era(self, features: Array, control: int | None) -> None:
-        config = self._config(self.problem, features, self._tilted)
-        self._sampler: Sampler = (
-            IndependentSampler(config, forecasts=self._forecasts, floors=self._floors)
-            if self._block == 1
-            else BlockSampler(
-                config,
-                block=self._block,
-                control=control,
-                drops=self._top == 1,
-                items=self._items,
-            )
-        )
-        self._era = Era(None, self.problem, self._sampler, self._targets.now, self._tilted)
-        self._eras = 0  # changes so far
-        self._carried = False  # whether estimates rest on batches before the last one as well
-
-    def _config(self, problem: Problem, features: Array, tilted: bool) -> Config:
-        return Config(
+    def _first_era(self, control: int | None) -> Era:
+        problem, tilted = self.problem, self._tilted
+        arms, features, targets = coordinates(problem, tilted)
+        config = Config(
             problem,
             self._assumptions,
-            *(self._arms, features, self._targets.now, self._grid, self._tolerance),
-            self._worst_case,
+            *(arms, features, targets, self._grid, self._tolerance, self._worst_case),
             problem.baseline if tilted else math.inf,
         )
+        if self._block == 1:
+            floors, forecasts = self._floors, self._forecasts
+            return Era(None, config, IndependentSampler(config, forecasts=forecasts, floors=floors))
+        single, items = self._top == 1, self._items
+        blocks = BlockSampler(config, block=self._block, control=control, drops=single, items=items)
+        return Era(None, config, blocks)
+
+    @property
+    def _sampler(self) -> Sampler:
+        sampler: Sampler = self._era.sampler
+        return sampler
+
+    @property
+    def _estimates(self) -> Any:
+        return self._sampler.estimates
 
     @property
     def _likely_stake(self) -> float:
@@ -458,11 +456,8 @@ class AnytimeBAI(Policy):
                 value=self._forecasts,
                 remedy="Give `simulate` a forecaster, and leave the option `forecasts` to it.",
             )
-        config = self._config(
-            self.problem, coordinates(self.problem, self._tilted)[1], self._tilted
-        )
         return AnytimeGroup(
-            config,
+            self._era.config,
             seeds,
             floors=self._floors,
             threshold=self._threshold + SLACK,
@@ -501,7 +496,7 @@ class AnytimeBAI(Policy):
         summary = drawn.era.narrow_summary(summary)
         self._contradicted |= drawn.era.sampler.contradicted_by(drawn.frame, summary)
         batch = drawn.era.sampler.outcome(drawn.frame, summary)
-        self._targets.record(drawn.era.targets)
+        self._targets.record(drawn.era.config.targets)
         self._evidence.settle(drawn.bets, batch)
         self._check_baseline(drawn.era, None, batch)
         self._past.append(batch)
@@ -659,10 +654,10 @@ class AnytimeBAI(Policy):
             shares = change_shares(delta)
             delta = shares.addition(self._eras) if self._eras else shares.unchanged
         rates = average_rates(
-            self._era.problem,
+            self._era.config.problem,
             past,
-            arms=self._arms,
-            targets=target_coordinates(self._era.problem, self._era.tilted),
+            arms=self._era.config.arms,
+            targets=target_coordinates(self._era.config.problem, self._era.tilted),
             slope=self._estimates.slope[0],
             scale=self._scale,
             delta=delta,
@@ -726,8 +721,7 @@ class AnytimeBAI(Policy):
 
     def _begin_era(self, options: Indices) -> None:
         """Draw among these options from now on."""
-        before, added = self._era, len(options) > len(self._targets.present)
-        every = len(options) == self.problem.targets
+        added = len(options) > len(self._targets.present)
         # Of one option and one that was added there is no contrast in common.
         self._carried = self._has_estimates and not (added and len(options) == 2)
         self._eras += 1
@@ -736,25 +730,22 @@ class AnytimeBAI(Policy):
             table[options] = self._targets.now[options]
             self._targets.change(table, len(self._past))
             return
-        problem = self.problem if every else remaining(self.problem, options)
-        tilted = self._tilted and not problem.expresses_level  # fewer options may express one
-        self._arms, features, targets = coordinates(problem, tilted)
-        table = np.full((self.problem.targets, targets.shape[1]), np.nan)
-        table[options] = targets
-        self._targets.change(table, len(self._past))
-        floors = {name: p for name, p in self._floors.items() if name in problem.source_labels}
-        config = self._config(problem, features, tilted)
-        sampler = IndependentSampler(config, forecasts=self._forecasts, floors=floors)
-        if self._carried:
-            spans = span_of(before.problem, before.tilted), span_of(problem, tilted)
-            carry_over(self._estimates, sampler.estimates, *spans, added=added)
-        self._sampler, self._estimates = sampler, sampler.estimates
-        self._era = Era(None if every else options, problem, sampler, table, tilted)
+        self._era = next_era(
+            self._era,
+            self.problem,
+            options,
+            tilted=self._tilted,
+            forecasts=self._forecasts,
+            floors=self._floors,
+            carried=self._carried,
+        )
+        config = self._era.config
+        self._targets.change(config.targets, len(self._past))
         self._learned, self._learned_pulls = len(self._past), self._pulls
         question = Question(control=self._effects is not None, changed=True)
         self._assumptions = self._assume(self.problem, question=question)
         if self._effects is not None:
-            self._effects.change(problem, self._arms)
+            self._effects.change(config.problem, config.arms)
 
     @property
     def _shown_within(self) -> float:

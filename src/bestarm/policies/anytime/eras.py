@@ -1,4 +1,4 @@
-"""The options there are, while some are added and others retired (docs/anytime.md, "Changes").
+"""Options that come and go: what the rule draws among (docs/anytime.md, "Changes").
 
 Between two changes the rule draws among fixed options: an era. Arms are numbered within it, as
 retired ones have no part in its designs; targets keep the number that they were given first.
@@ -6,6 +6,8 @@ retired ones have no part in its designs; targets keep the number that they were
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,68 +15,11 @@ import numpy as np
 
 from bestarm.numerics.geometry import Array, Indices, Span
 from bestarm.policies.anytime.estimates import Estimates
+from bestarm.policies.anytime.sampler import Config, IndependentSampler, coordinates, span_of
 from bestarm.problem import Problem, as_weights
 from bestarm.records import Plan, Summary
 
 _LITTLE = 1e-12  # relative information
-
-
-class TargetCoordinates:
-    """The targets in coordinates of the span of the arms, which change with the options.
-
-    Attributes:
-        now: one row per target; NaN where it is retired.
-        additions: for each target, 0 if it was there from the start, or j if it was added j-th.
-        retired: whether any target was.
-
-    Args:
-        now: one row per target.
-    """
-
-    def __init__(self, now: Array) -> None:
-        self.now = now
-        self.additions: Indices = np.zeros(len(now), dtype=np.int64)
-        self.retired = False
-        self._of_batches: list[Array] = []  # from the first change on
-
-    def __len__(self) -> int:
-        return len(self.now)
-
-    @property
-    def present(self) -> Indices:
-        """The targets that are not retired."""
-        return np.flatnonzero(~np.isnan(self.now[:, 0]))
-
-    def change(self, now: Array, batches: int) -> None:
-        """Take new coordinates after so many batches: with one target more, or one retired."""
-        if not self._of_batches:
-            self._of_batches = [self.now] * batches
-        if len(now) > len(self.now):
-            self.additions = np.append(self.additions, self.additions.max() + 1)
-        else:
-            self.retired = True
-        self.now = now
-
-    def record(self, coordinates: Array) -> None:
-        """Note the coordinates of the next batch, which may be one of an earlier era."""
-        if self._of_batches or coordinates is not self.now:
-            self._of_batches.append(coordinates)
-
-    def uses_current_options(self, batch: int) -> bool:
-        """Whether this batch, by its number, was drawn among the options that there are now."""
-        return not self._of_batches or self._of_batches[batch] is self.now
-
-    def contrasts(self, place: int, better: Any, worse: Any) -> Array:
-        """The contrasts of targets to others, in coordinates of batch number `place`.
-
-        Rows are NaN where one of the two was not among the options.
-        """
-        if self.uses_current_options(place):
-            return np.asarray(self.now[better] - self.now[worse])
-        table = self._of_batches[place]
-        known = np.full((len(self.now), table.shape[1]), np.nan)
-        known[: len(table)] = table
-        return np.asarray(known[better] - known[worse])
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,23 +28,24 @@ class Era:
 
     Attributes:
         options: those that are left, by number; None if all are.
-        problem: that of these alone.
+        config: what its sampler is made from, of the options that are left alone.
         sampler: draws among them.
-        targets: all targets in its coordinates.
-        tilted: whether a bound on the baseline is used.
     """
 
     options: Indices | None
-    problem: Problem
+    config: Config
     sampler: Any
-    targets: Array
-    tilted: bool
+
+    @property
+    def tilted(self) -> bool:
+        """Whether a bound on the baseline is used."""
+        return self.config.bound < math.inf
 
     def widen(self, plan: Plan) -> Plan:
         """A plan over all options, from one over those that are left."""
         if self.options is None:
             return plan
-        weights = np.zeros(len(self.targets))
+        weights = np.zeros(len(self.config.targets))
         weights[self.options] = plan.weights
         return replace(plan, weights=as_weights(weights, len(weights)))
 
@@ -119,6 +65,51 @@ class Era:
         parts = {name: getattr(summary, name) for name in names}
         kept = {name: part[self.options] for name, part in parts.items() if part is not None}
         return replace(summary, **kept)
+
+
+def next_era(
+    before: Era,
+    problem: Problem,
+    options: Indices,
+    *,
+    tilted: bool,
+    forecasts: bool,
+    floors: Mapping[str, float],
+    carried: bool,
+) -> Era:
+    """The era after a change, with single pulls.
+
+    Args:
+        before: the era before.
+        problem: that of all options there ever were.
+        options: those that are left, at least two.
+        tilted: whether a bound on the baseline is used where features cannot express a level.
+        forecasts: whether a forecast is subtracted from every reward.
+        floors: the least probability of options, by name.
+        carried: whether estimates go on from those of the era before.
+    """
+    left = problem if len(options) == problem.targets else remaining(problem, options)
+    tilted = tilted and not left.expresses_level  # fewer options may express one
+    arms, features, targets = coordinates(left, tilted)
+    table = np.full((problem.targets, targets.shape[1]), np.nan)
+    table[options] = targets
+    config = replace(
+        before.config,
+        problem=left,
+        arms=arms,
+        features=features,
+        targets=table,
+        bound=left.baseline if tilted else math.inf,
+    )
+    kept = {name: floor for name, floor in floors.items() if name in left.source_labels}
+    sampler = IndependentSampler(config, forecasts=forecasts, floors=kept)
+    if carried:
+        old, new = (
+            span_of(each.problem, each.bound < math.inf) for each in (before.config, config)
+        )
+        added = problem.targets > len(before.config.targets)
+        carry_over(before.sampler.estimates, sampler.estimates, old, new, added=added)
+    return Era(None if left is problem else options, config, sampler)
 
 
 def remaining(problem: Problem, options: Indices) -> Problem:
