@@ -33,7 +33,7 @@ from bestarm import AnytimeBAI, Experiment, Problem
 
 FOLDER = Path(__file__).parents[1]
 PARTS = ("sizes", "imports", "first-use", "journeys")
-EXTRAS = ("live", "postgres", "frames", "parquet", "cli", "plots", "server", "field")
+EXTRAS = ("postgres", "frames", "parquet", "cli", "plots", "server", "field")
 IMPORTS = (
     "import bestarm",
     "from bestarm import Experiment, Problem",

@@ -198,7 +198,7 @@ def threads(stores: Callable[[], str], count: int) -> None:
 def processes(stores: Callable[[], str], seconds: float) -> None:
     """Asked and told one at a time, by processes at once; numbers of processes in turn."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["bestarm.live.store.sql", "bestarm.policies.anytime.rule"])
+    context.set_forkserver_preload(["bestarm.live.store", "bestarm.policies.anytime.rule"])
     pipes = [context.Pipe() for _ in range(max(NUMBERS))]
     for _, theirs in pipes:
         context.Process(target=_turns, args=(theirs,), daemon=True).start()

@@ -32,7 +32,7 @@ import httpx
 from sqlalchemy import create_engine
 
 from bestarm.live import Experiment
-from bestarm.live.store.sql import Store
+from bestarm.live.store import Store
 from bestarm.server.tokens import Role, create_token
 
 SERVE = [sys.executable, "-c", "from bestarm.cli import main; main()", "serve", "--quiet"]

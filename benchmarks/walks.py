@@ -25,7 +25,7 @@ from types import CodeType, FrameType
 
 import bestarm
 from bestarm import Experiment
-from bestarm.live.store.sql import Store
+from bestarm.live.store import Store
 from bestarm.server.app import create_app
 from bestarm.server.tokens import Role, create_token
 

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from sqlalchemy import Engine, event, make_url
 
-from bestarm.live.store.sql.session import PostgresSession, Session, SqliteSession
+from bestarm.live.store.session import PostgresSession, Session, SqliteSession
 
 __all__ = [
     "end_connections",

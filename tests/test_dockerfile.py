@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sqlalchemy import make_url
 
-from bestarm.live.store.sql.database import check_url
+from bestarm.live.store.database import check_url
 
 ROOT = Path(__file__).parent.parent
 

@@ -15,7 +15,7 @@ from commands import refused
 from bestarm import Experiment, Problem
 from bestarm.errors import InvalidInputError
 from bestarm.files import locked, replacing, unguarded
-from bestarm.live.store.sql import Store
+from bestarm.live.store import Store
 from bestarm.simulation.folder import exclusive
 
 fcntl = pytest.importorskip("fcntl", reason="this system has no file locks of this kind")

@@ -12,7 +12,7 @@ import pytest
 from commands import invoke, refused
 
 from bestarm import Experiment, Problem
-from bestarm.live.store.sql import Store
+from bestarm.live.store import Store
 from bestarm.server.tokens import Role, create_token
 
 NESTED = "[" * 5000

@@ -20,7 +20,7 @@ from bestarm.cli import database_checks
 from bestarm.cli.database_checks import check_database
 from bestarm.errors import InvalidInputError
 from bestarm.live import Check
-from bestarm.live.store.sql import Store
+from bestarm.live.store import Store
 
 run = partial(commands.run, "doctor", "--store")
 

@@ -15,7 +15,7 @@ import pytest
 
 from bestarm import AnytimeBAI, Experiment, Problem
 from bestarm.cli.experiment import records
-from bestarm.live.store.sql import Store
+from bestarm.live.store import Store
 
 run = partial(commands.run, "experiment")
 data = partial(commands.data, "experiment")

@@ -19,7 +19,7 @@ from forked_commands import ForkedCommand
 
 from bestarm.cli.live_demo import OPTIONS, LiveDemo, chance, outcome
 from bestarm.live import Experiment
-from bestarm.live.store.sql import Store
+from bestarm.live.store import Store
 from bestarm.server.tokens import list_tokens
 
 

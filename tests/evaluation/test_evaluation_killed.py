@@ -18,7 +18,7 @@ from workers_started import HANG_TIMEOUT, processes
 from bestarm import Experiment, evaluate
 from bestarm.errors import InvalidInputError
 from bestarm.evaluation import evaluate_async
-from bestarm.live.store.sql import Store
+from bestarm.live.store import Store
 
 CONCURRENCY = 4
 NAME = "killed"

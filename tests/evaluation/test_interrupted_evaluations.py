@@ -11,7 +11,7 @@ import pytest
 from judges import ITEMS, OPTIONS, score
 
 from bestarm import Experiment, evaluate
-from bestarm.live.store.sql import Store
+from bestarm.live.store import Store
 from bestarm.live.values import worst
 from bestarm.live.watch.overview import Overview, overview
 from bestarm.server.experiments import OpenExperiments

@@ -7,7 +7,7 @@ import pytest
 
 from bestarm import Experiment, Problem
 from bestarm.errors import DamagedStoreError, UnknownExperimentError
-from bestarm.live.store.sql import SqlLedger, Store, schema
+from bestarm.live.store import Ledger, Store, listing, schema
 
 PROBLEM = Problem(np.eye(3))
 
@@ -27,9 +27,9 @@ def test_an_archived_experiment_goes_on_and_is_not_listed(store_url: str) -> Non
         assert names(store_url) == ["coffee"]
         assert names(store_url, archived=True) == ["tea", "coffee"]
         store = Store(store_url)
-        found, total = SqlLedger.search(store, "", first=0, limit=9)
+        found, total = listing.search(store, "", first=0, limit=9)
         assert ([each.name for each in found], total) == (["coffee"], 1)
-        assert SqlLedger.search(store, "tea", first=0, limit=9)[1] == 0
+        assert listing.search(store, "tea", first=0, limit=9)[1] == 0
         store.close()
         ids = tea.ask(2).ids
         assert tea.tell(ids[0], 1.0).recorded == 1
@@ -46,7 +46,7 @@ def test_a_deleted_experiment_is_gone_and_nobody_meets_another(store_url: str) -
             ids = each.ask(unit=["ann", "bob"], covariates=[{"age": 1}, {"age": 2}]).ids
             each.tell(ids[0], 1.0)
         store = Store(store_url)
-        SqlLedger.open(store, "coffee").delete()
+        Ledger.open(store, "coffee").delete()
         store.close()
         assert names(store_url, archived=True) == ["tea"]
         with pytest.raises(UnknownExperimentError):
@@ -58,7 +58,7 @@ def test_a_deleted_experiment_is_gone_and_nobody_meets_another(store_url: str) -
         assert tea.status().pulls == 2
         assert tea.verify().sound
         with tea.engine.ledger.snapshot() as snapshot:
-            raw = snapshot.session.raw  # type: ignore[attr-defined]
+            raw = snapshot.session.raw
             there = set(raw.execute("SELECT id FROM bestarm_experiments").fetchall())
             assert len(there) == 2
             for table in schema.metadata.tables.values():

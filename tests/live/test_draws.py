@@ -15,7 +15,7 @@ from bestarm import Experiment, Problem
 from bestarm.errors import InvalidInputError
 from bestarm.live.draws import _BLOCK, choose, draw, uniforms
 from bestarm.live.events import digest, event_hash, sha256
-from bestarm.live.store.contract import canonical
+from bestarm.live.store.rows import canonical
 from bestarm.policies import AnytimeBAI
 from bestarm.server.api.schemas import without_seed
 

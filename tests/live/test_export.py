@@ -20,7 +20,7 @@ from bestarm import AnytimeBAI, Experiment, Problem
 from bestarm.errors import InvalidInputError, MissingDependencyError
 from bestarm.files import unguarded
 from bestarm.live import export as exporting
-from bestarm.live.store.sql import ledger as sql_ledger
+from bestarm.live.store import ledger as sql_ledger
 from bestarm.policies import Uniform
 
 LABELS = ["tea", 'a "comma", quoted', "naïve\nline"]

@@ -18,7 +18,8 @@ from bestarm.errors import (
     ReplayError,
     UnknownAssignmentError,
 )
-from bestarm.live.store.contract import GuardrailValue, Transaction
+from bestarm.live.store.ledger import Transaction
+from bestarm.live.store.rows import GuardrailValue
 from bestarm.live.tell import end_guardrail_windows
 from bestarm.live.values import Receipt
 

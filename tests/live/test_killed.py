@@ -37,9 +37,9 @@ from workers_started import HANG_TIMEOUT, processes
 
 from bestarm import Problem
 from bestarm.live import Experiment, draw
-from bestarm.live.store.contract import as_data
-from bestarm.live.store.sql import Store
-from bestarm.live.store.sql import schema as s
+from bestarm.live.store import Store
+from bestarm.live.store import schema as s
+from bestarm.live.store.rows import as_data
 from bestarm.policies import Policy
 from bestarm.policies.registry import policies
 from bestarm.recommendation import Recommendation

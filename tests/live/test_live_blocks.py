@@ -270,7 +270,7 @@ def test_the_audit_notices_what_was_changed(
 def test_rounds_may_be_read_in_pieces_that_cut_them(
     damaged: Path, piece: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bestarm.live.store.sql.ledger._PIECE", piece)
+    monkeypatch.setattr("bestarm.live.store.ledger._PIECE", piece)
     with Experiment.open(f"sqlite:///{damaged}", "drinks") as experiment:
         assert experiment.verify().findings == ()
         table = damaged.with_name("rounds.csv")

@@ -16,7 +16,7 @@ import pytest
 from bestarm import AnytimeBAI, Problem
 from bestarm.errors import InvalidInputError
 from bestarm.live import Experiment
-from bestarm.live.store.contract import SummaryRecord
+from bestarm.live.store.rows import SummaryRecord
 from bestarm.live.values import Checks
 from bestarm.live.watch.overview import Overview, Watch, from_evidence, overview
 from bestarm.policies.policy import Look

@@ -17,7 +17,7 @@ from bestarm.cli.app import app
 from bestarm.design import memo, solver
 from bestarm.errors import ReplayError
 from bestarm.live import Experiment
-from bestarm.live.store.contract import Snapshot
+from bestarm.live.store.ledger import Snapshot
 from bestarm.live.watch.follower import Follower
 from bestarm.policies import Policy
 from bestarm.policies.anytime import sampler

@@ -38,7 +38,8 @@ from bestarm.errors import (
 )
 from bestarm.live import Batch, Experiment, Receipt
 from bestarm.live.engine import Answer
-from bestarm.live.store.contract import Ledger, Report, SummaryRecord, UnitRecord, as_data
+from bestarm.live.store.ledger import Ledger
+from bestarm.live.store.rows import Report, SummaryRecord, UnitRecord, as_data
 from bestarm.live.tell import read_told
 
 FORECASTABLE = {"provisional", "open", "randomised"}  # a fixed plan draws nothing
@@ -471,7 +472,7 @@ class Machine(RuleBasedStateMachine):
         ledger = experiment.engine.ledger
         # In memory the policy dies with the program: there only the first transaction can fail.
         last = at if self.url is not None or at == 1 else NEVER
-        experiment.engine.ledger = Crashing(ledger, last)
+        experiment.engine.ledger = Crashing(ledger, last)  # type: ignore[assignment]
         try:
             self.call(experiment, name, *arguments)
         except CrashError:
@@ -641,7 +642,7 @@ def everything(experiment: Experiment) -> dict[str, object]:
             "head": {
                 name: value
                 for name, value in vars(snapshot.head).items()
-                if name not in {"last_hash", "units_hash", "oldest"}
+                if name not in {"last_hash", "oldest"}
             },
             "recommendation": (
                 recommendation.target,

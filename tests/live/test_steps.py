@@ -19,8 +19,9 @@ from bestarm.live import Batch, close
 from bestarm.live.ask import Ask
 from bestarm.live.close import Step, apply
 from bestarm.live.replay import PolicyReplayer
-from bestarm.live.store.contract import Snapshot, as_data
 from bestarm.live.store.head import Stage
+from bestarm.live.store.ledger import Snapshot
+from bestarm.live.store.rows import as_data
 from bestarm.live.tell import Tell
 from bestarm.policies import Policy
 from bestarm.records import Plan, Summary
@@ -204,9 +205,10 @@ def test_a_plan_that_came_second_is_replaced_by_the_one_on_record(
         if step.plan is not None:
             if not made:
                 with other.engine.ledger.transaction() as tx:
-                    first = replace(step, plan=altered_plan(step.plan))
+                    plan = replace(step.plan, plan=altered_plan(step.plan.plan))
+                    first = replace(step, plan=plan)
                     apply(tx, first, other.options_at(tx), other.engine.stamp(tx))
-            made.append(step.plan)
+            made.append(step.plan.plan)
         return step
 
     experiment, other = pair

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bestarm.live.store.contract import ANSWER, Rows, as_data, canonical
+from bestarm.live.store.rows import ANSWER, Rows, as_data, canonical
 from bestarm.live.summaries import total
 from bestarm.records import Plan, Summary
 

@@ -10,7 +10,7 @@ from changing_policies import OPTIONS, Even
 from clocks import Clock
 
 from bestarm import Experiment, Problem
-from bestarm.live.store.contract import as_data, canonical
+from bestarm.live.store.rows import as_data, canonical
 
 PROBLEM = Problem(OPTIONS)
 _DECIDED = ("seed", "lease", "phase", "pulls", "first", "end", "drawn", "plan", "summary", "rows")

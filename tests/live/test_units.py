@@ -32,10 +32,10 @@ from bestarm.errors import (
 )
 from bestarm.live import Batch
 from bestarm.live.ask import Ask
-from bestarm.live.store.contract import UnitCounts, UnitKey, UnitRecord
-from bestarm.live.store.sql import ledger as sql_ledger
-from bestarm.live.store.sql import session as sql_session
-from bestarm.live.store.sql.session import SqliteSession
+from bestarm.live.store import ledger as sql_ledger
+from bestarm.live.store import session as sql_session
+from bestarm.live.store.rows import UnitCounts, UnitKey, UnitRecord
+from bestarm.live.store.session import SqliteSession
 
 PROBLEM = Problem(np.eye(3), delta=0.1, source_labels=["old", "new", "video"])
 OPENING = 8  # statements that only read, before the first request
@@ -552,9 +552,12 @@ def test_a_decision_point_that_nobody_recorded_is_found(create: Create, tmp_path
     copied = "SELECT experiment, -3, first, size, digest, salt, 'zoe', decision_point, covariates "
     for statement, finding in (
         ("UPDATE bestarm_units SET unit = 'zoe' WHERE round = -1", "unavailable decision point 1"),
-        ("UPDATE bestarm_units SET first = 1 WHERE round = -2", "The units up to event"),
-        ("DELETE FROM bestarm_units WHERE round = -2", "The units up to event"),
-        (f"INSERT INTO bestarm_units {copied} FROM bestarm_units WHERE round = -1", "nobody sent"),
+        (
+            "UPDATE bestarm_units SET first = 1 WHERE round = -2",
+            "The units that were not available",
+        ),
+        ("DELETE FROM bestarm_units WHERE round = -2", "The units that were not available"),
+        (f"INSERT INTO bestarm_units {copied} FROM bestarm_units WHERE round = -1", "3 units that"),
     ):
         experiment.close()
         copy = changed_copy(file_of(experiment), tmp_path, statement)
@@ -718,7 +721,7 @@ def test_a_new_unit_has_its_own_forecast_whoever_came_before(create: Create) -> 
         ("SET decision_point = 'x' WHERE round = 1", "What is known of assignment 1 is not"),
         ("SET covariates = '{}' WHERE round = 1", "What is known of assignment 1 is not"),
         ("SET salt = NULL WHERE round = 1", "What is known of assignment 1 is not"),
-        ("SET first = 2, size = 2 WHERE round = 1", "units up to the counters are not"),
+        ("SET first = 2, size = 2 WHERE round = 1", "The units up to event"),
         (
             "SET salt = NULL, unit = NULL, decision_point = NULL, covariates = NULL WHERE round=1",
             "What was known of assignment 1 is gone, and the log does not say",
@@ -733,6 +736,7 @@ def test_a_changed_unit_is_found(create: Create, statement: str, found: str) -> 
     experiment = create()
     experiment.ask(unit=["a", "b", "gone"], covariates=[{"age": 1}] * 3)
     experiment.erase("gone")
+    experiment.stop()
     experiment.close()
     change(file_of(experiment), f"UPDATE bestarm_units {statement}")
     assert any(found in each for each in findings(file_of(experiment)))

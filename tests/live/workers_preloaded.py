@@ -20,7 +20,7 @@ for name in (
     "bestarm.evaluation",
     "bestarm.live.audit.verify",
     "bestarm.live.spec",
-    "bestarm.live.store.sql",
+    "bestarm.live.store",
     "bestarm.planning.worker",
     "bestarm.server.serving",
     "pandas",

@@ -23,7 +23,7 @@ import httpx
 import uvicorn
 from forked_commands import ForkedCommand
 
-from bestarm.live.store.sql import Store
+from bestarm.live.store import Store
 from bestarm.server.guard import Limits
 from bestarm.server.serving import listen, uvicorn_config
 from bestarm.server.tokens import Role, create_token

@@ -13,7 +13,7 @@ from served import Served, in_thread
 
 from bestarm import Problem
 from bestarm.live import Experiment
-from bestarm.live.store.sql import Store
+from bestarm.live.store import Store
 from bestarm.live.values import Check
 from bestarm.live.watch.overview import Watch
 from bestarm.server.experiments import Maintenance, OpenExperiments

@@ -12,7 +12,7 @@ import pytest
 from databases import name_of, wait_until
 from served import create, in_thread, outcomes
 
-from bestarm.live.store.sql.ledger import SqlLedger, SqlTransaction
+from bestarm.live.store.ledger import Ledger, Transaction
 from bestarm.server import experiments
 from bestarm.server.tokens import Role
 
@@ -37,13 +37,13 @@ def locked(url: str) -> Iterator[None]:
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The experiment of each transaction that has begun to write, or waits to."""
     names: list[str] = []
-    begin = SqlLedger.transaction
+    begin = Ledger.transaction
 
-    def noted(ledger: SqlLedger) -> AbstractContextManager[SqlTransaction]:
+    def noted(ledger: Ledger) -> AbstractContextManager[Transaction]:
         names.append(ledger.name)
         return begin(ledger)
 
-    monkeypatch.setattr(SqlLedger, "transaction", noted)
+    monkeypatch.setattr(Ledger, "transaction", noted)
     return names
 
 

@@ -17,7 +17,7 @@ from served import create as post_experiment
 
 from bestarm import Problem
 from bestarm.live import Experiment
-from bestarm.live.store.sql import Store
+from bestarm.live.store import Store
 from bestarm.server import experiments as server_experiments
 from bestarm.server.experiments import Maintenance, OpenExperiments
 

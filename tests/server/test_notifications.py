@@ -22,7 +22,7 @@ from served import HANG_TIMEOUT, create, forked, in_thread, outcomes
 
 from bestarm import Experiment, Problem
 from bestarm.errors import InvalidInputError
-from bestarm.live.store.sql import Store
+from bestarm.live.store import Store
 from bestarm.server import experiments, notifications
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.notifications import Command, Notifier, Webhook, is_public, read_secret

@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 from served import ARMS, HANG_TIMEOUT, Served, get, in_thread, post
 from starlette.routing import BaseRoute
 
-from bestarm.live.store.sql import Store
+from bestarm.live.store import Store
 from bestarm.server import create_app
 from bestarm.server.api.requests import COOKIE, role_needed
 from bestarm.server.pages.routes import PUBLIC

@@ -24,7 +24,7 @@ from typer.testing import CliRunner, Result
 
 from bestarm.cli.app import app
 from bestarm.live import Experiment
-from bestarm.live.store.sql import Store
+from bestarm.live.store import Store
 from bestarm.server.tokens import Role, create_token
 
 

@@ -27,7 +27,7 @@ from bestarm.errors import (
 from bestarm.live import Experiment
 from bestarm.live.ask import Ask
 from bestarm.live.engine import Engine
-from bestarm.live.store.sql import Store
+from bestarm.live.store import Store
 from bestarm.live.tell import Tell
 from bestarm.records import Summary
 from bestarm.server.experiments import OpenExperiments

@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 
 from bestarm.cli.app import app
 from bestarm.errors import InvalidInputError
-from bestarm.live.store.sql import Store
+from bestarm.live.store import Store
 from bestarm.server.errors import hide_tokens
 from bestarm.server.tokens import (
     Role,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bestarm.errors import BestArmError, StoreError
-from bestarm.live.store.sql import SqlLedger, Store
+from bestarm.live.store import Store, listing
 from bestarm.live.values import Check, Checks
 
 _SETBACK = 60.0  # seconds by which two clocks may differ
@@ -127,7 +127,7 @@ def _content(store: Store) -> Check:
 def _clock(store: Store) -> Check:
     """Whether the clock that counts is not behind what is on record: leases would end late."""
     try:
-        now, heads = store.now(), SqlLedger.heads(store)
+        now, heads = store.now(), listing.heads(store)
     except BestArmError as error:
         return Check("clock", "alarm", error.message, error.remedy)
     behind = max((head.last_time for _, head in heads), default=now) - now

@@ -81,7 +81,7 @@ def evaluate(
     """
     from bestarm.evaluation import evaluate as run
     from bestarm.evaluation.reports import check_ending
-    from bestarm.live.store.sql import Store
+    from bestarm.live.store import Store
 
     place, colon, function = judge.rpartition(":")
     if not (colon and function.isidentifier()):

@@ -22,7 +22,7 @@ import uvicorn
 from bestarm.checks import positive, whole
 from bestarm.errors import InvalidInputError
 from bestarm.live import Experiment
-from bestarm.live.store.sql import Store
+from bestarm.live.store import Store
 from bestarm.server.serving import listen, uvicorn_config
 from bestarm.server.tokens import Role, create_token, revoke_token
 

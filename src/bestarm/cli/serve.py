@@ -61,7 +61,7 @@ def serve(
     """
     need_server()
     from bestarm import checks
-    from bestarm.live.store.sql import Store
+    from bestarm.live.store import Store
     from bestarm.server.serving import listen, run_server
     from bestarm.server.tokens import list_tokens
 
@@ -165,7 +165,7 @@ def create(name: str, *, role: str, store: str = STORE) -> Result:
         role (view|tell|manage): What it allows; each role may also do what those before it may.
     """
     need_server()
-    from bestarm.live.store.sql import Store
+    from bestarm.live.store import Store
     from bestarm.server.tokens import Role, create_token, token_number
 
     level = Role.named(role)
@@ -180,7 +180,7 @@ def create(name: str, *, role: str, store: str = STORE) -> Result:
 def list_(*, store: str = STORE) -> Result:
     """Show all tokens ever created, without their secrets."""
     need_server()
-    from bestarm.live.store.sql import Store
+    from bestarm.live.store import Store
     from bestarm.server.tokens import list_tokens
 
     database = Store(store)
@@ -211,7 +211,7 @@ def revoke(number: int, *, store: str = STORE) -> Result:
         number (ID): Its number, as listed.
     """
     need_server()
-    from bestarm.live.store.sql import Store
+    from bestarm.live.store import Store
     from bestarm.server.tokens import revoke_token
 
     revoked = revoke_token(Store(store), number)

@@ -18,15 +18,15 @@ from bestarm.evaluation.gate import Gate, Verdict
 from bestarm.evaluation.inputs import Limits, Question
 from bestarm.evaluation.result import Difference, Evaluation, Lead, Score
 from bestarm.live import Experiment
-from bestarm.live.inputs import connected
-from bestarm.live.store.contract import Rows
+from bestarm.live.store.database import connected
+from bestarm.live.store.rows import Rows
 from bestarm.numerics.geometry import Array
 from bestarm.problem import Problem
 from bestarm.recommendation import Recommendation
 from bestarm.units import plural
 
 if TYPE_CHECKING:
-    from bestarm.live.store.sql import Store
+    from bestarm.live.store import Store
 
 GATE = "bestarm.evaluation.gate:Gate"
 
@@ -324,7 +324,7 @@ def open_log(
     """
     problem = Problem(question.labels, delta=question.delta)
     policy, options = _policy_of(question)
-    with connected(url) as (store, _):
+    with connected(url) as store:
 
         def open_or_create(name: str) -> Experiment:
             try:

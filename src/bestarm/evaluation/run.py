@@ -39,7 +39,7 @@ from bestarm.evaluation.result import JUDGE_CHANGED, Evaluation
 from bestarm.simulation.progress import Progress, reporting
 
 if TYPE_CHECKING:
-    from bestarm.live.store.sql import Store
+    from bestarm.live.store import Store
 
 #: Scores an option on an item: `judge(option, item)`, a plain or an async function.
 Judge = Callable[[Any, Any], Any]

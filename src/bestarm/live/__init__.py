@@ -4,7 +4,7 @@ from bestarm.live.audit.verify import Audit
 from bestarm.live.draws import draw, draw_block
 from bestarm.live.experiment import Experiment
 from bestarm.live.replay import Remark, ReplayResult
-from bestarm.live.store.contract import Event
+from bestarm.live.store.rows import Event
 from bestarm.live.values import Assignment, Batch, Check, Checks, ExperimentListing, Receipt, Status
 
 __all__ = [

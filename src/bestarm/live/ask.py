@@ -24,18 +24,9 @@ from bestarm.live.forecasts import Forecasts, Row, read_covariates, read_forecas
 from bestarm.live.inputs import lone_decision_point, read_keys, read_label
 from bestarm.live.options import Options
 from bestarm.live.state import Precondition
-from bestarm.live.store.contract import (
-    Head,
-    Ids,
-    Request,
-    Snapshot,
-    Transaction,
-    UnitKey,
-    UnitRecord,
-    canonical,
-    damaged,
-)
-from bestarm.live.store.head import Stage
+from bestarm.live.store.head import Head, Stage
+from bestarm.live.store.ledger import Snapshot, Transaction
+from bestarm.live.store.rows import Ids, Request, UnitKey, UnitRecord, canonical, damaged
 from bestarm.live.units import digest_of, known_of
 from bestarm.live.values import Batch, Known
 from bestarm.numerics.geometry import Array
@@ -182,8 +173,8 @@ def assign(
             raise damaged(f"Phase {head.phase} has fewer losses on record than were counted.")
         tx.add_assignments(arms, probabilities, at=now, forecasts=predicted)
         if call.name is not None:
-            request = Request(call.name, call.rounds, start, size, head.phase)
-            events.add_chained(tx, request)
+            tx.add(Request(call.name, call.rounds, start, size, head.phase))
+            head.requests += 1
         if call.keys is not None or call.covariates is not None:
             records = _record_rounds(tx, call, places)
         head.assigned += size
@@ -245,7 +236,7 @@ def repeat(snapshot: Snapshot, call: Ask, found: Found, labels: tuple[str, ...])
         waiting = head.outstanding  # as it is now, whatever it was then
     columns = rows["arm"].copy(), rows["probability"].copy(), rows["round"].copy()
     first, end = (int(rows["round"][place]) for place in (0, -1))
-    records = list(snapshot.records(UnitRecord, first, end + 1)) if head.units_hash else []
+    records = list(snapshot.records(UnitRecord, first, end + 1)) if head.units else []
     ids = range(request.first, request.first + request.size)
     return _batch(head, request.phase, ids, columns, labels, waiting, records)
 
@@ -253,9 +244,9 @@ def repeat(snapshot: Snapshot, call: Ask, found: Found, labels: tuple[str, ...])
 def _record_unavailable(tx: Transaction, call: Ask, places: Sequence[int], now: float) -> None:
     """Record that units are not available at decision points, unless the experiment is over."""
     if not tx.head.over:
-        _record_rounds(tx, call, places)
-        data = {"count": len(places), "assigned": tx.head.assigned}
-        events.log(tx, "unavailable", now, **data, **events.request_data(tx.head))
+        digest = events.digest_records(_record_rounds(tx, call, places))
+        data = {"count": len(places), "assigned": tx.head.assigned, "units": digest}
+        events.log(tx, "unavailable", now, **data)
 
 
 def _record_rounds(tx: Transaction, call: Ask, places: Sequence[int]) -> list[UnitRecord]:
@@ -272,7 +263,7 @@ def _record_rounds(tx: Transaction, call: Ask, places: Sequence[int]) -> list[Un
         else:
             head.units += 1
         records.append(UnitRecord(turn, first, size, digest_of(salt, *known), salt, *known))
-    events.add_chained(tx, *records)
+    tx.add(*records)
     return records
 
 

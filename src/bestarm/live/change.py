@@ -17,7 +17,9 @@ from bestarm.live.inputs import clean_text, read_label
 from bestarm.live.options import Options
 from bestarm.live.replay import PolicyReplayer, recommend
 from bestarm.live.state import find_settled
-from bestarm.live.store.contract import Change, Head, Snapshot, Transaction
+from bestarm.live.store.head import Head
+from bestarm.live.store.ledger import Snapshot, Transaction
+from bestarm.live.store.rows import Change
 
 # --- the state and the lease --------------------------------------------------------------------
 
@@ -122,12 +124,12 @@ def _change_options(
     known = {"reason": "", "features": None, "made_by": "hand"} | data
     change = Change(head.changes, head.phase, kind, label, **known, at=at)
     after = options.after(change)
-    events.add_chained(tx, change)
+    tx.add(change)
     head.changes += 1
     head.options += 1 if kind == "added" else -1  # until the policy says how many are left
     if head.waits:
         find_settled(tx)
-    log(tx, kind, at, **events.change_data(change, head))
+    log(tx, kind, at, **events.change_data(change, head.assigned))
     return after
 
 

@@ -8,7 +8,7 @@ still fits. A process that is killed in between leaves nothing behind, and anoth
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,20 +18,12 @@ from bestarm.live.events import log
 from bestarm.live.guardrails import Finding, GuardrailReplayer
 from bestarm.live.options import Options
 from bestarm.live.replay import PolicyReplayer, tell
-from bestarm.live.store.contract import (
-    Head,
-    Ids,
-    PlanRecord,
-    Rows,
-    Snapshot,
-    SummaryRecord,
-    Transaction,
-    answers_of,
-    damaged,
-)
+from bestarm.live.store.head import Head
+from bestarm.live.store.ledger import Snapshot, Transaction
+from bestarm.live.store.rows import Ids, PlanRecord, Rows, SummaryRecord, answers_of, damaged
 from bestarm.policies.policy import Policy
 from bestarm.recommendation import Recommendation
-from bestarm.records import BlockPlan, Plan
+from bestarm.records import BlockPlan
 
 
 @dataclass(frozen=True)
@@ -56,10 +48,10 @@ class Step:
 
     made_for: StepIdentity | None  # what identifies the state that the policy has seen
     told: Sequence[_SummaryStep] = ()  # summaries that the policy was told, where it was told any
-    plan: Plan | None = None  # else the next plan
+    plan: PlanRecord | None = None  # else the next plan
+    rows: Mapping[str, str] | None = None  # digests of what was told since the plan before
     final: Recommendation | None = None  # else that of a policy that makes no plan
     found: Sequence[Finding] = ()  # what guardrails found before it
-    values: int = 0  # of guardrails that were told before the next plan
 
     @property
     def changes(self) -> int:
@@ -104,8 +96,10 @@ def prepare(
     policy = replayer.policy(snapshot)
     if not head.planned:
         plan = policy.plan()
-        final = policy.recommend() if plan is None else None
-        return Step(made_for, plan=plan, final=final, found=found, values=head.values)
+        if plan is None:
+            return Step(made_for, final=policy.recommend(), found=found)
+        opened = PlanRecord(plan, head.assigned, head.rounds, head.reports, head.values)
+        return Step(made_for, plan=opened, rows=events.told_data(snapshot), found=found)
     closes_early = head.is_changed and head.open
     if head.arrivals and not closes_early:
         return Step(made_for, _tell_arrivals(snapshot, replayer, policy), found=found)
@@ -186,22 +180,22 @@ def apply(tx: Transaction, step: Step, options: Options, at: float) -> None:
     labels = options.problem.target_labels
     for finding in step.found:
         data = finding.data(labels, tx.head.phase - tx.head.planned)
-        log(tx, "guardrail", at, **data, **events.request_data(tx.head))
+        log(tx, "guardrail", at, **data)
         if finding.guardrail.action == "retire" and finding.target not in options.retired:
             by = f"guardrail {finding.guardrail.name}"
             options = change.retire(tx, options, labels[finding.target], finding.reason, at, by=by)
     for told in step.told:
         _record_summary(tx, told, labels, at)
     if step.plan is not None:
-        _open_phase(tx, step.plan, at, values=step.values)
+        _open_phase(tx, step.plan, step.rows or {}, at)
     final = step.told[-1].final if step.told else step.final
     if final is not None:
         tx.head.state, tx.head.planned = "finished", False
         log(tx, "finished", at, **events.recommendation_data(final), **events.rest_data(tx))
 
 
-def _open_phase(tx: Transaction, plan: Plan, at: float, *, values: int) -> None:
-    head = tx.head
+def _open_phase(tx: Transaction, record: PlanRecord, told: Mapping[str, str], at: float) -> None:
+    head, plan = tx.head, record.plan
     head.outstanding_before += head.phase_assigned - head.phase_settled
     head.phase, head.first, head.planned = plan.phase, head.assigned, True
     head.open, head.provisional = plan.open, plan.provisional
@@ -211,9 +205,8 @@ def _open_phase(tx: Transaction, plan: Plan, at: float, *, values: int) -> None:
     head.limit = None if plan.most is None else max(0, plan.most - unknown)
     head.phase_outcomes = head.phase_losses = head.amendments = 0
     head.planned_changes = head.changes
-    record = PlanRecord(plan, head.first, head.rounds, values)
     tx.add(record)
-    log(tx, "planned", at, **events.plan_data(record))
+    log(tx, "planned", at, **events.plan_data(record), told=told)
 
 
 def _record_summary(tx: Transaction, told: _SummaryStep, labels: Sequence[str], at: float) -> None:
@@ -238,8 +231,8 @@ def _record_summary(tx: Transaction, told: _SummaryStep, labels: Sequence[str], 
     if record.plain is not None:
         head.spread += summaries.spread_of(record.plain)
         head.spread_left += summaries.spread_of(record.summary)
-    data = {"drawn": drawn, **events.request_data(head)}
-    log(tx, "answered" if record.late else "closed", at, **events.summary_data(record), **data)
+    kind = "answered" if record.late else "closed"
+    log(tx, kind, at, **events.summary_data(record), drawn=drawn)
     if told.dropped:  # by outcomes of this phase; if they came late, a later one is open
         names = [labels[target] for target in told.dropped]
         log(tx, "eliminated", at, phase=record.phase, targets=told.dropped, labels=names)

@@ -12,11 +12,8 @@ import secrets
 import numpy as np
 
 from bestarm.checks import whole
-from bestarm.live.store.contract import (
-    Ids,
-    PlanRecord,
-    Snapshot,
-)
+from bestarm.live.store.ledger import Snapshot
+from bestarm.live.store.rows import Ids, PlanRecord
 from bestarm.numerics.geometry import Array
 from bestarm.problem import as_weights
 from bestarm.records import BlockPlan, Blocks, round_robin

@@ -32,7 +32,8 @@ from bestarm.live.options import Options
 from bestarm.live.replay import PolicyReplayer, recommend
 from bestarm.live.spec import Spec
 from bestarm.live.state import Precondition
-from bestarm.live.store.contract import Head, Ledger, Snapshot, Transaction
+from bestarm.live.store.head import Head
+from bestarm.live.store.ledger import Ledger, Snapshot, Transaction
 from bestarm.live.tell import Tell
 from bestarm.live.values import Assignment, Batch, Receipt
 from bestarm.policies.guardrail import Guardrail
@@ -229,7 +230,7 @@ class Engine(WriteQueue[Ask | Tell]):
     def options_at(self, snapshot: Snapshot) -> Options:
         """The options in one state of the ledger, whichever process changed them."""
         options = self._options
-        if options.changes_hash != snapshot.head.changes_hash:
+        if options.changes != snapshot.head.changes:
             self._options = options = self.first_options.after_all(snapshot.changes())
         return options
 

@@ -13,19 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from bestarm.live.store.contract import (
+from bestarm.live.store.head import Head
+from bestarm.live.store.ledger import Snapshot, Transaction
+from bestarm.live.store.rows import (
     Change,
     Event,
     GuardrailValue,
-    Head,
     Ids,
     PlanRecord,
     Report,
     Request,
     Rows,
-    Snapshot,
     SummaryRecord,
-    Transaction,
     UnitRecord,
     answers_of,
     as_data,
@@ -34,18 +33,16 @@ from bestarm.live.store.contract import (
 from bestarm.numerics.geometry import Array
 from bestarm.recommendation import Recommendation
 
-Chained = Request | UnitRecord | Report | GuardrailValue | Change
+Told = Request | UnitRecord | Report | GuardrailValue
 
-# Records of these kinds are each hashed with those of their kind before them. The counter
-# `<name>_hash` has the hash of all; events have it as it was, under the same name.
-CHAINS: dict[str, type[Chained]] = {
+# Records that come between plans. The event of a plan has a digest of those of each kind since the
+# plan before, and the event that ends the experiment one of the rest.
+TOLD: dict[str, type[Told]] = {
     "requests": Request,
     "units": UnitRecord,
     "reports": Report,
     "guardrails": GuardrailValue,
-    "changes": Change,
 }
-_CHAIN_OF = {kind: name for name, kind in CHAINS.items()}
 _OUTCOME = np.dtype([("id", "<i8"), ("reward", "<f8")])
 
 
@@ -87,7 +84,8 @@ def plan_data(record: PlanRecord) -> dict[str, Any]:
     """What the log says of a plan."""
     plan = record.plan
     known = {"phase": plan.phase, "pulls": plan.pulls}
-    known |= {"first": record.first, "round": record.round, "values": record.values}
+    known |= {"first": record.first, "round": record.round}
+    known |= {"reports": record.reports, "values": record.values}
     return known | {"plan": digest(as_data(plan))}
 
 
@@ -99,14 +97,14 @@ def summary_data(record: SummaryRecord) -> dict[str, Any]:
     return known | digests | {"rows": record.digest}
 
 
-def change_data(change: Change, head: Head) -> dict[str, Any]:
-    """What the log says of an option that was added or retired, and the hash of all changes."""
-    known = {name: getattr(change, name) for name in ("phase", "label", "made_by")}
+def change_data(change: Change, assigned: int) -> dict[str, Any]:
+    """What the log says of an option that was added or retired after so many assignments."""
+    known = {name: getattr(change, name) for name in ("number", "phase", "label", "made_by")}
     if change.kind == "retired":
         known |= {"reason": change.reason}
     else:
         known |= {"features": None if change.features is None else list(change.features)}
-    return known | {"assigned": head.assigned, "changes": head.changes_hash}
+    return known | {"assigned": assigned}
 
 
 def recommendation_data(recommendation: Recommendation) -> dict[str, Any]:
@@ -136,7 +134,9 @@ def rest_data(snapshot: Snapshot) -> dict[str, Any]:
         "end": end,
         "rest": digest_of(map(answers_at_end, snapshot.rows(first, end))),
         "waiting": digest_of([answers_at_end(waiting)]),
-        **request_data(snapshot.head),
+        "told": told_data(snapshot),
+        "reports": snapshot.head.reports,
+        "values": snapshot.head.values,
     }
 
 
@@ -175,28 +175,34 @@ def joined_ids(parts: Iterable[Ids]) -> Ids:
     return np.concatenate([np.empty(0, dtype=np.int64), *parts])
 
 
-def request_data(head: Head) -> dict[str, Any]:
-    """What the log says of requests, of what is known of rounds, and of what was told so far of
-    outcomes that have a window and of guardrails."""
-    data = {"requests": head.requests_hash, "units": head.units_hash}
-    if head.window is not None:
-        data["reports"] = head.reports_hash
-    if head.values:
-        data["guardrails"] = head.guardrails_hash
-    return data
-
-
-def add_chained(tx: Transaction, *records: Chained) -> None:
-    """Add records of one kind, and their hashes to its chain."""
+def digest_records(records: Iterable[Told]) -> str:
+    """The SHA-256 of records in order; of units, of what stays once they are erased."""
+    running = hashlib.sha256()
     for record in records:
-        name = f"{_CHAIN_OF[type(record)]}_hash"
-        setattr(tx.head, name, chain_hash(getattr(tx.head, name), record))
-    tx.add(*records)
+        values: Iterable[object] = vars(record).values()
+        if isinstance(record, UnitRecord):
+            values = record.round, record.first, record.size, record.digest
+        running.update(canonical([*values]).encode())
+    return running.hexdigest()
 
 
-def chain_hash(before: str, record: Chained) -> str:
-    """The hash of a record and of all of its kind before it."""
-    values: Iterable[object] = vars(record).values()
-    if isinstance(record, UnitRecord):  # all that stays once it is erased
-        values = record.round, record.first, record.size, record.digest
-    return digest([before, *values])
+def reached(plan: PlanRecord | None) -> dict[str, int]:
+    """The first number of each kind of record that comes after a plan."""
+    if plan is None:
+        return dict.fromkeys(TOLD, 0)
+    numbers = plan.first, plan.round, plan.reports, plan.values
+    return dict(zip(TOLD, numbers, strict=True))
+
+
+def told_data(snapshot: Snapshot) -> dict[str, str]:
+    """Digests of what was told since the last plan, by kind."""
+    head = snapshot.head
+    counts = head.requests, head.units, head.reports, head.values
+    if not any(counts):
+        return {}
+    start = reached(snapshot.plan(head.phase) if head.phase else None)
+    return {
+        name: digest_records(snapshot.records(kind, start[name]))
+        for (name, kind), count in zip(TOLD.items(), counts, strict=True)
+        if count
+    }

@@ -43,8 +43,12 @@ from bestarm.live.spec import (
 )
 from bestarm.live.standings import Standings
 from bestarm.live.state import Precondition
-from bestarm.live.store.contract import ALL, Event, Head, Snapshot, UnitKey
-from bestarm.live.store.memory import MemoryLedger
+from bestarm.live.store.database import Store, connected
+from bestarm.live.store.head import Head, TimeLimits
+from bestarm.live.store.ledger import Ledger, Snapshot
+from bestarm.live.store.listing import list_experiments
+from bestarm.live.store.memory import Memory
+from bestarm.live.store.rows import ALL, Event, UnitKey
 from bestarm.live.tell import Outcomes
 from bestarm.live.values import (
     Assignment,
@@ -64,7 +68,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from bestarm.live.store.sql import SqlLedger, Store
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -161,11 +164,8 @@ class Experiment:
         policy = policy_for(options, drawn, bounds=bounds, control=control, forecasts=forecasts)
         limits = inputs.read_limits(lease, window, otherwise, policy.traits.bounds)
         rails = check_guardrails(guardrails, policy.problem, policy.traits, policy.plan())
-        self._use(Engine(MemoryLedger(), policy, drawn, clock, forecaster, rails))
-        with self.engine.ledger.transaction() as tx:
-            tx.head, created = state.begin(self.engine.now(tx), limits, seed=self.seed)
-            tx.head.options = policy.problem.targets
-            tx.add(created)
+        ledger = _create(Memory(), "", policy.problem, limits, clock, seed=drawn)
+        self._use(Engine(ledger, policy, drawn, clock, forecaster, rails))
         self.engine.advance()
         with self.read() as snapshot:
             plan = next(snapshot.plans(), None)
@@ -185,14 +185,18 @@ class Experiment:
     @classmethod
     def _stored(
         cls,
-        ledger: SqlLedger,
+        ledger: Ledger,
         spec: Spec,
         clock: Callable[[], float] | None,
         forecaster: Forecaster | str | None,
     ) -> Experiment:
         made = cls.__new__(cls)
         made._use(Engine(ledger, spec, spec.seed, clock, forecaster, spec.guardrails))
-        made.place, made.name, made.description = ledger.place, ledger.name, ledger.description
+        made.place, made.name, made.description = (
+            ledger.store.place,
+            ledger.name,
+            ledger.description,
+        )
         made._document = ledger.document
         return made
 
@@ -250,7 +254,6 @@ class Experiment:
             StoreUnavailableError: the database cannot be reached or written to.
             StoreVersionError: its tables are of another version of bestarm.
         """
-        inputs.check_clock(clock)
         kind = kind_of(forecaster)
         problem = as_options(options)
         plain = read_policy_options(policy_options, bounds=bounds, control=control)
@@ -258,15 +261,20 @@ class Experiment:
             problem, policy, plain, read_seed(seed), forecaster=kind, guardrails=guardrails
         )
         check_scale(policy, plain, declared=isinstance(options, Problem))
-        texts = {"document": spec.to_json(), "description": inputs.clean_text(description)}
-        known = {"document": texts["document"], "description": sha256(texts["description"])}
         title = inputs.check_name(name)
         limits = inputs.read_limits(lease, window, otherwise, spec.traits.bounds)
-        with inputs.connected(url) as (store, ledgers):
-            now = inputs.read_time(store.now() if clock is None else clock(), stored=True)
-            head, created = state.begin(now, limits, seed=spec.seed, name=title, **known)
-            head.options = problem.targets
-            ledger = ledgers.create(store, title, head=head, created=created, **texts)
+        with connected(url) as store:
+            document, text = spec.to_json(), inputs.clean_text(description)
+            ledger = _create(
+                store,
+                title,
+                problem,
+                limits,
+                clock,
+                seed=spec.seed,
+                document=document,
+                description=text,
+            )
             experiment = cls._stored(ledger, spec, clock, forecaster)
             experiment.engine.advance()
         if spec.seed < 2**_GUESSABLE:
@@ -307,8 +315,8 @@ class Experiment:
             StoreVersionError: its tables are of another version of bestarm.
         """
         allowed = inputs.read_modules(allow_modules)
-        with inputs.connected(url) as (store, ledgers):
-            ledger = ledgers.open(store, inputs.normal_form(inputs.read_label(name, "name")))
+        with connected(url) as store:
+            ledger = Ledger.open(store, inputs.normal_form(inputs.read_label(name, "name")))
             spec = Spec.from_json(ledger.document, allowed)
             return cls._stored(ledger, spec, clock, forecaster)
 
@@ -335,8 +343,8 @@ class Experiment:
         most = None if limit is None else whole(limit, "limit", least=1)
         if after is not None:
             after = inputs.normal_form(inputs.read_label(after, "after"))
-        with inputs.connected(url) as (store, ledgers):
-            found = ledgers.list(store, limit=most, after=after, archived=archived)
+        with connected(url) as store:
+            found = list_experiments(store, limit=most, after=after, archived=archived)
             if store is not url:
                 store.close()
         return found
@@ -437,7 +445,10 @@ class Experiment:
         """
         named = tell.name_told(id, unit, decision_point)
         told = {} if reward is None and guardrails else {"reward": reward}
-        return self.tell_many([(named, told | guardrails)])
+        pairs: Sequence[tuple[Any, Any]] = [(named, told | guardrails)]
+        if unit is not None:
+            pairs = self.with_ids(pairs)
+        return self.engine.tell(tell.read_told(pairs))
 
     def tell_many(
         self,
@@ -832,8 +843,7 @@ class Experiment:
         """
         created: dict[str, object] = {"seed": self.seed}
         if self.spec is not None:
-            created |= {"name": self.name, "document": self._document}
-            created["description"] = sha256(self.description)
+            created |= _created(self.name, self._document, self.description)
         with self.read() as snapshot:
             return audit(
                 snapshot,
@@ -920,3 +930,31 @@ class Experiment:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _create(
+    store: Store | Memory,
+    name: str,
+    problem: Problem,
+    limits: TimeLimits,
+    clock: Callable[[], float] | None,
+    *,
+    seed: int,
+    document: str = "",
+    description: str = "",
+) -> Ledger:
+    """A new ledger with the first event of its log, which covers what the experiment is made of."""
+    inputs.check_clock(clock)
+    now = store.now() if clock is None else clock()
+    stored = isinstance(store, Store)
+    covered = _created(name, document, description) if stored else {}
+    head, created = state.begin(inputs.read_time(now, stored=stored), limits, seed=seed, **covered)
+    head.options = problem.targets
+    return Ledger.create(
+        store, name, document=document, description=description, head=head, created=created
+    )
+
+
+def _created(name: str, document: str, description: str) -> dict[str, str]:
+    """What the first event of a stored experiment covers."""
+    return {"name": name, "document": document, "description": sha256(description)}

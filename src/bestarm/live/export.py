@@ -22,12 +22,12 @@ from bestarm.errors import InvalidInputError, MissingDependencyError
 from bestarm.files import guarded, replacing
 from bestarm.live import units
 from bestarm.live.options import Options
-from bestarm.live.store.contract import (
+from bestarm.live.store.ledger import Snapshot
+from bestarm.live.store.rows import (
     ROW,
     GuardrailValue,
     Report,
     Rows,
-    Snapshot,
     UnitRecord,
     check_arms,
     check_size,
@@ -149,7 +149,7 @@ def _known(snapshot: Snapshot, rows: Rows, *, forecasts: bool) -> Columns:
         columns["forecast"] = rows["forecast"]
     named = head.unavailable or (head.units and snapshot.unit_counts().units)
     names = ["unit", "decision_point"] if named else []
-    for name in [*names, "covariates"] if forecasts or head.units_hash else []:
+    for name in [*names, "covariates"] if forecasts or head.units else []:
         texts = [getattr(records.get(each), name, None) or None for each in rounds.tolist()]
         columns[name] = np.array(texts, dtype=object)
     return columns

@@ -17,15 +17,8 @@ from bestarm.forecasting import Encoder, Forecaster
 from bestarm.forecasting.forecaster import find_forecaster
 from bestarm.live.inputs import EARLIEST, normal_form
 from bestarm.live.spec import Spec
-from bestarm.live.store.contract import (
-    UNREADABLE,
-    Ids,
-    Rows,
-    Snapshot,
-    UnitRecord,
-    canonical,
-    damaged,
-)
+from bestarm.live.store.ledger import Snapshot
+from bestarm.live.store.rows import UNREADABLE, Ids, Rows, UnitRecord, canonical, damaged
 from bestarm.numerics.geometry import Array
 from bestarm.records import Plan
 

@@ -16,7 +16,8 @@ import numpy as np
 
 from bestarm.errors import InvalidInputError
 from bestarm.live.state import disagreement
-from bestarm.live.store.contract import GuardrailValue, PlanRecord, Snapshot, damaged
+from bestarm.live.store.ledger import Snapshot
+from bestarm.live.store.rows import GuardrailValue, PlanRecord, damaged
 from bestarm.policies.guardrail import Guardrail, read_guardrails
 from bestarm.policies.policy import Traits
 from bestarm.problem import Problem

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import reprlib
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence, Set
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,13 +15,9 @@ from bestarm.checks import duration, finite
 from bestarm.errors import (
     ClockError,
     InvalidInputError,
-    MissingDependencyError,
 )
-from bestarm.live.store.contract import UnitKey
 from bestarm.live.store.head import TimeLimits
-
-if TYPE_CHECKING:
-    from bestarm.live.store.sql import SqlLedger, Store
+from bestarm.live.store.rows import UnitKey
 
 #: A unit, or a decision point: a text, or a whole number, which is the same as its digits.
 Label = str | int
@@ -165,27 +160,6 @@ def read_modules(modules: object) -> tuple[str, ...]:
         remedy = 'For example ["my_rules"].'
         raise InvalidInputError(message, field="allow_modules", value=modules, remedy=remedy)
     return tuple(names)
-
-
-@contextmanager
-def connected(url: str | Store) -> Iterator[tuple[Store, type[SqlLedger]]]:
-    """A database and the ledgers in it.
-
-    After an exception the connections of one that was made here are released; a `Store` that was
-    given is its owner's, and others may be using it.
-    """
-    try:
-        from bestarm.live.store.sql import SqlLedger, Store  # noqa: PLC0415
-    except ImportError as error:
-        name = error.name or "SQLAlchemy"
-        raise MissingDependencyError.of("A stored experiment", name, extra="live") from None
-    store = url if isinstance(url, Store) else Store(url)
-    try:
-        yield store, SqlLedger
-    except BaseException:
-        if store is not url:
-            store.close()
-        raise
 
 
 # --- units -------------------------------------------------------------------------------------

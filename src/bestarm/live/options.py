@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from bestarm.errors import BestArmError
-from bestarm.live.events import chain_hash
-from bestarm.live.store.contract import Change, damaged
+from bestarm.live.store.rows import Change, damaged
 from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
 
@@ -19,14 +18,14 @@ class Options:
     Attributes:
         problem: all options there ever were; those that were added come last.
         traits: what the policy declares about itself.
-        changes_hash: of all changes there were, by which these options are known.
+        changes: how many changes there were.
         retired: the retirement of each option that was retired, by its index.
         added: the additions, in their order.
     """
 
     problem: Problem
     traits: Traits
-    changes_hash: str = ""
+    changes: int = 0
     retired: dict[int, Change] = field(default_factory=dict)
     added: tuple[Change, ...] = ()
 
@@ -54,8 +53,7 @@ class Options:
         except (BestArmError, ValueError) as error:
             what = f"Option {change.label!r} cannot have been {change.kind} ({error})."
             raise damaged(what, change.label) from error
-        hashed = chain_hash(self.changes_hash, change)
-        return Options(problem, self.traits, hashed, retired, added)
+        return Options(problem, self.traits, self.changes + 1, retired, added)
 
     def arms(self, phase: int) -> int:
         """The number of arms that the plan of a phase is over."""

@@ -19,7 +19,8 @@ from bestarm.errors import DesignError, ProtocolError, ReplayError
 from bestarm.live.events import digest, recommendation_data
 from bestarm.live.spec import Spec
 from bestarm.live.state import disagreement, last_recommendation
-from bestarm.live.store.contract import Change, Snapshot, SummaryRecord, as_data, damaged
+from bestarm.live.store.ledger import Snapshot
+from bestarm.live.store.rows import Change, SummaryRecord, as_data, damaged
 from bestarm.policies.policy import Policy
 from bestarm.recommendation import Recommendation
 from bestarm.records import Plan

@@ -24,7 +24,7 @@ from bestarm.errors import (
 from bestarm.forecasting.forecaster import subtract_forecasts
 from bestarm.live.draws import seed_data
 from bestarm.live.guardrails import check_guardrails
-from bestarm.live.store.contract import UNREADABLE, canonical
+from bestarm.live.store.rows import UNREADABLE, canonical
 from bestarm.policies.catalog import BUILT_IN
 from bestarm.policies.guardrail import Guardrail, read_guardrails
 from bestarm.policies.policy import Policy, Traits

@@ -11,8 +11,9 @@ from bestarm import __version__
 from bestarm.errors import ClockError, ReplayError, UnknownAssignmentError
 from bestarm.live import events
 from bestarm.live.draws import seed_data
-from bestarm.live.store.contract import Event, Head, Snapshot, Transaction, is_outstanding
-from bestarm.live.store.head import Stage, TimeLimits
+from bestarm.live.store.head import Head, Stage, TimeLimits
+from bestarm.live.store.ledger import Snapshot, Transaction
+from bestarm.live.store.rows import Event, is_outstanding
 
 Precondition = Callable[[Snapshot], object]  # raises where a call is not allowed
 

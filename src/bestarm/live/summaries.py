@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.live.store.contract import Ids, Rows
+from bestarm.live.store.rows import Ids, Rows
 from bestarm.numerics.geometry import Array
 from bestarm.records import BlockPlan, Plan, Rounds, Summary
 

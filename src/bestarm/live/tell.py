@@ -22,16 +22,9 @@ from bestarm.live import events
 from bestarm.live.events import log
 from bestarm.live.inputs import lone_decision_point, read_keys, read_reward
 from bestarm.live.state import Precondition, check_assigned, find_oldest, find_settled
-from bestarm.live.store.contract import (
-    GuardrailValue,
-    Head,
-    Ids,
-    Report,
-    Rows,
-    Snapshot,
-    Transaction,
-    UnitKey,
-)
+from bestarm.live.store.head import Head
+from bestarm.live.store.ledger import Snapshot, Transaction
+from bestarm.live.store.rows import GuardrailValue, Ids, Report, Rows, UnitKey
 from bestarm.live.units import unknown_unit
 from bestarm.live.values import Assignment, Receipt
 from bestarm.policies.guardrail import Guardrail
@@ -241,7 +234,7 @@ def record(
     told = _record_outcomes if head.window is None else _record_reports
     receipt = told(tx, ids, call.rewards, now)
     if values:
-        events.add_chained(tx, *values)
+        tx.add(*values)
         head.values += len(values)
     return replace(receipt, values=len(values), late=receipt.late + late, served=call.served)
 
@@ -404,14 +397,14 @@ def _record_reports(
     if new:
         head.last_told = max(head.last_told, now)
         flags = np.isin(list(new), late).tolist()
-        rows = enumerate(zip(new.items(), flags, strict=True), head.reports)
-        events.add_chained(tx, *(Report(number, *told, now, flag) for number, (told, flag) in rows))
+        first, rows = head.reports, enumerate(zip(new.items(), flags, strict=True), head.reports)
+        tx.add(*(Report(number, *told, now, flag) for number, (told, flag) in rows))
         head.reports += len(new)
         head.late += len(late)
         head.early += len(new.keys() - reported.keys() - set(late))
     if late:
-        ids_late = events.ranges(np.array(late))
-        log(tx, "late", now, ids=ids_late, **events.request_data(head))
+        data = events.late_data(np.array(late), np.array([new[each] for each in late]))
+        log(tx, "late", now, **data, reports=[first, head.reports])
     return Receipt(len(new), len(ids) - len(new), len(late), held=len(new) - len(late))
 
 
@@ -493,7 +486,7 @@ def end_guardrail_windows(
             }
             new = {(number, place): each.otherwise for number in ids if number not in told}
             values = _value_records(tx, new, due, now)
-            events.add_chained(tx, *values)
+            tx.add(*values)
             head.values += len(values)
             ends[place] += len(ids)
             if young.size:

@@ -13,14 +13,8 @@ import numpy as np
 
 from bestarm.errors import UnknownAssignmentError
 from bestarm.live import events
-from bestarm.live.store.contract import (
-    UNREADABLE,
-    Snapshot,
-    Transaction,
-    UnitKey,
-    UnitRecord,
-    damaged,
-)
+from bestarm.live.store.ledger import Snapshot, Transaction
+from bestarm.live.store.rows import UNREADABLE, UnitKey, UnitRecord, damaged
 from bestarm.live.values import Known
 
 _PAGE = 5000  # decision points read at a time

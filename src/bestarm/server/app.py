@@ -13,7 +13,7 @@ from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI
 
 from bestarm import __version__
-from bestarm.live.store.sql import Store
+from bestarm.live.store import Store
 from bestarm.server import metrics, probes
 from bestarm.server.api import plan, routes
 from bestarm.server.api.schemas import describe_fields

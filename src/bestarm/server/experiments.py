@@ -18,7 +18,7 @@ from starlette.concurrency import run_in_threadpool
 from bestarm.errors import BestArmError, ExperimentExistsError, UnknownExperimentError
 from bestarm.live import Experiment, Receipt, Status
 from bestarm.live.engine import Answer, Engine
-from bestarm.live.store.sql import ChangeFeed, Store
+from bestarm.live.store import ChangeFeed, Store
 from bestarm.live.tell import Tell
 from bestarm.live.values import Checks
 from bestarm.live.watch.overview import Watch

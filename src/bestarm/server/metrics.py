@@ -13,8 +13,8 @@ from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from bestarm import __version__
-from bestarm.live.store.contract import Head
-from bestarm.live.store.sql import SqlLedger
+from bestarm.live.store import listing
+from bestarm.live.store.head import Head
 from bestarm.server.api.requests import VIEW, StrictRoute
 from bestarm.server.experiments import Maintenance
 from bestarm.server.guard import Counts
@@ -43,7 +43,7 @@ Sample = tuple[Mapping[str, str], float]
 async def metrics(request: Request) -> Response:
     """Counters of the server and of all its experiments, in Prometheus' text format."""
     state = request.app.state
-    heads = await run_in_threadpool(SqlLedger.heads, state.store)
+    heads = await run_in_threadpool(listing.heads, state.store)
     lines = "\n".join(_lines(state.requests, state.maintenance, heads))
     return Response(f"{lines}\n", media_type=_TYPE)
 

@@ -32,8 +32,8 @@ import sqlalchemy as sa
 
 from bestarm import __version__
 from bestarm.errors import BestArmError, InvalidInputError
-from bestarm.live.store.contract import Event
-from bestarm.live.store.sql import Session, schema
+from bestarm.live.store import Session, schema
+from bestarm.live.store.rows import Event
 from bestarm.live.watch.wording import describe
 from bestarm.server.experiments import OpenExperiments, repeat
 from bestarm.units import plural

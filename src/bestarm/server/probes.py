@@ -9,7 +9,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 
-from bestarm.live.store.sql import Store
+from bestarm.live.store import Store
 
 PATHS = frozenset({"/healthz", "/readyz"})
 

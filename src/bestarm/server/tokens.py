@@ -19,8 +19,8 @@ from typing import TypeVar
 import sqlalchemy as sa
 
 from bestarm.errors import InvalidInputError, StoreError
-from bestarm.live.store.contract import Snapshot, damaged
-from bestarm.live.store.sql import Session, SqlSnapshot, Store
+from bestarm.live.store import Session, Snapshot, Store
+from bestarm.live.store.rows import damaged
 from bestarm.server.errors import ForbiddenError, UnauthorizedError
 
 T = TypeVar("T")
@@ -142,7 +142,7 @@ def find_role(store: Store, text: str) -> Role | None:
 
 def check_token(tx: Snapshot, text: str, role: Role) -> None:
     """Raise unless a token allows what this role may do, as the transaction sees it."""
-    assert isinstance(tx, SqlSnapshot)
+    assert isinstance(tx, Snapshot)
     require(_role_of(tx.session, text), role)
 
 

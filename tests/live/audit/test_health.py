@@ -18,7 +18,7 @@ from bestarm import LUCB, RAGE, SPBAI, AnytimeBAI, Experiment, Problem
 from bestarm.errors import InvalidInputError
 from bestarm.live.audit import health
 from bestarm.live.audit.evidence import DelayTest, RatioTest, ScaleTest
-from bestarm.live.store.sql import SqlSnapshot
+from bestarm.live.store import Snapshot
 from bestarm.live.values import LEVELS, Check, worst
 from bestarm.numerics.geometry import Array
 from bestarm.policies import Policy
@@ -249,8 +249,9 @@ def test_wrong_draws_are_seen() -> None:
     go(experiment, clock, seed=1, loss=(0, 0, 0), rounds=10)
     assert worst(experiment.health()) == "ok"
     given = experiment.ask(2000)
-    arms = experiment.engine.ledger._rows["arm"][given.ids[-1000] : given.ids[-1] + 1]  # type: ignore[attr-defined]
-    arms[arms == 0] = 1
+    with experiment.engine.ledger.store.transaction() as session:
+        new = "UPDATE bestarm_assignments SET arm = 1 WHERE arm = 0 AND number >= ?"
+        session.raw.execute(new, (given.ids[-1000],))
     check = only(experiment, "assignments", "alarm")
     assert "'tea'" in check.finding or "'coffee'" in check.finding
 
@@ -555,7 +556,7 @@ def test_a_clock_that_goes_back_is_seen(back: float, lease: float | None, level:
 def test_only_the_last_part_is_read_row_by_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, read = SqlSnapshot.rows, list[int]()
+    whole, read = Snapshot.rows, list[int]()
     monkeypatch.setattr(health, "_WINDOW", 500)
     monkeypatch.setattr(health, "_FIRST", 200)
     url = f"sqlite:///{tmp_path}/store.db"
@@ -570,7 +571,7 @@ def test_only_the_last_part_is_read_row_by_row(
             read.append(end - first)
             return whole(self, first, end)
 
-        monkeypatch.setattr(SqlSnapshot, "rows", counting)
+        monkeypatch.setattr(Snapshot, "rows", counting)
         assert worst(experiment.health()) == "ok"
         assert 500 < sum(read) < 800
 

@@ -23,8 +23,8 @@ from bestarm.errors import DamagedStoreError, InvalidInputError, ReplayError
 from bestarm.live import draw, summaries
 from bestarm.live.audit.verify import SHOWN
 from bestarm.live.events import digest, event_hash, ids_in, ranges
-from bestarm.live.store.contract import as_data, canonical
-from bestarm.live.store.sql import ledger as sql_ledger
+from bestarm.live.store import ledger as sql_ledger
+from bestarm.live.store.rows import as_data, canonical
 
 DRINKS = Problem(np.eye(3), source_labels=["tea", "coffee", "water"], delta=0.1)
 BOUNDS = {"bounds": [0, 1]}
@@ -237,7 +237,7 @@ BEYOND_SUMMARIES = {
     "a request that never was": (
         "INSERT INTO bestarm_requests SELECT experiment, 'new', 1, 40, 1, 1 "
         "FROM bestarm_requests WHERE name = 'third'",
-        "nobody sent",
+        "requests on record, the counter says",
     ),
     "an outcome told after the end that no event knows of": (
         "INSERT INTO bestarm_outcomes SELECT experiment, 11, 0.5, told, 1 "
@@ -343,11 +343,12 @@ def test_an_experiment_in_memory_is_verified_too_but_cannot_be_replayed() -> Non
     assert experiment.verify().findings == ()
     with pytest.raises(InvalidInputError, match="cannot be replayed"):
         experiment.replay()
-    rows = experiment.engine.ledger._rows  # type: ignore[attr-defined]
-    rows["reward"][number] = 0.5
+    with experiment.engine.ledger.store.transaction() as session:
+        session.raw.execute(f"UPDATE bestarm_outcomes SET reward = 0.5 WHERE number = {number}")
     (finding,) = experiment.verify().findings
     assert AT_THE_END in finding
-    rows["arm"][4] += 1
+    with experiment.engine.ledger.store.transaction() as session:
+        session.raw.execute("UPDATE bestarm_assignments SET arm = (arm + 1) % 2 WHERE number = 4")
     assert "draw gives" in "".join(experiment.verify().findings)
 
 

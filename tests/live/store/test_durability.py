@@ -13,7 +13,7 @@ from workers_store import begin
 
 from bestarm import Experiment
 from bestarm.cli.database_checks import check_database
-from bestarm.live.store.sql import Store
+from bestarm.live.store import Store
 from bestarm.server.tokens import Role, create_token, list_tokens, revoke_token
 
 

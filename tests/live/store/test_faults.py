@@ -29,7 +29,7 @@ from workers_store import begin, other_writer, run_processes, stop_amid_transact
 
 from bestarm.errors import BestArmError, StoreError, StoreUnavailableError, UnknownExperimentError
 from bestarm.live import Experiment
-from bestarm.live.store.sql import session
+from bestarm.live.store import session
 from bestarm.live.watch.overview import overview
 
 T = TypeVar("T")

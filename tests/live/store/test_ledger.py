@@ -24,9 +24,9 @@ from bestarm.errors import (
     InvalidInputError,
     UnknownExperimentError,
 )
-from bestarm.live.store.contract import Request, UnitKey
-from bestarm.live.store.sql import SqlLedger, Store
-from bestarm.live.store.sql import ledger as sql_ledger
+from bestarm.live.store import Store, listing
+from bestarm.live.store import ledger as sql_ledger
+from bestarm.live.store.rows import Request, UnitKey
 
 PROBLEM = Problem(np.eye(2), source_labels=["tea", "coffee"])
 COMPOSED, DECOMPOSED = (unicodedata.normalize(form, "café 한") for form in ("NFC", "NFD"))
@@ -192,7 +192,7 @@ def test_a_file_is_searched_in_either_case_of_any_script(sqlite_url: str, search
     with closing(Store(sqlite_url)) as store:
         for name in ("Äpfel σοφία СБОР", "Apfel"):
             Experiment.create(store, name, ["a", "b"], bounds=(0, 1))
-        found, total = SqlLedger.search(store, search, first=0, limit=10)
+        found, total = listing.search(store, search, first=0, limit=10)
     assert ([each.name for each in found], total) == (["Äpfel σοφία СБОР"], 1)
 
 

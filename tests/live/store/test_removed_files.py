@@ -20,8 +20,8 @@ from workers_store import begin
 
 from bestarm import Experiment
 from bestarm.errors import StoreUnavailableError
-from bestarm.live.store.sql import Store
-from bestarm.live.store.sql.session import SqliteSession
+from bestarm.live.store import Store
+from bestarm.live.store.session import SqliteSession
 
 
 def calls(experiment: Experiment) -> dict[str, Callable[[], object]]:

@@ -13,8 +13,8 @@ from workers_store import create_with_others, prepare_and_die, run_processes
 from bestarm import Problem
 from bestarm.errors import StoreVersionError
 from bestarm.live import Experiment
-from bestarm.live.store.sql import schema
-from bestarm.live.store.sql.schema import VERSION
+from bestarm.live.store import schema
+from bestarm.live.store.schema import VERSION
 
 Tables = dict[str, list[dict[str, Any]]]
 

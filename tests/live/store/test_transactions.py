@@ -33,8 +33,8 @@ from workers_store import begin, other_writer
 
 from bestarm.errors import ExperimentExistsError, StoreUnavailableError, UnknownExperimentError
 from bestarm.live import Experiment
-from bestarm.live.store.sql import Store
-from bestarm.live.store.sql.session import PostgresSession
+from bestarm.live.store import Store
+from bestarm.live.store.session import PostgresSession
 
 
 def test_who_is_interrupted_while_waiting_for_others_can_go_on(store_url: str) -> None:
@@ -96,8 +96,8 @@ def test_ctrl_c_within_the_pool_uses_up_no_connection(store_url: str) -> None:
                 experiment.tell(number, 1.0)
             if not interrupting.done:
                 break
-            used = experiment.engine.ledger.store._engine.pool.checkedout()  # type: ignore[attr-defined]
-            assert used == 0, moment
+            store: Any = experiment.engine.ledger.store
+            assert store._engine.pool.checkedout() == 0, moment
         assert moment > 10
         assert experiment.tell(number, 1.0).repeated
     gc.collect()  # here, where the warning is expected
@@ -363,7 +363,7 @@ def test_a_pooler_may_give_every_transaction_another_session(
 
 def test_a_lock_is_held_through_a_pooler(pooled_url: str) -> None:
     with begin(pooled_url) as one, Experiment.open(pooled_url, "offer") as other:
-        stores = [each.engine.ledger.store for each in (one, other)]  # type: ignore[attr-defined]
+        stores: list[Any] = [each.engine.ledger.store for each in (one, other)]
         with stores[0].try_lock("evaluation") as held:
             assert held
             one.ask(1)

@@ -19,7 +19,7 @@ from workers_started import HANG_TIMEOUT, processes
 from bestarm import Problem
 from bestarm.errors import ExperimentExistsError
 from bestarm.live import Experiment
-from bestarm.live.store.sql import Store
+from bestarm.live.store import Store
 
 __all__ = [
     "begin",

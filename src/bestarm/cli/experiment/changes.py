@@ -413,7 +413,7 @@ def delete(name: str, again: str, *, store: str = STORE) -> Result:
         again (NAME): Its name once more, as a confirmation.
     """
     from bestarm.live.inputs import normal_form
-    from bestarm.live.store.sql import SqlLedger, Store
+    from bestarm.live.store import Ledger, Store
 
     if normal_form(name) != normal_form(again):
         raise InvalidInputError(
@@ -423,7 +423,7 @@ def delete(name: str, again: str, *, store: str = STORE) -> Result:
             remedy="Repeat the name of the experiment that is to be deleted.",
         )
     database = Store(store)
-    SqlLedger.open(database, normal_form(name)).delete()
+    Ledger.open(database, normal_form(name)).delete()
     database.close()
     return Result({"experiment": name, "deleted": True}, [f"{name} is deleted."])
 

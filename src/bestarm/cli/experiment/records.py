@@ -182,7 +182,7 @@ def list_(*, archived: bool = False, store: str = STORE) -> Result:
         archived: List archived ones too.
     """
     from bestarm.live import Experiment
-    from bestarm.live.store.sql import Store
+    from bestarm.live.store import Store
 
     database = Store(store)
     listed = Experiment.list(database, archived=archived)

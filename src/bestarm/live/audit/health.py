@@ -21,14 +21,14 @@ from bestarm.live.audit.evidence import (
 )
 from bestarm.live.draws import first_members
 from bestarm.live.options import Options
-from bestarm.live.store.contract import (
+from bestarm.live.store.head import Head
+from bestarm.live.store.ledger import Snapshot
+from bestarm.live.store.rows import (
     ROW,
     Event,
-    Head,
     Ids,
     PlanRecord,
     Rows,
-    Snapshot,
     UnitCounts,
     check_arms,
     check_size,

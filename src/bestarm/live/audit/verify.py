@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from heapq import merge
-from itertools import accumulate, chain
+from itertools import chain, tee
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,24 +15,26 @@ from numpy.typing import NDArray
 from bestarm.errors import DamagedStoreError, InvalidInputError
 from bestarm.live import events, units
 from bestarm.live.draws import PlanDraws
-from bestarm.live.events import Chained
+from bestarm.live.events import Told
 from bestarm.live.export import Progress
 from bestarm.live.options import Options
-from bestarm.live.store.contract import (
+from bestarm.live.store.head import TimeLimits
+from bestarm.live.store.ledger import Snapshot
+from bestarm.live.store.rows import (
     ALL,
+    ROW,
+    Change,
     Event,
     Ids,
     PlanRecord,
     Report,
     Rows,
-    Snapshot,
     SummaryRecord,
     UnitRecord,
     answers_of,
     as_data,
     is_outstanding,
 )
-from bestarm.live.store.head import TimeLimits
 from bestarm.live.summaries import RunningTotals
 from bestarm.live.values import in_utc
 from bestarm.records import Plan, Summary
@@ -42,6 +43,8 @@ from bestarm.units import plural
 SHOWN = 20  # findings of one kind that are written out: there may be millions
 _ROUNDING = 1e-3  # seconds
 _STATES = {"paused": "paused", "resumed": "running", "stopped": "stopped", "finished": "finished"}
+
+_NOTHING = events.digest_records([])
 
 _Known = tuple[str, dict[str, Any]]  # a record's name, and what its event says of it
 T = TypeVar("T")
@@ -169,17 +172,13 @@ class _Log:
 
     def __init__(self, snapshot: Snapshot, findings: _Findings, created: dict[str, Any]) -> None:
         self._snapshot, self._findings, self._created = snapshot, findings, created
-        records = {name: snapshot.records(kind) for name, kind in events.CHAINS.items()}
-        records |= {"units": self._units(), "reports": self._reports()}
-        nouns = {"guardrails": "values of guardrails"}
-        self._hash_chains = {
-            name: _HashChain(nouns.get(name, name), each, findings)
-            for name, each in records.items()
-        }
+        self._told = {name: _Told(snapshot, name, findings) for name in events.TOLD}
+        self._changes = findings.readable(snapshot.changes())
         self._last_hash = ""
         self._state = "running"
         self._limits: dict[str, float | None] = {}
         self._counts = {"changes": 0, "planned_changes": 0, "unavailable": 0}
+        self._reached = events.reached(None)  # the records that events have covered
         self._changed_at: int | None = None  # what was assigned when options changed
         self._end = 0  # of the last summary
         self._provisional = False
@@ -191,58 +190,41 @@ class _Log:
         self.failed: Ids = events.joined_ids([])  # assignments given up after the end
         self.erased: list[float] = []  # when units were erased
         self._erased_ids = set[int]()  # of their assignments, by the log
-        self._unknown_ids = set[int]()  # of assignments of which everything is erased
 
     def read(self) -> None:
         findings, snapshot = self._findings, self._snapshot
-        plans = map(self._plan, findings.readable(snapshot.plans()))
+        every, opened = tee(findings.readable(snapshot.plans()))
+        plans = map(self._plan, every)
         told = map(self._summary, findings.readable(snapshot.summaries()))
         for event in findings.readable(self._chain()):
             if event.kind == "planned":
                 self._compare(event, next(plans, None), "plan")
                 self._check_closed(event.data["first"])
                 self._counts["planned_changes"] = self._counts["changes"]
+                self._check_told(event, events.reached(next(opened, None)))
             elif event.kind in {"closed", "answered"}:
                 self._compare(event, next(told, None), "summary")
             else:
                 self._note(event)
             self._state = _STATES.get(event.kind, self._state)
-            for name, records in self._hash_chains.items():
-                if name in event.data:
-                    records.read_to(event.data[name], f"event {event.number}")
         if not self.broken:
             for what, _ in chain(plans, told):
                 findings.add("log", f"{what} is not in the log.")
             self._check_head()
 
-    def _reports(self) -> Iterator[Report]:
-        for report in self._snapshot.records(Report):
-            self.late_reports += report.late
-            yield report
-
-    def _units(self) -> Iterator[UnitRecord]:
-        snapshot = self._snapshot
-        drawn = snapshot.records(UnitRecord)
-        others = snapshot.records(UnitRecord, -ALL, -snapshot.head.unavailable)
-        # As they were recorded: before an assignment is made, its unit may not be available.
-        in_order = merge(
-            units.unavailable(snapshot), drawn, key=lambda each: (each.first, each.size > 0)
-        )
-        for record in chain(in_order, others):
-            known = record.salt, record.unit, record.decision_point, record.covariates
-            if known == (None,) * 4:
-                self._unknown_ids.update(units.members(record))
-            elif units.digest_of(*known) != record.digest:
-                known_of = _noun(units.members(record)[0])
-                what = f"What is known of {known_of} is not what was recorded"
-                self._findings.add("units", f"{what}: its unit or covariates were changed.")
-            yield record
+    def _check_told(self, event: Event, end: dict[str, int]) -> None:
+        """Compare what was told since the last plan with what an event says of it."""
+        for name, records in self._told.items():
+            expected = event.data["told"].get(name, _NOTHING)
+            records.check(self._reached[name], end[name], expected, f"event {event.number}")
+        self._reached = end
 
     def _check_erased(self) -> None:
-        for number in sorted(self._unknown_ids - self._erased_ids)[: 2 * SHOWN]:
+        unknown = self._told["units"].erased
+        for number in sorted(unknown - self._erased_ids)[: 2 * SHOWN]:
             what = f"What was known of {_noun(number)} is gone"
             self._findings.add("erased", f"{what}, and the log does not say that it was erased.")
-        for number in sorted(self._erased_ids - self._unknown_ids)[: 2 * SHOWN]:
+        for number in sorted(self._erased_ids - unknown)[: 2 * SHOWN]:
             what = f"What was known of {_noun(number)} is on record"
             self._findings.add("erased", f"{what}, and the log says that it was erased.")
 
@@ -274,8 +256,17 @@ class _Log:
         if (self.events, self._last_hash) != (head.events, head.last_hash):
             what = "The hash of the last event is not the one kept with the counters"
             findings.add("event", f"{what}: the log was written again, or cut short.")
-        for name, records in self._hash_chains.items():
-            records.read_all(getattr(head, f"{name}_hash"))
+        totals = {"requests": head.requests, "units": head.units}
+        totals |= {"reports": head.reports, "guardrails": head.values}
+        for name, total in totals.items():
+            self._told[name].check_total(self._reached[name], total)
+        self.late_reports = self._told["reports"].late
+        if next(self._changes, None) is not None:
+            findings.add("option", "Options were changed, and the log does not say so.")
+        away = self._counts["unavailable"]
+        if extra := sum(1 for _ in self._snapshot.records(UnitRecord, -ALL, -away)):
+            there = f"There are {away + extra} units that were not available on record"
+            findings.add("units", f"{there}, by the log {away}.")
         self._check_erased()
         self._check_closed(head.assigned)
         for name, value in {"state": self._state, **self._limits, **self._counts}.items():
@@ -294,14 +285,17 @@ class _Log:
         """What an event says that is neither about a plan nor about a summary."""
         if event.kind in {"added", "retired"}:
             self._counts["changes"] += 1
+            self._check_change(event, next(self._changes, None))
             if self._changed_at is None:
                 self._changed_at = event.data["assigned"]
         elif event.kind == "unavailable":
-            self._counts["unavailable"] += event.data["count"]
+            self._check_unavailable(event)
         elif event.kind == "changed":
             self._limits["lease"] = event.data.get("lease")
         elif event.kind in {"stopped", "finished"}:
             self.end = event.data
+            numbers = ALL, ALL, event.data["reports"], event.data["values"]
+            self._check_told(event, dict(zip(events.TOLD, numbers, strict=True)))
         elif event.kind == "created":
             self._limits = {name: event.data.get(name) for name in TimeLimits._fields}
             for name, value in self._created.items():
@@ -312,15 +306,42 @@ class _Log:
         elif event.kind == "erased":
             self.erased.append(event.at)
             self._erased_ids.update(events.ids_in(event.data["ids"]).tolist())
-        elif event.kind == "late" and "reports" in event.data:  # their hash is compared
-            self.late += len(events.ids_in(event.data["ids"]))
         elif event.kind in {"late", "failed"}:
             self._check_after(event)
+
+    def _check_change(self, event: Event, change: Change | None) -> None:
+        """Compare an option that was added or retired with its event."""
+        features = event.data.get("features")
+        logged = {name: event.data[name] for name in ("number", "phase", "label", "made_by")}
+        logged |= {"kind": event.kind, "reason": event.data.get("reason", ""), "at": event.at}
+        logged["features"] = None if features is None else tuple(features)
+        if change is None or vars(change) != logged:
+            what = f"The change of options of event {event.number}"
+            self._findings.add("option", f"{what} is not the one on record: it was changed.")
+
+    def _check_unavailable(self, event: Event) -> None:
+        """Compare units that were not available with the event that says so."""
+        before, count = self._counts["unavailable"], event.data["count"]
+        self._counts["unavailable"] += count
+        records = [*self._snapshot.records(UnitRecord, -before - count, -before)][::-1]
+        for record in records:
+            self._told["units"].note(record)
+        if events.digest_records(records) != event.data["units"]:
+            what = f"The units that were not available, by event {event.number}"
+            self._findings.add("units", f"{what}, are others on record: one was changed.")
 
     def _check_after(self, event: Event) -> None:
         """Compare outcomes that came too late, or were given up after the end, with their event."""
         ids = events.ids_in(event.data["ids"])
-        rows = self._snapshot.rows_of(ids)
+        if "reports" in event.data:
+            every = self._snapshot.records(Report, *event.data["reports"])
+            reports = [each for each in every if each.late]
+            rows = np.zeros(len(reports), dtype=ROW)
+            for column, field in (("id", "assignment"), ("reward", "reward"), ("told", "told")):
+                rows[column] = [getattr(each, field) for each in reports]
+            rows["late"] = True
+        else:
+            rows = self._snapshot.rows_of(ids)
         if event.kind == "late":
             what, when = "outcomes that came too late", rows["told"]
             data = events.late_data(rows["id"], rows["reward"])
@@ -360,28 +381,49 @@ class _Log:
             self._findings.add(kind, sentence)
 
 
-class _HashChain:
-    """Records, each hashed with those before it; events hold the hash of all so far."""
+class _Told:
+    """Records of one kind that come between plans, read once, in order."""
 
-    def __init__(self, name: str, records: Iterator[Chained], findings: _Findings) -> None:
-        self._name, self._findings = name, findings
-        self._hashes = accumulate(findings.readable(records), events.chain_hash, initial="")
-        self._hash: str | None = next(self._hashes)  # of those read so far; None once one is wrong
+    def __init__(self, snapshot: Snapshot, name: str, findings: _Findings) -> None:
+        self._snapshot, self._name, self._findings = snapshot, name, findings
+        self._noun = "values of guardrails" if name == "guardrails" else name
+        self._total = 0
+        self.late = 0  # reports that are flagged as late
+        self.erased = set[int]()  # ids of assignments of which everything is erased
 
-    def read_to(self, expected: str, where: str) -> None:
-        """Read on to the record whose hash is expected."""
-        if self._hash in {None, expected}:
-            return
-        self._hash = next((each for each in self._hashes if each == expected), None)
-        if self._hash is None:
-            what = f"The {self._name} up to {where} are not those it knows of"
+    def _read(self, start: int, end: int) -> Iterator[Told]:
+        records = self._snapshot.records(events.TOLD[self._name], start, end)
+        for record in self._findings.readable(records):
+            self.note(record)
+            self._total += 1
+            yield record
+
+    def note(self, record: Told) -> None:
+        """Look at what is known of a unit, and whether a report came too late."""
+        if isinstance(record, Report):
+            self.late += record.late
+        elif isinstance(record, UnitRecord):
+            known = record.salt, record.unit, record.decision_point, record.covariates
+            if known == (None,) * 4:
+                self.erased.update(units.members(record))
+            elif units.digest_of(*known) != record.digest:
+                known_of = _noun(units.members(record)[0])
+                what = f"What is known of {known_of} is not what was recorded"
+                self._findings.add("units", f"{what}: its unit or covariates were changed.")
+
+    def check(self, start: int, end: int, expected: str, where: str) -> None:
+        """Compare records with numbers from `start` up to `end` with their digest."""
+        if events.digest_records(self._read(start, end)) != expected:
+            what = f"The {self._noun} up to {where} are not those it knows of"
             self._findings.add(self._name, f"{what}: some were changed since, or removed.")
 
-    def read_all(self, expected: str) -> None:
-        """Read on to the last record, whose hash is expected."""
-        self.read_to(expected, "the counters")
-        if sum(1 for _ in self._hashes):
-            self._findings.add(self._name, f"There are {self._name} on record that nobody sent.")
+    def check_total(self, start: int, counted: int) -> None:
+        """Read the rest, and compare the number of all with the counter."""
+        for _ in self._read(start, ALL):
+            pass
+        if self._total != counted:
+            there = f"There are {self._total} {self._noun} on record"
+            self._findings.add(self._name, f"{there}, the counter says {counted}.")
 
 
 class _Redraw:

@@ -75,7 +75,8 @@ class Head:
     pulls: int = 0  # that it asks for
     size: int = 1  # assignments in each of its rounds
     rounds: int = 0  # of all phases, and the number of the next
-    units: int = 0  # of these, those of which something is known
+    requests: int = 0  # asks that have a name
+    units: int = 0  # rounds of which something is known
     unavailable: int = 0  # decision points at which a unit was not available
     # Pulls that the plan may be extended to, or None; less the outstanding assignments of earlier
     # plans when it was made.
@@ -96,11 +97,6 @@ class Head:
     planned_changes: int = 0  # of these, those that the last plan was made after
     events: int = 0  # in the log
     last_hash: str = ""  # of the last event
-    requests_hash: str = ""  # of all named requests
-    units_hash: str = ""  # of what is known of rounds
-    reports_hash: str = ""  # of all reports
-    guardrails_hash: str = ""  # of all values told of guardrails
-    changes_hash: str = ""  # of all changes of options
     last_time: float = -math.inf  # the latest time of a transaction
     clock_setback: float = 0.0  # the most seconds by which a later clock was behind that
     # Where there are forecasts: the squared deviations of outcomes from the mean of their arm

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bestarm.live.store.contract import Snapshot
+from bestarm.live.store.ledger import Snapshot
 from bestarm.live.values import Check
 from bestarm.live.watch.follower import Log
 

@@ -21,7 +21,9 @@ from bestarm.live.replay import PolicyReplayer, recommend
 from bestarm.live.spec import Spec
 from bestarm.live.standings import rates_of
 from bestarm.live.state import waits_for
-from bestarm.live.store.contract import Event, Head, Snapshot, SummaryRecord
+from bestarm.live.store.head import Head
+from bestarm.live.store.ledger import Snapshot
+from bestarm.live.store.rows import Event, SummaryRecord
 from bestarm.numerics.geometry import Array
 from bestarm.policies.policy import Look, Policy, Rates
 from bestarm.recommendation import Phase, Recommendation

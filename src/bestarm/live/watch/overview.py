@@ -17,7 +17,7 @@ from bestarm.live.events import log
 from bestarm.live.experiment import Experiment
 from bestarm.live.guardrails import GuardrailRow
 from bestarm.live.spec import Spec
-from bestarm.live.store.contract import Head
+from bestarm.live.store.head import Head
 from bestarm.live.values import Checks, savings, shown_state
 from bestarm.live.watch import wording
 from bestarm.live.watch.alarms import news

@@ -7,7 +7,8 @@ from typing import Any
 
 from bestarm.live.events import recommendation_data
 from bestarm.live.guardrails import GuardrailRow
-from bestarm.live.store.contract import Event, Head
+from bestarm.live.store.head import Head
+from bestarm.live.store.rows import Event
 from bestarm.live.values import held_up, in_rounds, in_time, in_utc
 from bestarm.live.watch.follower import Log
 from bestarm.policies.policy import Traits

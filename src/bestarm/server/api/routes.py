@@ -17,7 +17,7 @@ from bestarm.errors import ConflictingRequestError, InvalidInputError
 from bestarm.live import Batch, Experiment, Receipt
 from bestarm.live.events import sha256
 from bestarm.live.spec import check_scale
-from bestarm.live.store.contract import UnitKey
+from bestarm.live.store.rows import UnitKey
 from bestarm.live.tell import read_told
 from bestarm.live.watch.overview import Watch
 from bestarm.problem import problem_of

@@ -21,7 +21,7 @@ from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError
 from bestarm.live import Assignment, Batch, Check, Experiment, ExperimentListing, Receipt, Status
 from bestarm.live.guardrails import GuardrailRow
-from bestarm.live.store.contract import Event
+from bestarm.live.store.rows import Event
 from bestarm.live.tell import name_told
 from bestarm.policies.guardrail import Guardrail
 from bestarm.policies.registry import policies

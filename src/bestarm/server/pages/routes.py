@@ -21,7 +21,7 @@ from starlette.exceptions import HTTPException
 from bestarm.errors import BestArmError, StoreError
 from bestarm.live import ExperimentListing
 from bestarm.live.inputs import normal_form
-from bestarm.live.store.sql import SqlLedger
+from bestarm.live.store.listing import search as search_experiments
 from bestarm.live.values import LEVELS, Check, shown_state
 from bestarm.live.watch.overview import Overview, Watch
 from bestarm.policies.registry import policies
@@ -68,7 +68,7 @@ def listing(
     number = max(int(page), 1) if page.isdecimal() and len(page) < 10 else 1
     while True:
         first = (number - 1) * _PAGE
-        found, total = SqlLedger.search(experiments.store, search, first=first, limit=_PAGE)
+        found, total = search_experiments(experiments.store, search, first=first, limit=_PAGE)
         pages = max(math.ceil(total / _PAGE), 1)
         if number <= pages:
             break

@@ -12,11 +12,14 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from bestarm.live.store.contract import Head
+from bestarm.live.store.head import Head
 
-VERSION = "6"  # of the tables
+VERSION = "7"  # of the tables
 
 metadata = sa.MetaData()
+SERVER_TIME: sa.ColumnElement[float] = sa.literal_column(
+    "CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
+)
 
 
 # The types of SQLite's strict tables, which take no other values, where they have other names.
@@ -115,7 +118,14 @@ refusals = _table("refusals", reward=_REAL, at=_REAL)
 deferrals = _table("deferrals", summary=_WHOLE)  # the number of the one that covers it, or −1
 requests = _table("requests", key="name", count=_WHOLE, first=_WHOLE, size=_WHOLE, phase=_WHOLE)
 plans = _table(
-    "plans", key="phase", rowid=True, plan=sa.Text(), first=_WHOLE, round=_WHOLE, values=_WHOLE
+    "plans",
+    key="phase",
+    rowid=True,
+    plan=sa.Text(),
+    first=_WHOLE,
+    round=_WHOLE,
+    reports=_WHOLE,
+    values=_WHOLE,
 )
 summaries = _table(
     "summaries",

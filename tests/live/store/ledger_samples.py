@@ -11,19 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.live.events import log
-from bestarm.live.store.contract import (
+from bestarm.live.store.ledger import Ledger, Snapshot, Transaction
+from bestarm.live.store.rows import (
     ANSWER,
     ROW,
     Change,
     GuardrailValue,
     Ids,
-    Ledger,
     PlanRecord,
     Report,
     Request,
-    Snapshot,
     SummaryRecord,
-    Transaction,
     UnitCounts,
     UnitKey,
     UnitRecord,
@@ -72,7 +70,7 @@ Contents = dict[str, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """What the rules are tested on; the arguments of `check_store`."""
+    """What the rules are tested on."""
 
     make: Make
     reopen: Reopen | None

@@ -1,40 +1,57 @@
-"""Experiments in a database: each is a ledger; `bestarm.live.store.contract` documents the methods.
+"""A ledger: one experiment in a database, or in memory, as it is read and written.
 
-Statements come first, then the transactions on one experiment, then the ledger that begins them,
-and last how experiments are listed.
+A `Ledger` holds one experiment: a `Head` of counters, and rows that are only ever added. Everything
+an experiment does is a short transaction on its ledger: a `Snapshot`, which only reads, or a
+`Transaction`, which writes too.
+
+Threads and processes:
+    Any number of threads may use a ledger at once, and so may any number of processes that have
+    opened it in its database. A snapshot or transaction belongs to the thread that began it.
+
+Consistency:
+    Everything read in one snapshot or transaction belongs to one state: what others commit
+    meanwhile is not in it. Whatever begins after a commit reads what was committed. Writers take
+    turns: a `Transaction` begins once no other one on the same experiment is active, so that its
+    head is the latest. Numbers are read back to the bit and texts to the letter.
+
+Atomicity:
+    A `Transaction` is committed as a whole, with its head, when its `with` block ends without an
+    exception. After an exception, or when the process is killed, everything is as it was before.
+    In a database the rows are on disk when the block has ended.
+
+Errors:
+    Any method raises `StoreUnavailableError` where the database cannot be reached or written to
+    (nothing was changed, and the call can be repeated), and any method that reads raises
+    `DamagedStoreError` where a record cannot be read. `Raises` below names what else a method
+    raises.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 import math
-import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
-from bestarm.errors import (
-    BestArmError,
-    DamagedStoreError,
-    ExperimentExistsError,
-    UnknownExperimentError,
-)
-from bestarm.live.store.contract import (
+from bestarm.errors import DamagedStoreError, ExperimentExistsError, UnknownExperimentError
+from bestarm.live.store import schema as s
+from bestarm.live.store.database import Store
+from bestarm.live.store.head import Head
+from bestarm.live.store.memory import Memory
+from bestarm.live.store.rows import (
     ALL,
     ROW,
-    UNREADABLE,
     Change,
     Event,
     GuardrailValue,
-    Head,
     Ids,
     PlanRecord,
     R,
@@ -42,26 +59,23 @@ from bestarm.live.store.contract import (
     Report,
     Request,
     Rows,
-    Snapshot,
     SummaryRecord,
     T,
-    Transaction,
     UnitCounts,
     UnitKey,
     UnitRecord,
-    as_data,
-    canonical,
+    answers_of,
+    as_row,
     damaged,
     id_ranges,
+    read_change,
+    read_event,
+    read_plan,
+    read_report,
+    read_summary,
 )
-from bestarm.live.store.sql import schema as s
-from bestarm.live.store.sql.database import SERVER_TIME, Store
-from bestarm.live.store.sql.session import DuplicateKeyError, PostgresSession, Query, Row, Session
-from bestarm.live.values import ExperimentListing
+from bestarm.live.store.session import DuplicateKeyError, Query, Row, Session
 from bestarm.numerics.geometry import Array
-from bestarm.records import BlockPlan, Plan, Rounds, Summary, as_blocks
-
-Data = TypeVar("Data")
 
 _PIECE = 20_000  # assignments read at a time
 _FEW = 50  # of which the first outstanding one is looked for first
@@ -88,9 +102,9 @@ _READ_HEAD = sa.select(*(s.experiments.c[name] for name in s.COUNTERS)).where(
 )
 # On a server its own clock counts for all who share it. A select of its own around the one that
 # locks: the clock is read once the lock is there, however long that took.
-_READ_HEAD_AND_TIME = _READ_HEAD.add_columns(SERVER_TIME)
+_READ_HEAD_AND_TIME = _READ_HEAD.add_columns(s.SERVER_TIME)
 _locked = _READ_HEAD.with_for_update().subquery("head")
-_LOCK_HEAD_AND_TIME = sa.select(*_locked.columns, SERVER_TIME)
+_LOCK_HEAD_AND_TIME = sa.select(*_locked.columns, s.SERVER_TIME)
 
 
 @cache
@@ -181,32 +195,62 @@ _COVER = (
 )
 
 
-# --- Transactions on one experiment -------------------------------------------------------------
+class _Kind(NamedTuple):
+    """How records of a kind are kept and read."""
+
+    table: sa.Table
+    read: Callable[..., Any]  # a record from a row
+    in_order: sa.Select[Any]  # by number
+    by_assignment: sa.Select[Any] | None = None
+
+    @classmethod
+    def of(cls, table: sa.Table, read: Callable[..., Any], *, key: str = "number") -> _Kind:
+        """A kind whose records have their number in the column `key`."""
+        about = _in_order(table, key="assignment") if "assignment" in table.c else None
+        return cls(table, read, _in_order(table, key=key), about)
 
 
-class SqlSnapshot(Snapshot):
-    """A snapshot of one experiment, in a transaction that the session has begun.
+_KINDS: dict[type, _Kind] = {
+    PlanRecord: _Kind.of(s.plans, read_plan, key="phase"),
+    SummaryRecord: _Kind.of(s.summaries, read_summary),
+    Event: _Kind.of(s.events, read_event),
+    Change: _Kind.of(s.changes, read_change),
+    Request: _Kind.of(s.requests, Request, key="first"),
+    UnitRecord: _Kind.of(s.units, UnitRecord, key="round"),
+    Report: _Kind.of(s.reports, read_report),
+    GuardrailValue: _Kind.of(s.values, GuardrailValue),
+}
+
+
+# --- Transactions -------------------------------------------------------------------------------
+
+
+class Snapshot:
+    """The state of an experiment at one moment, to read, in a transaction of the session.
 
     Attributes:
-        session: that transaction, for statements on other tables.
+        head: the counters. In a `Transaction`, change them in place.
+        session: the transaction, for statements on other tables.
     """
 
     _head_and_time = _READ_HEAD_AND_TIME
 
     def __init__(self, session: Session, number: int) -> None:
         self.session, self._number = session, number
-        self._time: float | None = None  # by the server's clock, where there is a server
-        on_server = isinstance(session, PostgresSession)
-        found = session.select(self._head_and_time if on_server else _READ_HEAD, experiment=number)
+        statement = self._head_and_time if session.on_server else _READ_HEAD
+        found = session.select(statement, experiment=number)
         if not found:
             raise damaged("The counters of the experiment are missing.")
-        if on_server:
-            self._time = found[0][-1]
         self.head = Head(*found[0][: len(s.COUNTERS)])
         self._saved = vars(self.head).copy()
+        self._time: float | None = found[0][-1] if session.on_server else None
 
     def now(self) -> float:
-        """The time by the server's clock as the head was read; for a file, by this process's."""
+        """The time in seconds since 1970, by the one clock of all who share the ledger.
+
+        For a database server that is the server's clock, read once a `Transaction` has begun; for a
+        file, and in memory, it is this process's.
+        """
         return time.time() if self._time is None else self._time
 
     def _select(self, statement: Query, **values: Any) -> list[Row]:
@@ -225,7 +269,10 @@ class SqlSnapshot(Snapshot):
         columns = self._columns(statement, **values)
         return _whole(columns[0]) if columns else np.empty(0, dtype=np.int64)
 
+    # --- records ---
+
     def records(self, kind: type[R], start: int = 0, end: int = ALL) -> Iterator[R]:
+        """The records of a kind with numbers from `start` up to `end`, in order of number."""
         known = _KINDS[kind]
         while start < end:
             found = self._select(known.in_order, start=start, end=end, size=_PAGE)
@@ -237,6 +284,7 @@ class SqlSnapshot(Snapshot):
                 return
 
     def records_of(self, kind: type[T], ids: Sequence[int]) -> Sequence[T]:
+        """The reports of these assignments, or the values of guardrails, in order of number."""
         known, wanted, found = _KINDS[kind], set(ids), list[T]()
         assert known.by_assignment is not None
         for run in id_ranges(np.array(ids, dtype=np.int64)):
@@ -245,11 +293,70 @@ class SqlSnapshot(Snapshot):
             found += (record for record in records if record.assignment in wanted)
         return sorted(found, key=lambda record: record.number)
 
+    def plans(self, start: int = 1) -> Iterator[PlanRecord]:
+        """The plans from a phase on."""
+        return self.records(PlanRecord, start)
+
+    def summaries(self, start: int = 0) -> Iterator[SummaryRecord]:
+        """The summaries from a number on."""
+        return self.records(SummaryRecord, start)
+
+    def events(self, start: int = 0, end: int = ALL) -> Iterator[Event]:
+        """The events with numbers from `start` up to `end`."""
+        return self.records(Event, start, end)
+
+    def changes(self, start: int = 0) -> Iterator[Change]:
+        """The changes of options from a number on."""
+        return self.records(Change, start)
+
+    def plan(self, phase: int) -> PlanRecord:
+        """The plan of a phase.
+
+        Raises:
+            DamagedStoreError: the phase has no plan.
+        """
+        found = next(self.records(PlanRecord, phase, phase + 1), None)
+        if found is None:
+            raise damaged(f"The plan of phase {phase} cannot be read (it is missing).", phase)
+        return found
+
     def request(self, name: str) -> Request | None:
+        """The request of exactly this name, or None."""
         found = (Request(*row) for row in self._select(_REQUESTS_FROM, name=name))
         return next((each for each in found if each.name == name), None)
 
+    # --- units ---
+
+    def units_named(self, keys: Sequence[UnitKey]) -> dict[UnitKey, UnitRecord]:
+        """The rounds about these units at these decision points, as far as there are any."""
+        records, size = list[UnitRecord](), 1 if len(keys) == 1 else _NAMED_AT_A_TIME
+        for begin in range(0, len(keys), size):
+            part = [*keys[begin : begin + size]]
+            part += part[-1:] * (size - len(part))  # one statement for any number
+            values = {
+                f"{name}_{place}": value
+                for place, key in enumerate(part)
+                for name, value in key._asdict().items()
+            }
+            records += itertools.starmap(UnitRecord, self._select(_units_named(size), **values))
+        return {UnitKey(str(each.unit), str(each.decision_point)): each for each in records}
+
+    def rounds_of(self, unit: str) -> Ids:
+        """The numbers of the rounds about a unit, in no order."""
+        return self._ids(_ROUNDS_OF, unit=unit)
+
+    def unit_counts(self) -> UnitCounts:
+        """How many rounds were about units, where something was drawn."""
+        found = self._select(_UNIT_COUNTS)
+        return UnitCounts(*map(int, found[0])) if found else UnitCounts()
+
+    # --- assignments and outcomes ---
+
     def rows(self, first: int, end: int) -> Iterator[Rows]:
+        """The assignments with ids from `first` up to `end`, as ROW, in order of id, in pieces.
+
+        Ids that were never assigned are left out.
+        """
         while first < end:
             columns = self._columns(_ASSIGNMENTS, start=first, end=end, size=_PIECE)
             if not columns:
@@ -268,36 +375,54 @@ class SqlSnapshot(Snapshot):
             yield rows
             first = end_of_piece
 
+    def rows_of(self, ids: Ids) -> Rows:
+        """These assignments as ROW, in order of id, as far as there are any."""
+        found = []
+        for run in id_ranges(ids):
+            first, end = int(run[0]), int(run[-1]) + 1
+            pieces, dense = self.rows(first, end), end - first == len(run)
+            found += [rows if dense else rows[np.isin(rows["id"], run)] for rows in pieces]
+        return found[0] if len(found) == 1 else np.concatenate([np.empty(0, dtype=ROW), *found])
+
+    def answers(self, first: int, end: int) -> Iterator[Rows]:
+        """The assignments with ids from `first` up to `end`, as ANSWER, in order of id, in pieces.
+
+        Raises:
+            DamagedStoreError: an id was never assigned.
+        """
+        for rows in self.rows(first, end):
+            if np.any(rows["id"] != np.arange(first, first + len(rows))):
+                break
+            first += len(rows)
+            yield answers_of(rows)
+        if first < end:
+            raise damaged(f"Some of the assignments {first} to {end - 1} are missing.", first)
+
+    def asked_at(self, number: int) -> float:
+        """The time at which an assignment was asked for.
+
+        Raises:
+            DamagedStoreError: the id was never assigned.
+        """
+        return float(next(self.answers(number, number + 1))["asked"][0])
+
     def settlements(self, ids: Sequence[int]) -> tuple[dict[int, float], set[int]]:
-        wanted, near = set(ids), {"start": min(ids, default=0), "end": max(ids, default=0) + 1}
-        if near["end"] - near["start"] > len(wanted) + _PIECE:
-            return super().settlements(ids)
-        told = self._select(_REWARDS, **near, size=ALL)
-        lost = self._select(_LOST, **near, size=ALL) if self.head.losses else []
-        rewards = {number: reward for number, reward in told if number in wanted}
-        return rewards, wanted & {number for (number,) in lost}
-
-    def units_named(self, keys: Sequence[UnitKey]) -> dict[UnitKey, UnitRecord]:
-        records, size = list[UnitRecord](), 1 if len(keys) == 1 else _NAMED_AT_A_TIME
-        for begin in range(0, len(keys), size):
-            part = [*keys[begin : begin + size]]
-            part += part[-1:] * (size - len(part))  # one statement for any number
-            values = {
-                f"{name}_{place}": value
-                for place, key in enumerate(part)
-                for name, value in key._asdict().items()
-            }
-            records += itertools.starmap(UnitRecord, self._select(_units_named(size), **values))
-        return {UnitKey(str(each.unit), str(each.decision_point)): each for each in records}
-
-    def rounds_of(self, unit: str) -> Ids:
-        return self._ids(_ROUNDS_OF, unit=unit)
-
-    def unit_counts(self) -> UnitCounts:
-        found = self._select(_UNIT_COUNTS)
-        return UnitCounts(*map(int, found[0])) if found else UnitCounts()
+        """Of these assignments, the rewards of those that have one, and those that are lost."""
+        wanted, rewards, lost = set(ids), dict[int, float](), set[int]()
+        parts: Iterable[Sequence[int] | Ids] = [ids] if ids else []
+        if ids and max(ids) - min(ids) > len(wanted) + _PIECE:
+            parts = id_ranges(np.array(ids, dtype=np.int64), gap=_PIECE)
+        for part in parts:
+            near = {"start": int(min(part)), "end": int(max(part)) + 1, "size": ALL}
+            told = self._select(_REWARDS, **near)
+            rewards |= {number: reward for number, reward in told if number in wanted}
+            if self.head.losses:
+                lost |= wanted & {number for (number,) in self._select(_LOST, **near)}
+        return rewards, lost
 
     def lost_arms(self, phase: int, start: int, count: int) -> Ids:
+        """The arms of `count` lost assignments of a phase, in the order of loss, from number
+        `start` on; fewer where there are fewer."""
         ids = self._ids(_LOST_OF_PHASE, phase=phase, start=start, size=count)
         return self._rows_of_lost(ids)["arm"]
 
@@ -309,10 +434,12 @@ class SqlSnapshot(Snapshot):
         return rows[np.searchsorted(rows["id"], ids)]
 
     def first_outstanding(self, start: int, end: int) -> int | None:
+        """The least outstanding id from `start` up to `end`, or None."""
         pieces = self._outstanding(start, end, _FEW)
         return next((int(ids[0]) for ids, _ in pieces if ids.size), None)
 
     def outstanding(self, start: int, end: int, *, asked_by: float = math.inf) -> Ids:
+        """The outstanding ids from `start` up to `end` that were asked for by a time, in order."""
         pieces = self._outstanding(start, end, _PIECE)
         found = [ids[asked <= asked_by] for ids, asked in pieces]
         return np.concatenate([np.empty(0, dtype=np.int64), *found])
@@ -328,22 +455,37 @@ class SqlSnapshot(Snapshot):
             yield ids[left], asked[left]
             start, size = near["end"], min(2 * size, _PIECE)
 
+    # --- deferrals ---
+
     def deferrals(
         self, first: int = 0, end: int = ALL, *, waiting: bool = False
     ) -> tuple[Ids, Ids]:
+        """The deferred assignments, which were outstanding when their phase closed, in order of id,
+        and the number of the summary that covers each, or −1.
+
+        Args:
+            first: the least id.
+            end: the id after the last.
+            waiting: only those that no summary covers.
+        """
         read = _WAITING if waiting else _DEFERRALS
         columns = self._columns(read, start=first, end=end, size=ALL)
         ids, covered_by = map(_whole, columns or [np.empty(0, dtype=np.int64)] * 2)
         return ids, covered_by
 
     def arrivals(self) -> Ids:
+        """Deferred assignments that are settled and that no summary covers, in order of id."""
         waiting, _ = self.deferrals(waiting=True)
         rewards, lost = self.settlements(waiting.tolist())
         return np.array(sorted(rewards.keys() | lost), dtype=np.int64)
 
 
-class SqlTransaction(SqlSnapshot, Transaction):
-    """A transaction that writes."""
+class Transaction(Snapshot):
+    """A transaction that writes; the head is saved when it ends.
+
+    Rows that it has added can be read in it. What should be new and is on record raises a
+    `DamagedStoreError` as the transaction ends, and nothing of it is kept.
+    """
 
     _head_and_time = _LOCK_HEAD_AND_TIME
 
@@ -359,6 +501,17 @@ class SqlTransaction(SqlSnapshot, Transaction):
     def _insert(self, table: sa.Table, **values: Any) -> None:
         self.session.insert(table, {"experiment": self._number, **values})
 
+    def add(self, *records: Record) -> None:
+        """Add records of one kind, each with a number of its own.
+
+        Requests have names of their own too; rounds a unit at a decision point; and values an
+        assignment and a guardrail.
+        """
+        if records:
+            rows = [as_row(record) for record in records]
+            columns = {name: [row[name] for row in rows] for name in rows[0]}
+            self._insert(_KINDS[type(records[0])].table, **columns)
+
     def add_assignments(
         self,
         arms: Ids,
@@ -367,6 +520,16 @@ class SqlTransaction(SqlSnapshot, Transaction):
         at: float,
         forecasts: Array | None = None,
     ) -> None:
+        """Add assignments of the head's phase, with ids from the head's `assigned` on.
+
+        They come in rounds of the head's `size`, numbered from the head's `rounds` on.
+
+        Args:
+            arms: one per assignment.
+            probabilities: of the arms to be in their round.
+            at: the time.
+            forecasts: one per assignment, or None.
+        """
         head, order = self.head, np.arange(len(arms))
         optional = {} if forecasts is None else {"forecast": forecasts}
         self._insert(
@@ -380,36 +543,36 @@ class SqlTransaction(SqlSnapshot, Transaction):
             **optional,
         )
 
-    def add(self, *records: Record) -> None:
-        if records:
-            rows = [_row(record) for record in records]
-            columns = {name: [row[name] for row in rows] for name in rows[0]}
-            self._insert(_KINDS[type(records[0])].table, **columns)
-
     def erase_units(self, rounds: Ids) -> None:
+        """Erase what is known of rounds, but for its digest: the one change of what was added."""
         rows = [{"of": self._number, "erased": each} for each in rounds.tolist()]
         self.session.execute_many(_ERASE, rows)
 
     def add_outcomes(
         self, ids: Sequence[int], rewards: Sequence[float], *, at: float, late: Sequence[bool]
     ) -> None:
+        """Add outcomes of assignments that have none."""
         flags = [int(each) for each in late]
         self._insert(s.outcomes, number=list(ids), reward=list(rewards), told=at, late=flags)
 
     def add_losses(self, ids: Sequence[int], *, reason: str, at: float) -> None:
+        """Add losses, in this order, after as many as the head's `losses`."""
         every = np.asarray(ids, dtype=np.int64)
         phases = self._rows_of_lost(every)["phase"]
         places = self.head.losses + np.arange(len(every))
         self._insert(s.losses, number=every, phase=phases, place=places, reason=reason, at=at)
 
     def add_refusals(self, ids: Ids, rewards: Array, *, at: float) -> int:
+        """Add refused rewards, unless the assignment has one; return the number added."""
         rows = {"experiment": self._number, "number": ids, "reward": rewards, "at": at}
         return self.session.insert(s.refusals, rows, or_ignore=True)
 
     def add_deferrals(self, ids: Ids) -> None:
+        """Record that assignments are outstanding while their phase closes."""
         self._insert(s.deferrals, number=ids, summary=-1)
 
     def settle_deferrals(self, ids: Ids, *, summary: int) -> None:
+        """Record the number of the summary that covers these assignments."""
         rows = [
             {"of": self._number, "deferred": each, "covering": summary} for each in ids.tolist()
         ]
@@ -441,109 +604,7 @@ def _unreadable(why: str) -> DamagedStoreError:
     return damaged(f"The record of assignments, outcomes or losses cannot be read ({why}).")
 
 
-def _row(record: Record) -> dict[str, Any]:
-    """A record as its table has it: plans, summaries and what is not a single value as JSON."""
-    row: dict[str, Any] = {"phase": record.number} if isinstance(record, PlanRecord) else {}
-    for name, value in vars(record).items():
-        part = as_data(value) if isinstance(value, (Plan, Summary)) else value
-        row[name] = canonical(part) if isinstance(part, (dict, tuple)) else part
-    if isinstance(record, Report):
-        row["late"] = int(record.late)
-    return row
-
-
-def _read_plan(phase: int, text: str, first: int, number: int, values: int) -> PlanRecord:
-    plan = _parsed(_plan, text, what := f"the plan of phase {phase}")
-    if plan.phase != phase:
-        raise damaged(f"The record of {what} cannot be read (it is one of phase {plan.phase}).")
-    return PlanRecord(plan, first, number, values)
-
-
-def _plan(data: dict[str, Any]) -> Plan:
-    if "blocks" in data:
-        plan: Plan = BlockPlan(**data)
-    elif data["counts"] is not None:
-        plan = Plan.fixed(data["counts"], phase=data["phase"], center=data["center"])
-    else:
-        plan = Plan.randomised(**{name: data[name] for name in data if name != "counts"})
-    if as_data(plan) != data:
-        raise ValueError("it contradicts itself")
-    return plan
-
-
-def _read_summary(number: int, *parts: Any) -> SummaryRecord:
-    phase, first, end, late, text, digest, plain = parts
-    what = f"summary {number}"
-    summary = _parsed(_summary, text, what)
-    told = None if plain is None else _parsed(_summary, plain, what)
-    return SummaryRecord(number, phase, first, end, late, summary, digest, told)
-
-
-def _summary(data: dict[str, Any]) -> Summary:
-    if "kinds" in data:
-        return Rounds.read(as_blocks(data.pop("blocks"), data["arms"]), **data)
-    return Summary(forecast_sum=data.pop("foreseen"), **data)
-
-
-def _read_report(number: int, assignment: int, reward: float, told: float, late: int) -> Report:
-    return Report(number, assignment, reward, told, bool(late))
-
-
-def _read_change(number: int, *parts: Any) -> Change:
-    phase, kind, label, reason, text, made_by, at = parts
-    features = None
-    if text is not None:
-        try:
-            features = tuple(map(float, json.loads(text)))
-        except UNREADABLE as error:
-            what = f"The features of option {label!r} cannot be read ({error})."
-            raise damaged(what, label) from error
-    return Change(number, phase, kind, label, reason, features, made_by, at)
-
-
-def _read_event(number: int, at: float, kind: str, text: str, hashed: str) -> Event:
-    return Event(number, at, kind, _parsed(dict, text, f"event {number}"), hashed)
-
-
-def _parsed(read: Callable[[dict[str, Any]], Data], text: str, what: str) -> Data:
-    try:
-        data = json.loads(text)
-        if not isinstance(data, dict):
-            raise TypeError("it is not an object")
-        return read(data)
-    except (*UNREADABLE, BestArmError) as error:
-        why = str(error).rstrip(".")
-        raise damaged(f"The record of {what} cannot be read ({why}).", what) from error
-
-
-class _Kind(NamedTuple):
-    """How records of a kind are kept and read."""
-
-    table: sa.Table
-    read: Callable[..., Any]  # a record from a row
-    in_order: sa.Select[Any]  # by number
-    by_assignment: sa.Select[Any] | None = None
-
-    @classmethod
-    def of(cls, table: sa.Table, read: Callable[..., Any], *, key: str = "number") -> _Kind:
-        """A kind whose records have their number in the column `key`."""
-        about = _in_order(table, key="assignment") if "assignment" in table.c else None
-        return cls(table, read, _in_order(table, key=key), about)
-
-
-_KINDS: dict[type, _Kind] = {
-    PlanRecord: _Kind.of(s.plans, _read_plan, key="phase"),
-    SummaryRecord: _Kind.of(s.summaries, _read_summary),
-    Event: _Kind.of(s.events, _read_event),
-    Change: _Kind.of(s.changes, _read_change),
-    Request: _Kind.of(s.requests, Request, key="first"),
-    UnitRecord: _Kind.of(s.units, UnitRecord, key="round"),
-    Report: _Kind.of(s.reports, _read_report),
-    GuardrailValue: _Kind.of(s.values, GuardrailValue),
-}
-
-
-# --- Experiments of a database ------------------------------------------------------------------
+# --- Ledgers ------------------------------------------------------------------------------------
 
 _column = s.experiments.c
 _named = _column.name == sa.bindparam("name")
@@ -554,65 +615,34 @@ _NAMED = (
     .where(_named)
 )
 _SOME = sa.select(_column.name).order_by(_column.id.desc()).limit(10)
-_limit: sa.BindParameter[int] = sa.bindparam("limit")
-_LISTED = sa.select(
-    _column.name,
-    _column.description,
-    _column.created,
-    *(_column[name] for name in s.COUNTERS),
-).limit(_limit)
-_HEADS = sa.select(_column.name, *(_column[name] for name in s.COUNTERS)).order_by(_column.id)
-_after = sa.select(_column.id).where(_column.name == sa.bindparam("after")).scalar_subquery()
-_ALL_FOLLOWING = _LISTED.where(_column.id > sa.func.coalesce(_after, 0)).order_by(_column.id)
-_shown = _column.archived == sa.false()
-_FOLLOWING = _ALL_FOLLOWING.where(_shown)
-_rank = sa.case((_column.state == "running", 0), (_column.state == "paused", 1), else_=2)
-_order = (_rank, _column.created.desc(), _column.id.desc())
-
-
-def _page(*conditions: sa.ColumnElement[bool]) -> tuple[sa.Select[Any], sa.Select[Any]]:
-    """Statements for the number of experiments under conditions, and for a page of them.
-
-    Their ids are sorted first: to sort all columns of all of them would take four times as long.
-    """
-    ids = sa.select(_column.id).where(*conditions).order_by(*_order).limit(_limit)
-    some = ids.offset(sa.bindparam("first")).subquery().select()
-    count = sa.select(sa.func.count()).select_from(s.experiments).where(*conditions)
-    return count, _LISTED.where(_column.id.in_(some)).order_by(*_order)
-
-
-_text = sa.func.lower(_column.name + "\n" + _column.description)
-_EVERY = _page(_shown)
-_MATCHING = _page(_shown, _text.like(sa.bindparam("pattern"), escape="/"))
 
 
 @dataclass(frozen=True, eq=False)
-class SqlLedger:
-    """One experiment of a database; `document` says what it is made of, as text."""
+class Ledger:
+    """One experiment of a database, or in memory; `document` says what it is made of, as text."""
 
-    store: Store
+    store: Store | Memory
     number: int
     name: str
     document: str
     description: str
 
-    @property
-    def place(self) -> str:
-        """The URL of its database, without the password."""
-        return self.store.place
-
     @classmethod
     def create(
         cls,
-        store: Store,
+        store: Store | Memory,
         name: str,
         *,
         document: str,
         description: str,
         head: Head,
         created: Event,
-    ) -> SqlLedger:
-        """Add a new experiment with its first event: see `Experiment.create`."""
+    ) -> Ledger:
+        """Add a new experiment with its first event: see `Experiment.create`.
+
+        Raises:
+            ExperimentExistsError: there is one of this name.
+        """
         store.prepare()
         row = {"name": name, "description": description, "created": head.last_time}
         try:
@@ -620,7 +650,7 @@ class SqlLedger:
                 session.insert(s.experiments, row | vars(head))
                 ((number,),) = session.fetch(_NUMBER, name=name)
                 session.insert(s.documents, {"experiment": number, "document": document})
-                session.insert(s.events, {"experiment": number, **_row(created)})
+                session.insert(s.events, {"experiment": number, **as_row(created)})
         except DuplicateKeyError:
             raise ExperimentExistsError(
                 f"There is an experiment {name!r} in {store.place} already.",
@@ -631,9 +661,13 @@ class SqlLedger:
         return cls(store, number, name, document, description)
 
     @classmethod
-    def open(cls, store: Store, name: str) -> SqlLedger:
-        """The experiment of a name: see `Experiment.open`."""
-        found, others = _select(store, (_NAMED, {"name": name}), (_SOME, {}))
+    def open(cls, store: Store, name: str) -> Ledger:
+        """The experiment of a name.
+
+        Raises:
+            UnknownExperimentError: there is none.
+        """
+        found, others = store.select((_NAMED, {"name": name}), (_SOME, {}))
         for number, document, description in found:
             return cls(store, number, name, document, description)
         names = ", ".join(repr(other) for (other,) in others)
@@ -643,27 +677,6 @@ class SqlLedger:
             value=name,
             remedy=f"There is {names}." if names else store.why_empty,
         )
-
-    @staticmethod
-    def list(
-        store: Store,
-        *,
-        limit: int | None = None,
-        after: str | None = None,
-        archived: bool = False,
-    ) -> Sequence[ExperimentListing]:
-        """The experiments of a database, oldest first: see `Experiment.list`."""
-        start = {"after": after, "limit": ALL if limit is None else limit}
-        following = _ALL_FOLLOWING if archived else _FOLLOWING
-        known, found = _select(store, (_NUMBER, {"name": after}), (following, start))
-        if after is not None and not known:
-            raise UnknownExperimentError(
-                f"There is no experiment {after!r} to continue after.",
-                field="after",
-                value=after,
-                remedy="Give the name of the last experiment of the part before.",
-            )
-        return [_listed(*row) for row in found]
 
     def delete(self) -> None:
         """Remove all that is on record of it, from the file as well."""
@@ -676,37 +689,28 @@ class SqlLedger:
                     )
         self.purge()
 
-    @staticmethod
-    def heads(store: Store) -> Sequence[tuple[str, Head]]:
-        """The name and the counters of every experiment, oldest first, in one query."""
-        [found] = _select(store, (_HEADS, {}))
-        return [(name, Head(*counters)) for name, *counters in found]
+    @contextmanager
+    def snapshot(self) -> Iterator[Snapshot]:
+        """Begin a snapshot of the committed state.
 
-    @staticmethod
-    def search(
-        store: Store, text: str, *, first: int, limit: int
-    ) -> tuple[Sequence[ExperimentListing], int]:
-        """Up to `limit` experiments after the `first` ones, and the number of all of them.
-
-        They have a text in their name or description, in letters of either case. Running
-        experiments come first, and among them the newest.
+        Raises:
+            StoreUnavailableError: the database cannot be reached, or its file was replaced.
         """
-        values = {"pattern": "%" + re.sub(r"[%_/]", r"/\g<0>", text.lower()) + "%"} if text else {}
-        count, page = _MATCHING if text else _EVERY
-        part = values | {"first": first, "limit": limit}
-        totals, found = _select(store, (count, values), (page, part))
-        return [_listed(*row) for row in found], sum(total for (total,) in totals)
-
-    @contextmanager
-    def snapshot(self) -> Iterator[SqlSnapshot]:
         with self.store.snapshot() as session:
-            yield SqlSnapshot(session, self.number)
+            yield Snapshot(session, self.number)
 
     @contextmanager
-    def transaction(self) -> Iterator[SqlTransaction]:
+    def transaction(self) -> Iterator[Transaction]:
+        """Begin a transaction, once other writers are done; it is rolled back on an exception.
+
+        Raises:
+            StoreUnavailableError: the database cannot be reached or written to, its file was
+                replaced, or other writers did not finish in time.
+            DamagedStoreError: what should be new is on record.
+        """
         try:
             with self.store.transaction() as session:
-                tx = SqlTransaction(session, self.number)
+                tx = Transaction(session, self.number)
                 yield tx
                 tx.save_head()
         except DuplicateKeyError as error:
@@ -714,20 +718,13 @@ class SqlLedger:
             raise damaged(what, error.table) from error
 
     def purge(self) -> None:
+        """Remove what was erased from files, as far as there are any.
+
+        Raises:
+            StoreUnavailableError: another program reads the file, and keeps it there.
+        """
         self.store.purge()
 
     def close(self) -> None:
+        """Release connections and files. What is in memory stays as long as its experiment."""
         self.store.close()
-
-
-def _select(store: Store, *wanted: tuple[sa.Select[Any], dict[str, Any]]) -> list[list[Row]]:
-    """The rows of statements with their values, of one state; none where there are no tables."""
-    if store.version() is None:
-        return [[] for _ in wanted]
-    with store.snapshot() as session:
-        return [session.select(statement, **values) for statement, values in wanted]
-
-
-def _listed(name: str, description: str, created: float, *counters: Any) -> ExperimentListing:
-    head = Head(*counters)
-    return ExperimentListing(name, description, created, head.status(), head.revision)

@@ -1,13 +1,4 @@
-"""The store contract as a test that can be run on any ledger.
-
-    from bestarm.testing import check_store
-
-    def test_my_ledger_keeps_the_contract():
-        check_store(lambda: MyLedger(next(names)))
-
-What an experiment guarantees when processes are killed, threads meet and outcomes come twice rests
-on these rules alone. `bestarm.live.store.contract` states them.
-"""
+"""A ledger keeps what it promises, in memory, in a SQLite file and in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -16,38 +7,16 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
-
-from bestarm.errors import ConflictingOutcomeError, StoreError
-from bestarm.live.events import log
-from bestarm.live.inputs import EARLIEST, LATEST
-from bestarm.live.store.contract import (
-    ALL,
-    GuardrailValue,
-    Head,
-    Ledger,
-    PlanRecord,
-    Report,
-    Request,
-    Snapshot,
-    SummaryRecord,
-    Transaction,
-    UnitKey,
-    UnitRecord,
-)
-from bestarm.live.tell import Tell, record
-from bestarm.live.values import Receipt
-from bestarm.records import BlockPlan, Plan, Rounds, Summary
-from bestarm.testing.store_samples import (
+import pytest
+from ledger_samples import (
     FLOATS,
     TEXTS,
     WRITES,
     Case,
-    Make,
-    Reopen,
     about,
     assign,
     contents,
@@ -67,29 +36,69 @@ from bestarm.testing.store_samples import (
     write_everything,
 )
 
+from bestarm.errors import ConflictingOutcomeError, StoreError
+from bestarm.live.events import log, next_event
+from bestarm.live.inputs import EARLIEST, LATEST
+from bestarm.live.store import Store
+from bestarm.live.store import ledger as ledger_module
+from bestarm.live.store.head import Head
+from bestarm.live.store.ledger import Ledger, Snapshot, Transaction
+from bestarm.live.store.memory import Memory
+from bestarm.live.store.rows import (
+    ALL,
+    GuardrailValue,
+    PlanRecord,
+    Report,
+    Request,
+    SummaryRecord,
+    UnitKey,
+    UnitRecord,
+)
+from bestarm.live.tell import Tell, record
+from bestarm.live.values import Receipt
+from bestarm.records import BlockPlan, Plan, Rounds, Summary
+
 _MANY_ROWS = 50_101  # more than should be read or written in one piece
 _LONG_RANGE = 700  # rows: more than are looked at one by one where counting will do
 _WRITER_TIMEOUT = 0.3  # seconds in which a writer commits while a snapshot is open, unless it waits
 _THREADS = 6
 
 
-def check_store(make: Make, *, reopen: Reopen | None = None, many: int = _MANY_ROWS) -> None:
-    """Test a kind of ledger; raise AssertionError at the first rule it breaks.
+NAMES = (f"offer {number}" for number in count())
 
-    Args:
-        make: returns a new empty ledger each time it is called; it may hold one event.
-        reopen: opens the same ledger as another process would; None if that is impossible.
-        many: the size of the largest batch.
-    """
-    case = Case(make, reopen, many)
-    for rule in _RULES:
-        rule(case)
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def case(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Case]:
+    """New ledgers of one kind."""
+    made: list[Ledger] = []
+
+    def make() -> Ledger:
+        store = Memory() if url is None else Store(url)
+        head = Head(last_time=0.0)
+        created = next_event(head, "created", 0.0)
+        name = next(NAMES)
+        made.append(
+            Ledger.create(store, name, document="{}", description="", head=head, created=created)
+        )
+        return made[-1]
+
+    if request.param == "memory":
+        url = None
+        yield Case(make, None, _MANY_ROWS // 50)
+        return
+    url = request.getfixturevalue(f"{request.param}_url")
+    # A fiftieth of what is read at a time, so that a fiftieth of the rows is read in pieces too.
+    for size in ("_PIECE", "_PAGE"):
+        monkeypatch.setattr(ledger_module, size, getattr(ledger_module, size) // 50)
+    yield Case(make, lambda ledger: Ledger.open(Store(url), ledger.name), _MANY_ROWS // 50)
+    for ledger in made:
+        ledger.close()
 
 
 # --- transactions ------------------------------------------------------------------------------
 
 
-def _the_time_is_in_seconds_and_goes_forward(case: Case) -> None:
+def test_the_time_is_in_seconds_and_goes_forward(case: Case) -> None:
     """Leases end by it, whoever asks and whoever tells."""
     before, ledger = EARLIEST, case.ledger()
     for _ in range(2):
@@ -102,7 +111,7 @@ def _the_time_is_in_seconds_and_goes_forward(case: Case) -> None:
                 before = now
 
 
-def _what_is_written_is_there(case: Case) -> None:
+def test_what_is_written_is_there(case: Case) -> None:
     ledger = case.make()
     with ledger.transaction() as tx:
         expected = write_everything(tx)
@@ -113,7 +122,7 @@ def _what_is_written_is_there(case: Case) -> None:
         expect_contents(tx, expected, "in the next transaction")
 
 
-def _an_exception_leaves_nothing(case: Case) -> None:
+def test_an_exception_leaves_nothing(case: Case) -> None:
     ledger = case.ledger()
     with ledger.transaction() as tx:
         assign(tx, [0, 1, 1, 0, 1, 0, 0, 1], request="kept")
@@ -144,7 +153,7 @@ def _an_exception_leaves_nothing(case: Case) -> None:
         expect(named, (2, 0), "after a rollback of naming and erasing, rounds of units are")
 
 
-def _a_snapshot_sees_one_state(case: Case) -> None:
+def test_a_snapshot_sees_one_state(case: Case) -> None:
     ledger = case.ledger()
     with ledger.transaction() as tx:
         assign(tx, [0, 1, 0])
@@ -172,7 +181,7 @@ class _OwnError(Exception):
     """Raised by a rule, to be told from a ledger's own."""
 
 
-def _one_writes_at_a_time(case: Case) -> None:
+def test_one_writes_at_a_time(case: Case) -> None:
     ledger, turns = case.ledger(), 12
     other = ledger if case.reopen is None else case.reopen(ledger)
 
@@ -210,7 +219,7 @@ def _one_writes_at_a_time(case: Case) -> None:
         other.close()
 
 
-def _one_outcome_told_by_two_is_one(case: Case) -> None:
+def test_one_outcome_told_by_two_is_one(case: Case) -> None:
     """Several tell in one transaction, each all or none: who comes later sees those before."""
     ledger, third = case.ledger(), None
     with ledger.transaction() as tx:
@@ -231,7 +240,7 @@ def _one_outcome_told_by_two_is_one(case: Case) -> None:
         expect(rewards, {0: 1.0, 1: 2.0, 2: 3.0}, f"rewards told by two{how} are")
 
 
-def _ledgers_are_apart(case: Case) -> None:
+def test_ledgers_are_apart(case: Case) -> None:
     one, other = case.make(), case.make()
     with other.snapshot() as snapshot:
         before = contents(snapshot)
@@ -257,7 +266,7 @@ def _refused(ledger: Ledger, otherwise: str) -> Iterator[Transaction]:
     require(False, otherwise)
 
 
-def _outcomes_are_only_added(case: Case) -> None:
+def test_outcomes_are_only_added(case: Case) -> None:
     """Nothing remains of a transaction that adds an outcome to one on record."""
     ledger = case.ledger()
     with ledger.transaction() as tx:
@@ -279,7 +288,7 @@ def _outcomes_are_only_added(case: Case) -> None:
     expect(rows, [*wanted, (nan, nan, False)], "outcomes that were told read")
 
 
-def _values_are_only_added(case: Case) -> None:
+def test_values_are_only_added(case: Case) -> None:
     """Of one guardrail, an assignment has one value; numbers say which come first."""
     ledger = case.ledger()
     with ledger.transaction() as tx:
@@ -296,7 +305,7 @@ def _values_are_only_added(case: Case) -> None:
             expect(numbers, [0, 1, 2], f"in order{how}, they are")
 
 
-def _refusals_count_once(case: Case) -> None:
+def test_refusals_count_once(case: Case) -> None:
     ledger = case.ledger()
     with ledger.transaction() as tx:
         assign(tx, [0, 1, 0, 1])
@@ -310,7 +319,7 @@ def _refusals_count_once(case: Case) -> None:
             expect(added, 0, f"known refusals are counted as new{how}:")
 
 
-def _reports_are_found_by_assignment(case: Case) -> None:
+def test_reports_are_found_by_assignment(case: Case) -> None:
     """However far apart the assignments are, and however often each was reported."""
     ledger, size = case.ledger(), 2500
     with ledger.transaction() as tx:
@@ -331,7 +340,7 @@ def _reports_are_found_by_assignment(case: Case) -> None:
         expect(last, [size // 2 + 3, size // 2 + 4], f"the last reports{how} have the numbers")
 
 
-def _units_are_found_by_name(case: Case) -> None:
+def test_units_are_found_by_name(case: Case) -> None:
     """Each under its own name and decision point, whatever the letters, one or many at a time."""
     ledger, points = case.ledger(), ["", "1", "é %"]
     keys = [UnitKey(text, point) for point in points for text in TEXTS]
@@ -366,7 +375,7 @@ def _units_are_found_by_name(case: Case) -> None:
             expect(np.sort(snapshot.rounds_of(text)), mine, f"the rounds of {text!r}{how} are")
 
 
-def _a_unit_has_one_round_per_decision_point(case: Case) -> None:
+def test_a_unit_has_one_round_per_decision_point(case: Case) -> None:
     """Whoever else adds one at the same moment: of two rounds, none is kept."""
     ledger = case.ledger()
     with ledger.transaction() as tx:
@@ -383,7 +392,7 @@ def _a_unit_has_one_round_per_decision_point(case: Case) -> None:
             expect_contents(snapshot, before, f"after a second round of a unit was refused{how}")
 
 
-def _erased_units_are_gone(case: Case) -> None:
+def test_erased_units_are_gone(case: Case) -> None:
     """All but the digest of a round is, and the name is free for a new one."""
     ledger = case.ledger()
     records = [about(0, "ann", "1", "{}"), about(1, "zoe", ""), about(2, "ann", "2")]
@@ -412,7 +421,7 @@ def _erased_units_are_gone(case: Case) -> None:
         expect(snapshot.units_named([key]), {key: new}, f"a unit of an erased name{how} reads")
 
 
-def _ranges_end_where_they_should(case: Case) -> None:
+def test_ranges_end_where_they_should(case: Case) -> None:
     """A range begins with its first id and ends before its last."""
     ledger, size = case.ledger(), 12
     with ledger.transaction() as tx:
@@ -449,7 +458,7 @@ def _ranges_end_where_they_should(case: Case) -> None:
         expect(nothing, ({}, set(), set()), "where nothing is looked for there are")
 
 
-def _long_ranges_count_each_row_once(case: Case) -> None:
+def test_long_ranges_count_each_row_once(case: Case) -> None:
     """What was lost and then told is settled once: it must not stand for one that is awaited."""
     ledger = case.ledger()
     lost, awaited = _LONG_RANGE // 2, _LONG_RANGE - 7
@@ -473,7 +482,7 @@ def _long_ranges_count_each_row_once(case: Case) -> None:
 _ARMS = [0, 1, 2, 0, 1, 2, 2, 1]
 
 
-def _losses_keep_their_order(case: Case) -> None:
+def test_losses_keep_their_order(case: Case) -> None:
     """The arms of lost assignments are read by phase, in the order of loss."""
     ledger = case.ledger()
     with ledger.transaction() as tx:
@@ -488,10 +497,10 @@ def _losses_keep_their_order(case: Case) -> None:
     for how, snapshot in case.snapshots(ledger):
         for phase, ids in {1: [6, 1, 4, 0, 3], 2: [9, 8], 3: []}.items():
             for start in range(len(ids) + 2):
-                for count in range(len(ids) + 2):
-                    wanted = [every[number] for number in ids[start : start + count]]
+                for size in range(len(ids) + 2):
+                    wanted = [every[number] for number in ids[start : start + size]]
                     what = f"the arms lost in phase {phase} from number {start} on{how} are"
-                    expect(snapshot.lost_arms(phase, start, count), wanted, what)
+                    expect(snapshot.lost_arms(phase, start, size), wanted, what)
         lost = lost_of(snapshot, ids_of(range(11)))
         expect(lost, {0, 1, 3, 4, 6, 8, 9}, f"the lost{how} are")
 
@@ -537,7 +546,7 @@ _DEFERRAL_STEPS: list[tuple[str, Callable[[Transaction], Any], dict[int, int], l
 ]
 
 
-def _deferrals_are_kept(case: Case) -> None:
+def test_deferrals_are_kept(case: Case) -> None:
     """A deferred assignment arrives once it is told or lost, until a summary covers it.
 
     A policy is never told of an arrival that the ledger does not list.
@@ -569,7 +578,7 @@ def _expect_deferrals(
             expect(found, (waiting, [-1] * len(waiting)), f"{what} (those waiting)")
 
 
-def _many_are_deferred(case: Case) -> None:
+def test_many_are_deferred(case: Case) -> None:
     """Many deferrals are written and read like a few."""
     ledger, ids = case.ledger(), np.arange(case.many)
     with ledger.transaction() as tx:
@@ -589,7 +598,7 @@ def _many_are_deferred(case: Case) -> None:
 # --- numbers, texts, and many rows --------------------------------------------------------------
 
 
-def _numbers_are_kept_to_the_bit(case: Case) -> None:
+def test_numbers_are_kept_to_the_bit(case: Case) -> None:
     """Numbers are read back exactly, the smallest and the largest too."""
     ledger, size = case.ledger(), len(FLOATS)
     weights = np.array([1 / 3, 2 / 3 - 1e-17, 5e-17])
@@ -623,7 +632,7 @@ def _numbers_are_kept_to_the_bit(case: Case) -> None:
         expect((last.at, last.data), (at, data), f"an event{how} reads")
 
 
-def _rounds_are_kept(case: Case) -> None:
+def test_rounds_are_kept(case: Case) -> None:
     """Assignments of one round are read back as such, and so are plans over blocks and rounds."""
     ledger = case.ledger()
     pairs = [[0, 1], [0, 2], [1, 2]]
@@ -648,7 +657,7 @@ def _rounds_are_kept(case: Case) -> None:
         expect(list(snapshot.plans(2)), wanted, f"plans over blocks{how} read")
 
 
-def _counters_are_kept(case: Case) -> None:
+def test_counters_are_kept(case: Case) -> None:
     """Counters are read back exactly, unset and large ones too."""
     ledger, at, many = case.ledger(), 1_767_225_600.223_456_7, 2**62 + 1
     large = Head()
@@ -664,7 +673,7 @@ def _counters_are_kept(case: Case) -> None:
             expect(snapshot.head, head, f"the counters{how} read")
 
 
-def _texts_are_kept(case: Case) -> None:
+def test_texts_are_kept(case: Case) -> None:
     """Texts are read back exactly, and told apart."""
     ledger = case.ledger()
     with ledger.transaction() as tx:
@@ -685,7 +694,7 @@ def _texts_are_kept(case: Case) -> None:
             expect(data, wanted_data, f"an event of {text!r}{how} is read back as")
 
 
-def _many_at_once(case: Case) -> None:
+def test_many_at_once(case: Case) -> None:
     """Many rows are written, counted and read like a few."""
     ledger, size = case.ledger(), case.many
     ids, last = np.arange(size), size - 1
@@ -740,7 +749,7 @@ def _many_at_once(case: Case) -> None:
         expect(len(lost_of(snapshot, np.arange(2 * size))), size, "the lost are as many as")
 
 
-def _nobody_is_overwritten(case: Case) -> None:
+def test_nobody_is_overwritten(case: Case) -> None:
     """Who writes sees what others wrote."""
     ledger, size = case.ledger(), 16
     with ledger.transaction() as tx:
@@ -761,30 +770,25 @@ def _nobody_is_overwritten(case: Case) -> None:
         expect(rewards_of(snapshot, np.arange(size)), told, f"outcomes told by turns{how} read")
 
 
-_RULES = (
-    _the_time_is_in_seconds_and_goes_forward,
-    _what_is_written_is_there,
-    _reports_are_found_by_assignment,
-    _ranges_end_where_they_should,
-    _an_exception_leaves_nothing,
-    _outcomes_are_only_added,
-    _nobody_is_overwritten,
-    _values_are_only_added,
-    _refusals_count_once,
-    _units_are_found_by_name,
-    _a_unit_has_one_round_per_decision_point,
-    _erased_units_are_gone,
-    _losses_keep_their_order,
-    _deferrals_are_kept,
-    _long_ranges_count_each_row_once,
-    _one_outcome_told_by_two_is_one,
-    _numbers_are_kept_to_the_bit,
-    _rounds_are_kept,
-    _counters_are_kept,
-    _texts_are_kept,
-    _ledgers_are_apart,
-    _a_snapshot_sees_one_state,
-    _one_writes_at_a_time,
-    _many_at_once,
-    _many_are_deferred,
-)
+def test_numbers_may_be_larger_than_any_experiment(case: Case) -> None:
+    """Ids beyond 32 and 53 bits are found and not confused."""
+    ledger = case.make()
+    for start in (2**31 - 1, 2**53, 2**62):
+        ids = np.arange(start, start + 3)
+        with ledger.transaction() as tx:
+            tx.head.assigned = start
+            tx.add_assignments(np.array([0, 1, 2]), np.ones(3), at=1.0)
+            tx.head.assigned = start + 3
+            tx.add_outcomes([start + 2, start], [2.0, 0.5], at=2.0, late=[False, False])
+            assert tx.first_outstanding(start, start + 3) == start + 1
+            tx.add_losses([start + 1], reason="", at=3.0)
+            tx.head.losses += 1
+        with ledger.snapshot() as snapshot:
+            assert rewards_of(snapshot, ids) == {start: 0.5, start + 2: 2.0}
+            assert lost_of(snapshot, ids) == {start + 1}
+            (rows,) = snapshot.rows(start, start + 3)
+            assert rows["id"].tolist() == ids.tolist()
+    with ledger.snapshot() as snapshot:
+        every = np.array([2**62, 2**31, 2**53 + 2, 2**53 + 1])
+        assert rewards_of(snapshot, every) == {2**62: 0.5, 2**53 + 2: 2.0}
+        assert lost_of(snapshot, every) == {2**31, 2**53 + 1}

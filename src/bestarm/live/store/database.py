@@ -28,15 +28,19 @@ from bestarm.errors import (
     StoreVersionError,
 )
 from bestarm.files import locked
-from bestarm.live.store.sql import schema
-from bestarm.live.store.sql.schema import VERSION
-from bestarm.live.store.sql.session import BUSY_TIMEOUT, PostgresSession, Session, SqliteSession
+from bestarm.live.store import schema
+from bestarm.live.store.schema import VERSION
+from bestarm.live.store.session import (
+    BUSY_TIMEOUT,
+    PostgresSession,
+    Query,
+    Row,
+    Session,
+    SqliteSession,
+)
 
 E = TypeVar("E", bound=StoreError)
 
-SERVER_TIME: sa.ColumnElement[float] = sa.literal_column(
-    "CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
-)
 _VERSION_NUMBER: sa.Select[tuple[str]] = sa.select(schema.version.c.version_num)
 _TABLES_LOCK = 0x62657374  # what PostgreSQL's processes lock while the tables are made
 _POSTGRESQL = "postgresql+psycopg"
@@ -95,9 +99,11 @@ _CONNECT_POSTGRESQL = {
 # --- The file of a SQLite database --------------------------------------------------------------
 
 Identity = tuple[int, int]
+Log = tuple[Identity, Identity]
 Content = tuple[int, int, int, int]
 
-_LOG = "bestarm_log"  # in the pool's record of a connection: the log that it holds
+# In the pool's record of a connection: the log that it holds, and whether it was used before.
+_LOG, _USED = "bestarm_log", "bestarm_used"
 
 
 class DatabaseFile:
@@ -128,25 +134,17 @@ class DatabaseFile:
             self.opened = _identity(self.path)
             self._real = os.path.realpath(self.path)  # SQLite keeps logs where a link leads
 
-    def note_log(self, connection: sa.PoolProxiedConnection) -> None:
-        """Note the log that a connection uses from now on until it is closed, if it uses one."""
-        if connection.info.get(_LOG) is None:
-            connection.info[_LOG] = self._find_log()
-
-    def change(self, connection: sa.PoolProxiedConnection) -> str | None:
+    def change(self, log: Log | None) -> str | None:
         """What happened to the file since it was opened, or to the log of a connection, or None."""
-        if self.opened is None:
-            return None
         found = _identity(self.path)
-        if found is None:
-            return "The file is gone"
-        if found != self.opened:
-            return "The file was replaced by another"
-        if connection.info.get(_LOG) not in {None, self._find_log()}:
+        if found != self.opened and self.opened is not None:
+            return "The file is gone" if found is None else "The file was replaced by another"
+        if log is not None and log != self.log():
             return "The file's log (-wal) or its index (-shm) was removed or replaced"
         return None
 
-    def _find_log(self) -> tuple[Identity, Identity] | None:
+    def log(self) -> Log | None:
+        """The log beside the file, and its index."""
         log, index = _identity(f"{self._real}-wal"), _identity(f"{self._real}-shm")
         return None if log is None or index is None else (log, index)
 
@@ -171,7 +169,7 @@ def _identity(path: str) -> Identity | None:
 
 # --- The database -------------------------------------------------------------------------------
 
-_SERVER_TIME = sa.select(SERVER_TIME)
+_SERVER_TIME = sa.select(schema.SERVER_TIME)
 _CONNECTING = (
     "Check the host, the user, the password and the name of the database in its URL, and that the "
     "server runs. Nothing acknowledged is lost."
@@ -278,21 +276,6 @@ class Store:
                 self._engine.dispose()
                 self._in_use = False
 
-    def _check_file(self, connection: sa.PoolProxiedConnection) -> None:
-        """Check that a SQLite file, and the log of a connection, are those that were opened.
-
-        Raises:
-            StoreUnavailableError: they are not.
-        """
-        change = None if self.file is None else self.file.change(connection)
-        if change is not None:
-            raise self._failure(
-                StoreUnavailableError,
-                change,
-                "This call may be on record or not, and so may others that were acknowledged. Put "
-                "the file back, or open the experiment again and verify it.",
-            )
-
     def snapshot(self) -> AbstractContextManager[Session]:
         """A transaction that only reads."""
         return self.transaction(writing=False)
@@ -304,19 +287,24 @@ class Store:
         Raises:
             DuplicateKeyError: see `Session.insert`.
         """
-        connected = False
+        self._check_process()
+        checkout, connected = _Checkout(self), False
         try:
-            with self._checkout() as checkout:
+            try:
+                _checkouts.add(checkout)
                 session = self._begin(checkout, writing=writing)
                 connected = True
-                if self.file is not None:
-                    self.file.note_log(session.connection)
                 yield session
-                self._check_not_inherited(checkout)
+                if checkout.process != os.getpid():
+                    raise self._inherited()
                 session.commit()
-                self._check_unchanged(checkout)
-                # Nothing is acknowledged that is only in a file without a name.
-                self._check_file(session.connection)
+                if self.file is not None:
+                    self._check_file(self.file, checkout)
+            except self._failures:
+                checkout.pool = None
+                raise
+            finally:
+                self._give_back(checkout)
         except self._failures as error:
             raise self._error(error, connected=connected) from error
         except (KeyboardInterrupt, SystemExit):
@@ -327,15 +315,23 @@ class Store:
     def _begin(self, checkout: _Checkout, *, writing: bool) -> Session:
         """A transaction that has begun. A server's connection that has ended in the pool is
         replaced here: to test it before would take a round trip more."""
-        kind = SqliteSession if self.sqlite else PostgresSession
         while True:
             connection = checkout.connection = self._connect(checkout, writing=writing)
-            self._check_file(connection)  # a new one is to the file that is there
-            session = kind(self._engine, connection)
-            used_before = connection.info.get("bestarm_used", False)
-            connection.info["bestarm_used"] = True
+            info = connection.info
+            used_before = info.get(_USED, False)
+            info[_USED] = True
+            session: Session
             try:
-                session.begin(writing=writing)
+                if self.file is None:
+                    session = PostgresSession(connection.driver_connection, info)
+                    session.begin(writing=writing)
+                else:
+                    if (change := self.file.change(info.get(_LOG))) is not None:
+                        raise self._lost(change)
+                    session = SqliteSession(connection.driver_connection, info)
+                    session.begin(writing=writing)
+                    if info.get(_LOG) is None:
+                        info[_LOG] = self.file.log()
             except self._driver.OperationalError as error:
                 if self.sqlite or not used_before:
                     raise
@@ -343,48 +339,56 @@ class Store:
             else:
                 return session
 
-    @contextmanager
-    def _checkout(self) -> Iterator[_Checkout]:
-        """Note that a connection is in use, or about to be made: see `_after_fork_in_child`.
+    def _check_file(self, file: DatabaseFile, checkout: _Checkout) -> None:
+        """Check after a commit that a file and its log are those that were opened.
 
-        Afterwards the pool has it back, which rolls back what was not committed, or it is closed:
-        after a failure, or if the store was closed meanwhile.
+        Nothing may be acknowledged that is only in a file without a name; and one that was read
+        without locks must not have been written to by then.
         """
-        self._check_not_inherited()
-        checkout = _Checkout(self)
-        try:
-            _checkouts.add(checkout)
-            yield checkout
-        except self._failures:
-            checkout.pool = None
-            raise
-        finally:
-            if checkout.process == os.getpid():  # a forked process leaves it to its parent
-                with self._closing:
-                    try:
-                        used = checkout.connection
-                        if used is not None and used.is_valid:
-                            if checkout.pool is not self._engine.pool:
-                                used.invalidate()
-                            used.close()
-                    finally:
-                        _checkouts.discard(checkout)
-
-    def _check_not_inherited(self, checkout: _Checkout | None = None) -> None:
-        process = self._process if checkout is None else checkout.process
-        inherited = self.file is not None and self.file.identity() in _inherited
-        if process != os.getpid() or inherited:
-            raise self._failure(
-                StoreUnavailableError,
-                "This process was forked from one that had the database open",
-                "Start processes by another method (spawn or forkserver), or before it is opened.",
-            )
-
-    def _check_unchanged(self, checkout: _Checkout) -> None:
-        """A file that was read without locks must not have been written to by then."""
-        if self.file is not None and checkout.content not in {None, self.file.content()}:
+        assert checkout.connection is not None
+        change = file.change(checkout.connection.info.get(_LOG))
+        if change is not None:
+            raise self._lost(change)
+        if checkout.content is not None and checkout.content != file.content():
             what = "The file was written to while it was read"
             raise self._failure(StoreUnavailableError, what, "Make the same call again.")
+
+    def _lost(self, change: str) -> StoreUnavailableError:
+        return self._failure(
+            StoreUnavailableError,
+            change,
+            "This call may be on record or not, and so may others that were acknowledged. Put "
+            "the file back, or open the experiment again and verify it.",
+        )
+
+    def _give_back(self, checkout: _Checkout) -> None:
+        """Return a connection to the pool, which rolls back what was not committed; or close it,
+        after a failure, or if the store was closed meanwhile. A forked process leaves it to its
+        parent."""
+        if checkout.process != os.getpid():
+            return
+        with self._closing:
+            try:
+                used = checkout.connection
+                if used is not None and used.is_valid:
+                    if checkout.pool is not self._engine.pool:
+                        used.invalidate()
+                    used.close()
+            finally:
+                _checkouts.discard(checkout)
+
+    def _check_process(self) -> None:
+        if self._process != os.getpid() or (
+            self.file is not None and _inherited and self.file.identity() in _inherited
+        ):
+            raise self._inherited()
+
+    def _inherited(self) -> StoreUnavailableError:
+        return self._failure(
+            StoreUnavailableError,
+            "This process was forked from one that had the database open",
+            "Start processes by another method (spawn or forkserver), or before it is opened.",
+        )
 
     @contextmanager
     def try_lock(self, name: str) -> Iterator[bool]:
@@ -442,12 +446,17 @@ class Store:
         """
         if not self.sqlite:
             return
+        self._check_process()
+        checkout = _Checkout(self)
         try:
-            with self._checkout() as checkout:
-                connection = checkout.connection = self._engine.raw_connection()
-                emptied = SqliteSession(self._engine, connection).empty_log()
+            _checkouts.add(checkout)
+            connection = checkout.connection = self._engine.raw_connection()
+            emptied = SqliteSession(connection.driver_connection, connection.info).empty_log()
         except self._failures as error:
+            checkout.pool = None
             raise self._error(error, connected=True) from error
+        finally:
+            self._give_back(checkout)
         if not emptied:
             what = "The unit is erased, but the file's log (-wal) still has it"
             raise self._failure(StoreUnavailableError, what, "Erase it again when nobody reads.")
@@ -459,6 +468,13 @@ class Store:
         with self.snapshot() as session:
             ((now,),) = session.fetch(_SERVER_TIME)
         return float(now)
+
+    def select(self, *wanted: tuple[Query, dict[str, Any]]) -> list[list[Row]]:
+        """The rows of statements with their values, of one state; none without tables."""
+        if self.version() is None:
+            return [[] for _ in wanted]
+        with self.snapshot() as session:
+            return [session.select(statement, **values) for statement, values in wanted]
 
     def version(self) -> str | None:
         """The version of its tables, or None where there are none.
@@ -491,13 +507,13 @@ class Store:
         with self._changing_schema() as session:
             if session.has_table(schema.version.name):
                 return  # another process has made them meanwhile
-            schema.metadata.create_all(session.core, checkfirst=False)
+            session.create_tables(schema.metadata)
             session.insert(schema.version, {"version_num": VERSION})
 
     def create_tables(self, metadata: sa.MetaData) -> None:
         """Make other tables beside those of experiments, unless they are there."""
         with self._changing_schema() as session:
-            metadata.create_all(session.core)
+            session.create_tables(metadata)
 
     def has_table(self, table: sa.Table) -> bool:
         """Whether a table is there."""
@@ -519,6 +535,22 @@ def _state(error: Exception) -> object:
     cause = error.orig if isinstance(error, exc.DBAPIError) else error
     code = getattr(cause, "sqlite_errorcode", None)
     return getattr(cause, "sqlstate", None) if code is None else code & 0xFF
+
+
+@contextmanager
+def connected(url: str | Store) -> Iterator[Store]:
+    """A database.
+
+    After an exception the connections of one that was made here are released; a `Store` that was
+    given is its owner's, and others may be using it.
+    """
+    store = url if isinstance(url, Store) else Store(url)
+    try:
+        yield store
+    except BaseException:
+        if store is not url:
+            store.close()
+        raise
 
 
 # --- Forks --------------------------------------------------------------------------------------

@@ -19,8 +19,9 @@ import numpy as np
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.dialects.postgresql import psycopg
+from sqlalchemy.schema import CreateIndex, CreateTable
 
-from bestarm.live.store.contract import damaged
+from bestarm.live.store.rows import damaged
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -45,21 +46,22 @@ class _Compiled(NamedTuple):
 
 
 class Session(ABC):
-    """One transaction on a connection of the pool; `raw` is the driver's.
+    """One transaction on a driver's connection.
 
-    If it is not committed, the pool rolls it back as the connection is returned.
+    If it is not committed, whoever lent the connection rolls it back.
+
+    Args:
+        raw: the connection.
+        info: what is known of it, for as long as it lasts.
     """
 
     dialect: ClassVar[sa.Dialect]
+    on_server: ClassVar[bool]  # whether a server's clock counts for all who share it
+    _find_table: ClassVar[str]
+    _options: ClassVar[dict[str, Any]] = {}
 
-    def __init__(self, engine: sa.Engine, connection: sa.PoolProxiedConnection) -> None:
-        self._engine, self.connection = engine, connection
-        self.raw: Any = connection.driver_connection
-
-    @property
-    def core(self) -> sa.Connection:
-        """The same transaction for SQLAlchemy to execute statements in, which takes longer."""
-        return sa.Connection(self._engine, self.connection)
+    def __init__(self, raw: Any, info: dict[str, Any]) -> None:
+        self.raw, self._info = raw, info
 
     @abstractmethod
     def begin(self, *, writing: bool) -> None:
@@ -72,10 +74,7 @@ class Session(ABC):
     def execute(self, statement: sa.Executable, **values: Any) -> Any:
         """Execute a statement, and return the driver's cursor."""
         compiled = _compile(statement, type(self))
-        return self._execute(compiled.text, {**compiled.constants, **values})
-
-    def _execute(self, text: str, values: Any) -> Any:
-        return self.raw.execute(text, values)
+        return self.raw.execute(compiled.text, {**compiled.constants, **values}, **self._options)
 
     def execute_at_commit(self, statement: sa.Executable, **values: Any) -> None:
         """Execute a statement whose result nobody needs, now or when the transaction is kept."""
@@ -145,19 +144,29 @@ class Session(ABC):
 
     def has_table(self, name: str) -> bool:
         """Whether there is a table of this name."""
-        return sa.inspect(self.core).has_table(name)
+        return bool(self.raw.execute(self._find_table, (name,)).fetchall())
+
+    def create_tables(self, metadata: sa.MetaData) -> None:
+        """Make tables with their indexes, unless they are there."""
+        for table in metadata.sorted_tables:
+            if not self.has_table(table.name):
+                parts: list[sa.DDLElement] = [CreateTable(table), *map(CreateIndex, table.indexes)]
+                for part in parts:
+                    self.raw.execute(str(part.compile(dialect=self.dialect)))
 
 
 class SqliteSession(Session):
-    """A connection to a SQLite file."""
+    """A connection to a SQLite file, or to a database in memory."""
 
     dialect = sqlite.dialect(paramstyle="named")
+    on_server = False
+    _find_table = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
 
     def begin(self, *, writing: bool) -> None:
         if writing:
-            if not self.connection.info.get("bestarm_wal"):
+            if not self._info.get("bestarm_wal"):
                 self.set_up_writing()
-                self.connection.info["bestarm_wal"] = True
+                self._info["bestarm_wal"] = True
             # IMMEDIATE waits for the write lock now: later in the transaction it could not wait.
             retry_on_busy(lambda: self.raw.execute("BEGIN IMMEDIATE"))
         else:
@@ -192,17 +201,21 @@ class PostgresSession(Session):
     """
 
     dialect = psycopg.dialect(paramstyle="pyformat")  # type: ignore[no-untyped-call]
+    on_server = True
+    _options: ClassVar[dict[str, Any]] = {"binary": True}  # numbers to the bit, whatever is set
+    # From the catalog itself: what another transaction made meanwhile is not in caches yet.
+    _find_table = (
+        "SELECT 1 FROM pg_catalog.pg_class WHERE relname = %s AND "
+        "pg_catalog.pg_table_is_visible(oid)"
+    )
 
-    def __init__(self, engine: sa.Engine, connection: sa.PoolProxiedConnection) -> None:
-        super().__init__(engine, connection)
+    def __init__(self, raw: Any, info: dict[str, Any]) -> None:
+        super().__init__(raw, info)
         self._last: list[tuple[sa.Executable, dict[str, Any]]] = []
 
     def begin(self, *, writing: bool) -> None:
         milliseconds = f"{1000 * BUSY_TIMEOUT:.0f}"
         self.raw.execute(_BEGIN_WRITING.format(milliseconds) if writing else _BEGIN_READING)
-
-    def _execute(self, text: str, values: Any) -> Any:
-        return self.raw.execute(text, values, binary=True)  # numbers to the bit, whatever is set
 
     def execute_at_commit(self, statement: sa.Executable, **values: Any) -> None:
         self._last.append((statement, values))

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from bestarm.live.store.sql import schema as s
-from bestarm.live.store.sql.database import Store
+from bestarm.live.store import schema as s
+from bestarm.live.store.database import Store
 
 _OVER = "state IN ('stopped', 'finished')"
 _LIMIT = 'COALESCE("window", lease)'
