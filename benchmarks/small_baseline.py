@@ -15,6 +15,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp
@@ -101,8 +102,8 @@ def draw(
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel("mean pulls")
     handles, _ = panels[0].get_legend_handles_labels()
-    entries = {"loc": "outside lower left", "ncols": 4, "frameon": False, "handlelength": 3.4}
-    figure.legend(handles=handles, fontsize=9, **entries)
+    entries: dict[str, Any] = {"loc": "outside lower left", "ncols": 4, "frameon": False}
+    figure.legend(handles=handles, fontsize=9, handlelength=3.4, **entries)
     words = "Pulls of the anytime rule beside the limit; the level may move by ±R."
     add_heading(figure, "The less the level may move, the fewer pulls are needed", words)
     save(figure, path)

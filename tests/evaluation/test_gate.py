@@ -189,7 +189,7 @@ def judge_until_killed(url: str, folder: Path, call: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return judge_with(main=0.5, branch=0.5)(option, item)
 
-    options = {"control": "main", "gate": True, "concurrency": 1, "seed": 1}
+    options: dict[str, Any] = {"control": "main", "gate": True, "concurrency": 1, "seed": 1}
     evaluate(judge, ["main", "branch"], ITEMS[:30], name="killed", store=url, **options)
 
 

@@ -80,7 +80,7 @@ def evaluate(
             Repeat it for more.
     """
     from bestarm.evaluation import evaluate as run
-    from bestarm.evaluation.reports import check_ending
+    from bestarm.evaluation.result import check_ending
     from bestarm.live.store import Store
 
     place, colon, function = judge.rpartition(":")
