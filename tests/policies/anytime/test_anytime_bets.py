@@ -348,8 +348,8 @@ def exact_pending(bets: Bets, row: int, stake: float) -> Decimal:
     weights, guess, low, high = bets.frame.weights[0], bets.frame.guess[0], -1.0, 3.0
     w = [Fraction(x) for x in bets.w[row]]
     guesses, chances = map(Fraction, guess), map(Fraction, weights)
-    offset = sum((p * x * c for p, x, c in zip(chances, w, guesses, strict=True)), Fraction(0))
-    total = Decimal(0)
+    parts = (p * x * c for p, x, c in zip(chances, w, guesses, strict=True))
+    offset, total = sum(parts, Fraction(bets.margin)), Decimal(0)
     with localcontext(prec=50):
         for x, c in zip(w, map(Fraction, guess), strict=True):
             least = 1 + Fraction(stake) * min(x * (Fraction(r) - c) for r in (low, high))
@@ -359,13 +359,14 @@ def exact_pending(bets: Bets, row: int, stake: float) -> Decimal:
         return +total
 
 
+@pytest.mark.parametrize("margin", [0.0, 0.3, -0.3])
 @pytest.mark.parametrize("guess", [0.0, 0.01, 1.0])
-def test_outstanding_outcomes_are_rounded_downwards(guess: float) -> None:
-    """Guesses of 0 leave nothing else that is rounded."""
+def test_outstanding_outcomes_are_rounded_downwards(guess: float, margin: float) -> None:
+    """Guesses of 0 leave nothing else that is rounded. Guardrails have margins below 0."""
     rng = np.random.default_rng(3)
     frame, _ = frame_of(rng, Scale(-1.0, 3.0), arms=60)
     frame = frame.with_guess(guess * frame.guess)
-    bets = frame.bets(rng.normal(size=(4, 2)))
+    bets = frame.bets(rng.normal(size=(4, 2)), margin=margin)
     none = np.zeros(60)
     summary = Summary(none.astype(int), none, none, pending=np.ones(60, dtype=int))
     stakes, growth = bets.settle(BatchOutcome(frame, summary, worst_case=True))
@@ -376,6 +377,20 @@ def test_outstanding_outcomes_are_rounded_downwards(guess: float) -> None:
         )
         assert Decimal(found) <= exact
         assert float(exact) - found < 1e-12 * (1 + abs(found))
+
+
+@pytest.mark.parametrize("margin", [0.3, -0.3])
+def test_a_margin_is_rounded_downwards(margin: float) -> None:
+    """Rewards and guesses of 0 leave nothing else. Guardrails have margins below 0."""
+    rng = np.random.default_rng(4)
+    frame, _ = frame_of(rng, Scale(-1.0, 3.0), arms=60)
+    frame = frame.with_guess(0.0 * frame.guess)
+    summary = Summary.from_pulls(rng.integers(0, 60, 1000), np.zeros(1000), size=60)
+    bets = frame.bets(rng.normal(size=(4, 2)), margin=margin)
+    stakes, growth = bets.settle(BatchOutcome(frame, summary))
+    for stake, found in zip(stakes.ravel(), growth.ravel(), strict=True):
+        assert Fraction(float(found)) <= 1000 * Fraction(float(stake)) * Fraction(margin)
+    np.testing.assert_allclose(growth, 1000 * margin * stakes, rtol=1e-10)
 
 
 def test_digits_lost_to_a_huge_level_are_not_evidence() -> None:
