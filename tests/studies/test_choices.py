@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 from tiny_studies import data, results_of
 
+from bestarm import Problem, Summary
 from bestarm.datasets import jester
+from bestarm.policies import ActionElimination
 from bestarm.studies import SP_BAI, Replication, StudyResults
 from bestarm.studies.choices import choices
 from bestarm.studies.published import PublishedTable
+from bestarm.studies.sp_bai import TwoPullsElimination
 from bestarm.studies.verdicts import row_cells
 
 
@@ -60,3 +63,14 @@ def test_made_up_users_are_not_judged() -> None:
     assert [cell.p_value for cell in row_cells(made_up, row, results)] == [None, None]
     judged = replace(made_up, judged=True)
     assert [cell.p_value is None for cell in row_cells(judged, row, results)] == [False, False]
+
+
+def test_action_elimination_of_the_table_drops_nobody_before_the_second_pull() -> None:
+    """A lead of 1,000 after one pull each drops both others in ours, and nobody in the authors'."""
+    problem = Problem(["a", "b", "c"], delta=0.1)
+    for rule, active in ((ActionElimination, 1), (TwoPullsElimination, 3)):
+        policy = rule(problem, sigma=1.0)
+        plan = policy.plan()
+        assert plan is not None
+        policy.update(Summary.from_pulls([0, 1, 2], [1000.0, 0.0, 0.0], size=3))
+        assert len(policy.recommend().active) == active
