@@ -235,8 +235,12 @@ def test_the_log_is_shown(drinks: str) -> None:
     assert data("log", drinks, "--start", "2")["events"] == events[2:]
     assert run("log", drinks, "--start", "99")[0] == ""
     words = run("log", drinks)[0].splitlines()
-    assert len(words) == len(events)
-    assert "created" in words[0]
+    assert words[0].endswith("  Created.")
+    assert words[-2].endswith("  Decided: ‘tea’ is the best.")
+    phases = sum(event["kind"] == "closed" for event in events)
+    assert f"{phases} phase" in words[-1]
+    assert words[-1].startswith("Besides: ")
+    assert not any(event["hash"][:8] in " ".join(words) for event in events)
 
 
 def test_health_is_told_and_an_alarm_is_exit_code_1(drinks: str) -> None:

@@ -55,7 +55,7 @@ def test_words_have_the_figures_and_what_they_rest_on(arms: str) -> None:
         )
     )
     for assumed, each in zip(plan.scenarios, plan.forecasts, strict=True):
-        assert f"{assumed.describe('outcomes')}." in out
+        assert f"{assumed.describe('outcomes', rates=plan.bounds == (0, 1))}." in out
         assert f"{assumed.lower_bound:,.0f} outcomes on average" in out
         row = re.search(rf"^sp-bai +{each.pulls.median:,.0f} +(\S+)", out, re.M)
         assert row is not None
@@ -102,7 +102,7 @@ def test_blocks_are_counted_in_rounds_and_in_outcomes(arms: str) -> None:
     out, _ = run(arms, *options)
     plan = plan_experiment(PlanRequest(PROBLEM, gap=0.9, block=2, runs=5, per_day=10))
     assert "Count rounds where people are what it costs" in out
-    assert "every round has a baseline of its own, within ±1 of 0." in out
+    assert "every round has a level of its own, within ±1." in out
     (each,) = plan.forecasts
     rounds = each.rounds
     row = re.search(rf"^anytime ×2 +{rounds.median:,.0f} +(\S+) +(\S+) ", out, re.M)
@@ -116,7 +116,7 @@ def test_every_figure_that_was_cut_has_its_sign(arms: str) -> None:
     options = ("--gap", "0.1", "--policy", "anytime", "--runs", "8", "--max-pulls", "300")
     out, _ = run(arms, *options, "--per-day", "100", "--bounds", "0", "1")
     assert "noise 0.5 and baseline ±1 declared" in out  # as yes and no imply
-    assert "rewards are at a bound" in out
+    assert "points; the level of all options" in out
     assert "had no winner in 8 of 8" in out
     (row,) = [line for line in out.splitlines() if line.startswith("anytime  ")]
     assert re.match(r"anytime +≥ 300 +≥ 300–≥ 300 +≥ 0\.\d ", row)
@@ -178,7 +178,9 @@ def test_alone_it_shows_examples_that_work() -> None:
 def test_a_plan_in_percent_for_options_without_a_file() -> None:
     options = ("--options", "3", "--base", "20 %", "--gap", "+50 %", "--policy", "anytime")
     out, _ = run(*options, "--runs", "5")
-    assert "'option 1' leads all others by 0.1, +50 % (0.2 → 0.3) of the base rate;" in out
+    assert (
+        "'option 1' leads all others by 10.0 points, +50 % (20 % → 30 %) of the base rate;" in out
+    )
     (assumed,) = commands.data("plan", *options, "--runs", "5")["scenarios"]
     assert (assumed["base"], assumed["level"]) == (0.2, pytest.approx(0.25))
     assert "from 2 to 10000; got 1" in refused("--options", "1", "--gap", "1")

@@ -302,12 +302,14 @@ def test_every_reader_copes_with_plans_over_fewer_options(tmp_path: Path, kind: 
         of = "of 5 options (one retired)"
         assert of in shown.verdict
         assert "5 options (one retired)" in watch.headline()
-        assert "of 5 (one retired)" in panels(shown)["verdict"]
+        assert of in panels(shown)["verdict"]
         assert sum(row.drawn for row in shown.allocation) == shown.used
         assert [row.label for row in shown.allocation] == [*OPTIONS, "flash"]
-        words = [event.words for event in shown.events]
-        assert "Option ‘video’ retired: refunds." in words
-        assert "Option ‘flash’ added." in words
+        words = [each.words for each in shown.story]
+        assert "‘video’ was retired: refunds." in words
+        assert "‘flash’ was added." in words
+        marks = [words for _, words in shown.timeline.changes]
+        assert marks == ["+ flash", "\N{MINUS SIGN} video"]
         assert panels(shown)["leaderboard"].count("refunds") == 1
         assert {check.level for check in experiment.health()} <= {"ok", "warning"}
         assert experiment.health()[0].level == "ok"
@@ -465,11 +467,11 @@ def test_a_change_before_the_first_assignment_is_shown(tmp_path: Path) -> None:
         experiment.add("flash")
         shown = overview(experiment)
         assert {row.status for row in shown.leaderboard} == {"in"}
-        assert shown.verdict == "No winner yet: 5 of 5 options are still possible."
+        assert shown.verdict == "Ready: 5 options wait for their first assignment."
         experiment.retire("quiz", reason="refunds")
         of = "5 options (one retired)"
-        assert overview(experiment).verdict == f"No winner yet: 4 of {of} are still possible."
-        assert Watch(experiment).headline() == f"No winner yet: {of} are compared."
+        assert overview(experiment).verdict == f"Ready: {of} wait for their first assignment."
+        assert Watch(experiment).headline() == f"Ready: {of} wait for their first assignment."
 
 
 def test_an_option_that_the_policy_does_not_know_of_yet_is_possible(tmp_path: Path) -> None:

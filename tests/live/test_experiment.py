@@ -19,10 +19,11 @@ from recorded import given_out, told
 
 from bestarm.errors import ConflictingOutcomeError, InvalidInputError, UnknownAssignmentError
 from bestarm.live import Assignment, Batch, Experiment
-from bestarm.live.watch.wording import describe
+from bestarm.live.watch.story import describe
 from bestarm.policies import SPBAI, AnytimeBAI
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
+from bestarm.units import Unit
 
 
 def reward_of(number: int) -> float:
@@ -505,6 +506,6 @@ def test_a_note_is_in_the_log_and_changes_nothing_else(store_url: str) -> None:
             "noted",
             {"degrees": 12, "text": "Moved to the cellar."},
         )
-        assert describe(event, THREE, open_plans=True) == "Moved to the cellar."
+        assert describe(event, THREE, experiment.traits, Unit()) == "Moved to the cellar."
         assert experiment.status() == before
         assert experiment.verify().sound

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
+from itertools import accumulate
 from threading import Event
 from typing import Any
 
@@ -184,8 +185,9 @@ def test_table_and_log_name_the_phase_whose_outcomes_dropped_an_option(sqlite_ur
         for seen in (watch.overview(), overview(experiment)):
             [old] = [each for each in seen.leaderboard if each.label == "old"]
             assert old.phase_out == dropped.data["phase"]
-            [words] = [each.words for each in seen.events if each.kind == "eliminated"]
-            assert words == f"‘old’ dropped by the outcomes of phase {dropped.data['phase']}."
+            [out] = [each for each in seen.story if each.event.kind == "eliminated"]
+            assert out.words == "‘old’ is ruled out."
+            assert out.event == dropped
 
 
 def test_an_option_without_an_outcome_does_not_lead(sqlite_url: str) -> None:
@@ -316,14 +318,14 @@ def test_phases_of_an_elimination_policy(sqlite_url: str, problem: Problem) -> N
         assert seen.timeline.kind == "phases"
         assert seen.decided is None
         assert seen.forecast is None or seen.forecast.basis.startswith("This phase as planned")
-        assert seen.timeline.radius is not None
-        assert seen.timeline.radius.x == tuple(phase.phase for phase in trace)
+        sums = accumulate(each.pulls for each in trace)
+        pulls = dict(zip((each.phase for each in trace), sums, strict=True))
         for option, line in zip(seen.leaderboard, seen.timeline.lines, strict=True):
             there = [phase for phase in trace if option.target in phase.active]
             place = there[-1].active.index(option.target)
             assert option.behind == pytest.approx(there[-1].contrasts[place])
             assert option.radius == pytest.approx(there[-1].radii[place])
-            assert line.x == tuple(phase.phase for phase in there)
+            assert line.x == tuple(pulls[phase.phase] for phase in there)
         plain(seen)
 
 
@@ -376,7 +378,7 @@ def test_states_in_words(experiment: Experiment, sqlite_url: str, problem: Probl
     assert seen.verdict.startswith("Stopped by hand, without a winner: ‘")
     assert Watch(experiment).headline().startswith("Stopped by hand, without a winner: ")
     assert seen.forecast is None
-    assert seen.events[0].words == "Stopped by hand: <b>enough</b>"
+    assert seen.story[0].words == "Stopped by hand: <b>enough</b>"
     capped = {**BOUNDED, "max_pulls": 80}
     with Experiment.create(sqlite_url, "capped", problem, policy_options=capped, seed=0) as short:
         assert overview(short).forecast is None

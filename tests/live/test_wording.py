@@ -202,15 +202,16 @@ def test_the_verdict_says_by_how_much_the_winner_is_better(sqlite_url: str) -> N
     row = next(each for each in seen.leaderboard if each.label == "old")
     assert (row.behind, row.low, row.high) == (effect.estimate, effect.lower, effect.upper)
     assert all(each.low is not None and each.low >= 0 for each in seen.leaderboard)
-    page = report(seen)
-    assert seen.verdict in page.replace("\N{NO-BREAK SPACE}", " ")
+    page = report(seen).replace("\N{NO-BREAK SPACE}", " ")
+    assert f'id="verdict">{seen.sentences[0]}</p>' in page
+    assert " ".join(seen.sentences[1:]) in page
 
 
 def test_a_control_that_wins_leads_nobody(sqlite_url: str) -> None:
     with finished(sqlite_url, MEANS, control="new") as made:
         seen = overview(made)
     assert seen.verdict.startswith("‘new’, the control, is the best of 3 options, at 95 % after ")
-    assert "Lead over" not in report(seen)
+    assert 'id="lead"' not in report(seen)
 
 
 def test_equivalent_is_an_end_like_others(sqlite_url: str) -> None:
@@ -235,14 +236,14 @@ def test_equivalent_is_an_end_like_others(sqlite_url: str) -> None:
             f"{percent(0.05)} after {recommendation.pulls:,} assignments."
         )
     )
-    assert seen.events[0].words == "Finished: no option is much better than the control ‘old’."
+    assert seen.story[0].words == "Decided: no option is much better than the control ‘old’."
     assert (seen.leaderboard[0].label, seen.leaderboard[0].status) == ("old", "best")
     assert seen.leaderboard[0].behind == 0
     assert all(each.low is not None and each.low >= -0.25 for each in seen.leaderboard)
     assert str(recommendation).startswith(
         "old: equivalent to the best, within the tolerance, after "
     )
-    assert "<dt>Named</dt>" in report(seen)
+    assert "No option is better than the control" in report(seen)
 
 
 def test_nothing_is_said_of_an_effect_where_nothing_is_proven(sqlite_url: str) -> None:
@@ -256,12 +257,13 @@ def test_nothing_is_said_of_an_effect_where_nothing_is_proven(sqlite_url: str) -
         seen, after = overview(made), made.recommendation()
     assert before.proven
     assert before.recommendation.effect is not None
-    assert "Lead over" in report(before)
+    assert 'id="lead"' in report(before)
     assert not seen.proven
     assert not after.final
     assert after.effect is None
-    assert "Lead over" not in report(seen)
+    assert 'id="lead"' not in report(seen)
     assert "lead over" not in seen.verdict
+    assert "interval of" not in report(seen)
 
 
 @pytest.mark.parametrize("options", [{"bounds": [0, 1]}, {}], ids=["bounds", "noise"])

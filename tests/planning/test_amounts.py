@@ -123,8 +123,8 @@ def test_a_plan_for_a_lift_in_percent_is_the_plan_for_its_lead() -> None:
     plan = plan_experiment(relative)
     assert plan.forecasts == plan_experiment(points).forecasts
     assert plan.scenarios[0].base == 0.2
-    words = plan.scenarios[0].describe("outcomes")
-    assert "'a' leads all others by 0.1, +50 % (0.2 → 0.3) of the base rate;" in words
+    words = plan.scenarios[0].describe("outcomes", rates=plan.bounds == (0, 1))
+    assert "'a' leads all others by 10.0 points, +50 % (20 % → 30 %) of the base rate;" in words
     # Outcomes that are not yes and no have a noise instead.
     assert read_request(document | {"gap": "+10 %", "base": 50, "noise": 20}).bounds is None
 

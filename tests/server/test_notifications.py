@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import sqlite3
 import sys
@@ -23,11 +24,13 @@ from served import HANG_TIMEOUT, create, forked, in_thread, outcomes
 from bestarm import Experiment, Problem
 from bestarm.errors import InvalidInputError
 from bestarm.live.store import Store
+from bestarm.live.watch.overview import overview
 from bestarm.server import experiments, notifications
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.notifications import Command, Notifier, Webhook, is_public, read_secret
 
 DAY = 86_400.0
+ADDRESS = "https://experiments.example.org"
 
 
 @pytest.fixture(autouse=True)
@@ -49,10 +52,10 @@ class Sender:
     def __init__(self, url: str, to: notifications.Receiver) -> None:
         self.url, self.store = url, Store(url)
         self.store.prepare()
-        self.to, self.notifier = to, Notifier(OpenExperiments(self.store), to)
+        self.to, self.notifier = to, Notifier(OpenExperiments(self.store), to, ADDRESS)
 
     def restart(self) -> None:
-        self.notifier = Notifier(OpenExperiments(self.store), self.to)
+        self.notifier = Notifier(OpenExperiments(self.store), self.to, ADDRESS)
 
     def set_clock(self, monkeypatch: pytest.MonkeyPatch, ahead: float) -> None:
         monkeypatch.setattr(Store, "now", lambda _: time.time() + ahead)
@@ -96,7 +99,14 @@ def test_what_is_sent_is_what_the_log_says_signed(sender: Sender, receiver: Rece
         event.at,
     )
     assert last["data"] == event.data
-    assert last["text"] == "Finished: ‘new’ is named."
+    url = f"{ADDRESS}/experiments/checkout%20%E2%80%93%20%CE%B4"
+    assert (last["url"], last["content"]) == (url, last["text"])
+    assert last["text"] == f"checkout – δ: {overview(experiment).verdict} {url}"
+    assert "‘new’ is the best of 3 options, at 95 %" in last["text"]
+    first = sent[0]["text"]
+    assert first.startswith("checkout – δ: ‘")
+    assert " is ruled out. ‘new’ leads ‘" in first
+    assert re.search(r"by \+[\d.]+ points \([−\d.]+ to [\d.]+\)\. https", first)
     headers, body = receiver.arrived[-1]
     assert headers["webhook-id"] == event.hash
     assert headers["content-type"] == "application/json"
@@ -109,6 +119,17 @@ def test_what_is_sent_is_what_the_log_says_signed(sender: Sender, receiver: Rece
         verified({**headers, "webhook-id": "x"}, body)
     with pytest.raises(ValueError, match="not from our server"):
         verified(headers, body, f"{SECRET[:-4]}abcd")
+
+
+def test_names_call_nobody_in_a_chat(sender: Sender, receiver: Receiver) -> None:
+    """Slack reads <!here> as a call to all; Discord @everyone, unless it is told not to."""
+    options = ["old", "<!here> @everyone", "odd"]
+    made = Experiment.create(sender.store, "chat", options, bounds=(0, 1), control="old", seed=1)
+    made.retire("<!here> @everyone", reason="loud")
+    sender.notifier.run_once()
+    [sent] = receiver.notifications
+    assert sent["text"].startswith("chat: ‘‹!here› @everyone’ was retired: loud. ")
+    assert sent["allowed_mentions"] == {"parse": []}
 
 
 def test_the_signature_is_that_of_standard_webhooks() -> None:
@@ -204,7 +225,7 @@ def test_a_receiver_that_is_gone_is_a_failure(
 
 def test_one_of_several_processes_sends(sender: Sender, receiver: Receiver) -> None:
     finish(sender.make("shared"))
-    other = Notifier(OpenExperiments(Store(sender.url)), sender.to)
+    other = Notifier(OpenExperiments(Store(sender.url)), sender.to, ADDRESS)
     with other._store.try_lock("notifications") as alone:
         assert alone
         sender.notifier.run_once()

@@ -121,7 +121,7 @@ def test_every_panel_is_there_and_the_same_in_page_update_and_report(served: Ser
         if name not in {"health", "events"}:  # on paper nothing is folded or left out
             assert (html in printed) == (name != "snippets")  # nobody pastes from paper
     assert "<details" not in printed.replace('<details class="inner" id="health-ok" open>', "")
-    assert set(news["charts"]) == {"gaps", "evidence", "raw"}
+    assert set(news["charts"]) == {"leads", "evidence", "raw"}
     assert news["state"] == "paused"
 
 
@@ -295,13 +295,13 @@ def test_charts_hold_what_the_overview_says(url: str) -> None:
     with Experiment.open(url, NAME) as experiment:
         seen = overview(experiment)
     drawn = charts(seen)
-    gaps = {drawn_line.label: drawn_line for drawn_line in drawn["gaps"].lines}
+    gaps = {drawn_line.label: drawn_line for drawn_line in drawn["leads"].lines}
     for line in seen.timeline.lines:
         shown = gaps[line.label]
         assert shown.y == pytest.approx([y and 100 * y for y in line.y[-len(shown.y) :]])  # points
         assert shown.x == line.x[-len(shown.x) :]
         assert shown.rank == line.rank
-    assert drawn["gaps"].y_range[0] > drawn["gaps"].y_range[1]  # down is worse
+    assert drawn["leads"].y_range[0] < 0 < drawn["leads"].y_range[1]  # down is worse
     text = report(seen, whole=False)
     assert text.count('class="plot"') == len(drawn) == 3
     assert NASTY not in text

@@ -6,6 +6,7 @@ import ast
 import json
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -62,15 +63,15 @@ def test_a_policy_that_the_baseline_misleads_is_shown_as_one(sqlite_url: str, po
     assert "this policy decides by them" in message["leaderboard"]
     assert "Mean of its outcomes" in message["leaderboard"]
     told = "raw" in charts(seen)  # before a phase has closed, nothing is
-    assert ("it can mislead this policy" in message["timeline"]) == told
-    assert "does not mislead it" not in report(seen)
+    assert ("this policy decides by them" in message["timeline"]) == told
+    assert "decides nothing" not in report(seen)
 
 
 def test_the_page_says_what_forecasts_save(sqlite_url: str) -> None:
     problem = Problem(["a", "b"])
     settings: dict[str, Any] = {"policy_options": {"bounds": [0, 1]}, "seed": 0}
     with Experiment.create(sqlite_url, "t", problem, forecaster="own", **settings) as made:
-        assert "variance" not in panels(overview(made))["progress"]
+        assert "progress" not in panels(overview(made))
         rng = np.random.default_rng(0)
         for _ in range(20):
             level = rng.random(10)
@@ -94,7 +95,7 @@ def test_one_that_it_cannot_mislead_is_not(sqlite_url: str, policy: str) -> None
         seen = overview(made)
     assert not seen.spec.traits.blind
     assert "Not protected" not in panels(seen)["guarantee"]
-    assert "can mislead this policy" not in report(seen)
+    assert "this policy decides by them" not in report(seen)
 
 
 def test_what_is_within_a_tolerance_is_not_called_the_best(sqlite_url: str) -> None:
@@ -104,7 +105,7 @@ def test_what_is_within_a_tolerance_is_not_called_the_best(sqlite_url: str) -> N
     assert seen.head.state == "finished"
     assert "within 30 points of the best" in plain(message["leaderboard"])
     assert ">the best<" not in message["leaderboard"]
-    assert "<dt>Named</dt>" in message["verdict"]
+    assert "within 30 points of the best of 4 options" in plain(message["verdict"])
 
 
 def test_all_that_are_named_are_named_everywhere(sqlite_url: str) -> None:
@@ -113,13 +114,13 @@ def test_all_that_are_named_are_named_everywhere(sqlite_url: str) -> None:
     message = panels(seen)
     assert seen.head.state == "finished"
     assert set(seen.leaders) == {"b", "c"}
-    assert f'<dt>Named</dt><dd class="name">{", ".join(seen.leaders)}</dd>' in message["verdict"]
+    assert all(f"‘{each}’" in seen.sentences[0] for each in seen.leaders)
     assert message["leaderboard"].count("among the 2 best") == 2
-    assert "are named" in seen.events[0].words
+    assert "are the 2 best" in seen.story[0].words
     # Nothing is held against either of them, and the band is that of the closest of the others.
     drawn = charts(seen)
     assert {each.label for each in drawn["evidence"].lines} == {"a", "d"}
-    assert [each.label for each in drawn["gaps"].lines if each.low] == [seen.leaderboard[2].label]
+    assert [each.label for each in drawn["leads"].lines if each.low] == [seen.leaderboard[1].label]
 
 
 def test_one_stretch_says_nothing_of_how_the_level_moved(sqlite_url: str) -> None:
@@ -127,7 +128,6 @@ def test_one_stretch_says_nothing_of_how_the_level_moved(sqlite_url: str) -> Non
         seen = overview(made)
     assert len(seen.baseline.level.x) == 1
     assert seen.baseline.swing is None
-    assert "level moved by" not in panels(seen)["timeline"]
 
 
 def test_pulls_that_no_phase_has_closed_over_are_not_denied(sqlite_url: str) -> None:
@@ -220,16 +220,23 @@ def test_nobody_leads_before_there_is_an_outcome(sqlite_url: str) -> None:
         for _ in range(2):
             seen = overview(made)
             assert {option.status for option in seen.leaderboard} == {"in"}
-            assert '<dt>Leader</dt><dd class="name">–</dd>' in panels(seen)["verdict"]
+            assert "leads" not in panels(seen)["verdict"]
             made.fail_many(made.ask(100).ids)
         assert seen.head.assigned == 100
 
 
-def test_a_plan_that_is_open_is_called_that(sqlite_url: str) -> None:
-    with experiment(sqlite_url, "anytime", bounds=[0, 1]) as made:
-        assert overview(made).events[0].words.endswith("assignments or more.")
-    with experiment(sqlite_url, "sp-bai") as made:
-        assert overview(made).events[0].words.endswith("assignments.")
+def test_a_new_experiment_shows_its_next_step_alone(sqlite_url: str) -> None:
+    with experiment(sqlite_url, "anytime", bounds=[0, 1], control="b") as made:
+        new = panels(overview(made))
+        made.ask()
+        begun = panels(overview(made))
+    assert list(new) == ["verdict", "snippets", "leaderboard", "guarantee", "events"]
+    assert "passed" not in "".join([*new.values(), begun["verdict"]])
+    assert "Call <code>choose</code>" in new["snippets"]
+    assert "Call <code>choose</code>" not in begun["snippets"]
+    for shown in (new, begun):
+        [row] = re.findall(r"<th role=.rowheader.*control.*</th>", shown["leaderboard"])
+        assert '<span class="name">b</span>' in row
 
 
 @pytest.mark.parametrize(
@@ -243,24 +250,27 @@ def test_names_are_quoted_as_their_language_requires(name: str) -> None:
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     ]
     [place] = [text for text in texts if text.startswith("http")]
-    assert unquote(urlsplit(place).path) == f"/api/v1/experiments/{name}/"
+    assert unquote(urlsplit(place).path) == f"/api/v1/experiments/{name}"
+    assert json.dumps(place) in made["JavaScript"]
     words = shlex.split(made["curl"].replace("\\\n", " "))
     places = [unquote(urlsplit(word).path) for word in words if word.startswith("http")]
     assert places == [f"/api/v1/experiments/{name}/{what}" for what in ("ask", "tell")]
     bodies = [words[at + 1] for at, word in enumerate(words) if word == "-d"]
-    assert [list(json.loads(body)) for body in bodies] == [["count"], ["outcomes"]]
+    assert [list(json.loads(body)) for body in bodies] == [["unit"], ["outcomes"]]
 
 
 @pytest.mark.parametrize(
     ("forecaster", "fields"),
-    [("default", ["count", "covariates"]), ("own", ["count", "forecasts"])],
+    [("default", ["unit", "covariates"]), ("own", ["unit", "forecasts"])],
 )
 def test_what_a_forecaster_needs_comes_along(forecaster: str, fields: list[str]) -> None:
     made = snippets("offer", address="http://127.0.0.1:8000", forecaster=forecaster)
     words = shlex.split(made["curl"].replace("\\\n", " "))
     sent = words[words.index("-d") + 1]
     assert list(json.loads(sent)) == fields
-    assert f"json={sent}" in made["Python"]
+    body = sent[1:-1].replace('"visitor-81"', "visitor")
+    assert body in made["Python"]
+    assert body in made["JavaScript"]
     ast.parse(made["Python"])
 
 
@@ -334,7 +344,7 @@ def test_there_is_one_level_on_the_page(early: Overview, later: Overview) -> Non
         text = text_of(seen)
         levels = re.findall(r"(\d+) % interval|at (\d+) %|Confidence (\d+) %", text)
         assert {level for found in levels for level in found if level} == {"95"}
-        assert "90 %" not in text.split("Event log")[0].split("Evidence")[0]
+        assert "90 %" not in text.split("What happened")[0].split("Evidence")[0]
 
 
 def test_a_verdict_never_uses_more_outcomes_than_there_are(early: Overview) -> None:
@@ -345,12 +355,22 @@ def test_a_verdict_never_uses_more_outcomes_than_there_are(early: Overview) -> N
 
 def test_captions_and_charts_say_what_the_table_says(later: Overview) -> None:
     seen, drawn = later, charts(later)
-    assert set(drawn) == {"gaps", "evidence", "raw"}
-    for line in drawn["gaps"].lines:
-        [row] = [each for each in seen.leaderboard if each.target == line.option]
-        if row.status not in {"best", "leads"} and row.label != "old" and not line.out:
-            assert row.behind is not None
-            assert line.y[-1] == pytest.approx(100 * row.behind)
+    assert set(drawn) == {"leads", "evidence", "raw"}
+    assert drawn["leads"].title.startswith("Lead over the control ‘old’, in points")
+    lines = {line.label: line for line in drawn["leads"].lines}
+    behind = {row.label: row.behind for row in seen.leaderboard}
+    effect = seen.recommendation.effect
+    assert effect is not None
+    assert behind["old"] is not None
+    assert lines["old"].y[-1] == 0
+    assert lines["new"].y[-1] == pytest.approx(100 * effect.estimate)
+    assert (lines["new"].low[-1], lines["new"].high[-1]) == pytest.approx(
+        (100 * effect.lower, 100 * effect.upper)
+    )
+    for label, line in lines.items():
+        if label == "other" and not line.out:
+            assert behind[label] is not None
+            assert line.y[-1] == pytest.approx(100 * (behind["old"] - behind[label]))
 
 
 def test_evidence_is_never_below_zero(early: Overview) -> None:
@@ -389,13 +409,16 @@ def test_the_printed_log_has_every_event_that_says_something(sqlite_url: str) ->
         watch = Watch(made)
         seen = watch.overview()
         made.note("the last one")
-        again = watch.overview()
+        again, events = watch.overview(), made.events()
     printed, shown = text_of(seen), all_panels(again, {})["events"]
     assert all(f"remark {turn}" in printed for turn in range(90))
     assert "remark 5 " not in shown
     assert "the last one" in shown
-    assert f"{seen.routine_before:,} earlier routine events" in printed
-    assert seen.routine_before > 10
+    assert seen.story[0].words == "remark 89"
+    kinds = Counter(event.kind for event in events)
+    assert f"Besides: {kinds['planned']} phases planned, {kinds['closed']} phases" in printed
+    assert events[-2].hash[:16] in shown
+    assert events[-2].hash[:16] not in printed
 
 
 def test_while_the_lead_is_measured_the_verdict_stands(sqlite_url: str) -> None:

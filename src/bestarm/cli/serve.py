@@ -49,7 +49,8 @@ def serve(
             needs a token too. Repeat it for more.
         workers: Processes; PostgreSQL only.
         notify (URL): Post a signed notification to this https address when an option is out, a
-            guardrail, an alarm or a stall begins, and when an experiment is decided.
+            guardrail, an alarm or a stall begins, and when an experiment is decided: a sentence
+            that Slack and Discord show, with a link to the page at the first `--allow-host`.
         notify_command (COMMAND): Run this program instead, with the notification as JSON on its
             standard input.
         notify_secret_file (FILE): The secret that notifications are signed with, in base64; if left
@@ -103,6 +104,7 @@ def serve(
     sys.stdout.flush()
     with suppress(KeyboardInterrupt):  # an orderly stop
         app = {"local": local, "hosts": hosts, "notify": receiver}
+        app["address"] = f"https://{hosts[0]}" if hosts else f"http://{shown}:{port}"
         app["allow_modules"] = tuple(allow_module or ())
         run_server(store, listener, workers=workers, quiet=quiet, **app)
     typer.echo("Stopped.", err=True)

@@ -22,6 +22,7 @@ from bestarm.policies.guardrail import Guardrail, read_guardrails
 from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
 from bestarm.records import Plan
+from bestarm.units import Unit
 
 if TYPE_CHECKING:
     from bestarm.policies.anytime.guardrails import GuardrailEvidence
@@ -80,20 +81,29 @@ class GuardrailRow:
         label: its name.
         state: `"worse"` if it is shown to be worse than the control by more than the margin,
             `"fine"` if it is shown not to be, `"unclear"` as long as neither is shown, `"retired"`.
+        estimate: how much worse it was, in values that are in; None before there are some.
         low: how much worse it is, at least. Negative: better.
         high: how much worse it is, at most.
         values: how many values the guardrail has, of all options.
         outstanding: of how many assignments it has none.
+        binary: whether all values are 0 or 1, so that they are written in percent.
     """
 
     guardrail: Guardrail
     target: int
     label: str
     state: str
+    estimate: float | None
     low: float
     high: float
     values: int
     outstanding: int
+    binary: bool
+
+    @property
+    def unit(self) -> Unit:
+        """How its values are written."""
+        return Unit(percent=self.binary)
 
 
 def check_guardrails(
@@ -242,8 +252,12 @@ class GuardrailReplayer:
                 }
                 state = next(state for state, holds in states.items() if holds)
                 low, high = float(look.low[target]), float(look.high[target])
-                known = evidence.guardrail, target, labels[target], state, low, high
-                rows.append(GuardrailRow(*known, look.values, look.outstanding))
+                estimate = float(look.estimate[target])
+                ends = None if math.isnan(estimate) else estimate, low, high
+                counts = look.values, look.outstanding, look.binary
+                rows.append(
+                    GuardrailRow(evidence.guardrail, target, labels[target], state, *ends, *counts)
+                )
         return rows
 
     def check(self, snapshot: Snapshot, gone: Mapping[int, int]) -> None:

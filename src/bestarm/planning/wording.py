@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from bestarm.planning.amounts import describe_lift, in_percent
+from bestarm.planning.curve import fixed_test
 from bestarm.planning.forecasts import (
     ExperimentPlan,
     PolicyForecast,
@@ -56,7 +57,7 @@ def plan_words(plan: ExperimentPlan, problem: Problem) -> Words:
     whatever = "whatever the baseline does" if problem.drifts else "where there is no baseline"
     for assumed in plan.scenarios:
         yield ""
-        yield f"{assumed.scenario}: {assumed.describe(unit)}."
+        yield f"{assumed.scenario}: {assumed.describe(unit, rates=plan.bounds == (0, 1))}."
         forecasts = plan.of(assumed.scenario)
         if not forecasts:
             continue
@@ -74,6 +75,11 @@ def plan_words(plan: ExperimentPlan, problem: Problem) -> Words:
             f"than {'about ' if assumed.bounded else ''}{assumed.lower_bound:,.0f} outcomes on "
             "average."
         )
+        if (fixed := fixed_test(plan, assumed)) is not None:
+            yield (
+                "An ordinary test of fixed size, as sure and with the same power, takes "
+                f"{fixed:,.0f} outcomes, and may be looked at once."
+            )
     yield ""
     if precision := _precision(plan):
         yield precision
@@ -92,7 +98,8 @@ def lift_words(found: DetectableLifts) -> Words:
     for curve in found.curves:
         unit = "visitors" if found.block == 1 else "rounds"
         yield ""
-        yield f"{curve.policy}, {curve.scenario}: {curve.world.describe_drift(unit)}."
+        drift = curve.world.describe_drift(unit, rates=found.rates)
+        yield f"{curve.policy}, {curve.scenario}: {drift}."
         for table in _lift_tables(found, curve, many):
             yield ""
             yield table

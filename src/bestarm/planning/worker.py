@@ -19,9 +19,12 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any
 
 from bestarm.errors import BestArmError
+from bestarm.planning.curve import visitor_curve
+from bestarm.planning.forecasts import ExperimentPlan
 from bestarm.planning.request import read_request
 from bestarm.planning.wording import plan_in_words
 from bestarm.tables import TextTable
@@ -45,6 +48,8 @@ def main() -> None:
         _write(error=known | {"value": _plain(error.value)})
     else:
         _write(words=[_encoded(part) for part in words if part])
+        if isinstance(found, ExperimentPlan) and (curve := visitor_curve(found)) is not None:
+            _write(curve=asdict(curve))
         _write(**{"plan" if visitors is None else "lifts": found.to_dict()})
 
 

@@ -18,6 +18,7 @@ from bestarm.numerics.geometry import Array
 from bestarm.planning.amounts import describe_lift
 from bestarm.planning.request import Drift, PlanRequest
 from bestarm.problem import Problem
+from bestarm.units import Unit
 
 _PERIOD = 1000.0  # rounds per period of a drift, where rounds per day are not known
 _ROUNDING = 1e-9  # up to which features express a constant, and levels are equal
@@ -74,33 +75,34 @@ class AssumedWorld:
     lower_bound: float
     other_bound: float
 
-    def describe(self, unit: str) -> str:
-        """The world in words; `unit` is what it moves with: outcomes, or rounds."""
-        lead = (
-            f"{self.best!r} leads the next one by {self.gap:.4g}, the last by {self.farthest:.4g}"
-        )
+    def describe(self, unit: str, *, rates: bool) -> str:
+        """The world in words; `unit` is what it moves with: outcomes, or rounds. In points where
+        outcomes are rates."""
+        write = Unit(percent=rates).difference
+        lead = f"{self.best!r} leads the next one by {write(self.gap)}, the last by "
+        lead += write(self.farthest)
         if math.isclose(self.farthest, self.gap, rel_tol=1e-6):
-            lead = f"{self.best!r} leads all others by {self.gap:.4g}"
+            lead = f"{self.best!r} leads all others by {write(self.gap)}"
         if self.base is not None and self.base > 0:
-            lead += f", {describe_lift(self.gap, self.base, rates=False)} of the base rate"
-        law = "rewards are at a bound" if self.bounded else f"the noise is {self.noise:.4g}"
-        return f"{lead}; {law}; {self.describe_drift(unit)}"
+            lead += f", {describe_lift(self.gap, self.base, rates=rates)} of the base rate"
+        law = "" if self.bounded else f"; the noise is {self.noise:.4g}"
+        return f"{lead}{law}; {self.describe_drift(unit, rates=rates)}"
 
-    def describe_drift(self, unit: str) -> str:
+    def describe_drift(self, unit: str, *, rates: bool) -> str:
         """How the baseline moves, in words."""
+        size, period = Unit(percent=rates).difference(self.size), f"{self.period:,.0f} {unit}"
         moves = {
-            "none": f"the baseline stays at {self.baseline:.4g}",
-            "sine": f"the baseline is a wave of ±{self.size:.4g} about {self.baseline:.4g} every "
-            f"{self.period:,.0f} {unit}",
-            "walk": f"the baseline walks within ±{self.size:.4g} of {self.baseline:.4g}, some "
-            f"{self.size:.4g} in {self.period:,.0f} {unit}",
-            "switches": f"the baseline jumps between {self.baseline - self.size:.4g} and "
-            f"{self.baseline + self.size:.4g}, every {self.period:,.0f} {unit} or so",
-            "people": f"every round has a baseline of its own, within ±{self.size:.4g} of "
-            f"{self.baseline:.4g}",
+            "none": "the level of all options stays as it is",
+            "sine": f"the level of all options rises and falls by {size} every {period}",
+            "walk": f"the level of all options wanders within ±{size}, about as far in {period}",
+            "switches": f"the level of all options jumps by up to {size} either way every {period} "
+            "or so",
+            "people": f"every round has a level of its own, within ±{size}",
         }[self.drift]
         if self.baseline != self.level:
-            moves += f", and arm means lie about {self.level:.4g}"
+            moves += (
+                f"; arm means lie about {self.level:.4g}, with a baseline of {self.baseline:.4g}"
+            )
         return moves
 
 

@@ -45,6 +45,7 @@ def create_app(
     hosts: tuple[str, ...] = (),
     limits: Limits | None = None,
     notify: Receiver | None = None,
+    address: str = "http://127.0.0.1:8000",
     allow_modules: tuple[str, ...] = (),
 ) -> FastAPI:
     """An ASGI application over the experiments of a database.
@@ -57,6 +58,7 @@ def create_app(
             names are not checked.
         limits: limits on what callers may send.
         notify: where notifications go; None for nowhere.
+        address: where people find the pages; notifications link to it.
         allow_modules: modules that experiments' own policies may be imported from.
     """
     store = url if isinstance(url, Store) else Store(url, connections=CONNECTIONS)
@@ -75,7 +77,7 @@ def create_app(
     app.state.store, app.state.local, app.state.limits = store, local, limits
     app.state.experiments = OpenExperiments(store, allow_modules)
     app.state.maintenance = Maintenance(app.state.experiments)
-    app.state.notifier = None if notify is None else Notifier(app.state.experiments, notify)
+    app.state.notifier = notify and Notifier(app.state.experiments, notify, address)
     app.state.requests = Counter()
     app.state.token_digests = set()  # of tokens that were valid
     app.state.parsing = CapacityLimiter(1)  # of large bodies

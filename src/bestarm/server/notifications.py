@@ -34,9 +34,10 @@ from bestarm import __version__
 from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.live.store import Session, schema
 from bestarm.live.store.rows import Event
-from bestarm.live.watch.wording import describe
+from bestarm.live.watch.story import describe
+from bestarm.live.watch.wording import describe_lead
 from bestarm.server.experiments import OpenExperiments, repeat
-from bestarm.units import plural
+from bestarm.units import Unit, plural
 
 # The events that are sent: an option is out, a guardrail, an alarm or a stall, and the end.
 KINDS = ("eliminated", "retired", "guardrail", "alarm", "stalled", "finished")
@@ -46,6 +47,7 @@ _TIMEOUT = 30.0  # seconds for a delivery, from looking up the address to the en
 _DAY = 86_400.0  # seconds for which a notification is tried
 _BACKOFF = 5.0, 3600.0  # seconds until the second attempt, and at most until the next
 _LEAST_SECRET = 24  # bytes
+_LONGEST = 1500  # characters of a message; Discord takes 2,000, with the link
 _HOST = re.compile(r"[a-z0-9_-][a-z0-9._-]*|[0-9a-f:.]+(%[\w.-]+)?", re.IGNORECASE | re.ASCII)
 _UNQUOTED = "!$%&'()*+,/:;=?@~"  # in a path or a query, beside letters, digits and "_.-"
 _log = logging.getLogger("bestarm.server")
@@ -346,8 +348,9 @@ class Notifier:
     What happens from its construction on is sent, also by the notifier of a later process.
     """
 
-    def __init__(self, experiments: OpenExperiments, receiver: Receiver) -> None:
+    def __init__(self, experiments: OpenExperiments, receiver: Receiver, address: str) -> None:
         self._experiments, self._store, self._receiver = experiments, experiments.store, receiver
+        self._address = address  # where the pages are, without a slash at the end
         self._begun = False  # whether the table is there
         self._searched: dict[int, int] = {}  # events before which there is nothing to send
         self._begin()
@@ -437,19 +440,40 @@ class Notifier:
             _log.error("It cannot be noted: %s", unnoted)
 
     def _body(self, name: str, event: Event) -> bytes:
-        experiment = self._experiments.open(name)
-        with experiment.read() as snapshot:
-            open_plans = snapshot.head.open
+        """A notification: with `text`, Slack and Mattermost show it, with `content`, Discord."""
+        url = f"{self._address}/experiments/{quote(name, safe='')}"
+        words = f"{name}: {self._sentences(name, event)}"
+        # Nobody is called by what an option is named: Slack reads <!here>, Discord @everyone.
+        words = words.replace("<", "‹").replace(">", "›")
+        shown = f"{words[:_LONGEST]} {url}"
         body = {
             "id": event.hash,
             "experiment": name,
             "number": event.number,
             "kind": event.kind,
             "at": event.at,
-            "text": describe(event, experiment.problem, open_plans=open_plans),
+            "text": shown,
+            "content": shown,
+            "allowed_mentions": {"parse": []},
+            "url": url,
             "data": event.data,
         }
         return json.dumps(body, ensure_ascii=False).encode()
+
+    def _sentences(self, name: str, event: Event) -> str:
+        """What happened, and how far the leader leads by now."""
+        watch = self._experiments.watch(name)
+        experiment = watch.experiment
+        with experiment.read() as snapshot:
+            problem = experiment.options_at(snapshot).problem
+        try:
+            seen = watch.overview()
+        except BestArmError:  # of a policy that this server cannot make
+            unit = Unit(percent=experiment.traits.bounds == (0, 1))
+            return describe(event, problem, experiment.traits, unit)
+        if event.kind == "finished":
+            return seen.verdict
+        return f"{describe(event, problem, experiment.traits, seen.unit)} {describe_lead(seen)}"
 
     def _set(self, experiment: int, number: int, *counts: float) -> None:
         """Record which event is the next of an experiment, and its attempts so far."""

@@ -50,13 +50,15 @@ def status(experiment: Experiment) -> Result:
             recommendation, rates = experiment.recommendation(), experiment.inspect(_rates)
             unit = unit_of(rates)
             data["verdict"] = experiment.inspect(
-                lambda _, snapshot: verdict(
-                    snapshot.head,
-                    recommendation,
-                    problem,
-                    traits,
-                    unit=unit,
-                    retired=len(experiment.options_at(snapshot).retired),
+                lambda _, snapshot: " ".join(
+                    verdict(
+                        snapshot.head,
+                        recommendation,
+                        problem,
+                        traits,
+                        unit=unit,
+                        retired=len(experiment.options_at(snapshot).retired),
+                    )
                 )
             )
             words.append(data["verdict"])
@@ -197,38 +199,41 @@ def list_(*, archived: bool = False, store: str = STORE) -> Result:
     return Result({"experiments": rows}, lines, note=note)
 
 
-_LONGEST = 300  # characters of a value
 _MANY = 500_000  # assignments that take a second or two to read
 
 
 @on_experiment
 def log(experiment: Experiment, *, start: int = 0, last: int | None = None) -> Result:
-    """Show every change of an experiment's state, each bound to the one before by its hash.
+    """Tell what happened in an experiment; with --json every event, bound to the last by its hash.
 
     Args:
-        start (N): The first event to show.
-        last (N): Show at most the last N events.
+        start (N): The first event to look at.
+        last (N): Look at the last N events at most.
     """
+    from collections import Counter
+
     from bestarm import checks
+    from bestarm.live.values import in_utc
+    from bestarm.live.watch.story import count_routine, describe, is_routine, routine_words
+    from bestarm.units import Unit
 
     if last is not None:
         checks.whole(last, "last", least=1)
     events = list(experiment.events(start))[-(last or 0) :]
-    width = len(str(events[-1].number)) if events else 1
-    lines = [
-        f"{event.number:>{width}}  {time_of(event.at)}  {event.kind:<10}  {event.hash[:12]}  "
-        + ", ".join(f"{key} {_short(value)}" for key, value in event.data.items())
-        for event in events
-    ]
+    with experiment.read() as snapshot:
+        problem = experiment.options_at(snapshot).problem
+    traits = experiment.traits
+    unit, routine = Unit(percent=traits.bounds == (0, 1)), Counter[str]()
+    lines = []
+    for event in events:
+        if is_routine(event):
+            routine[event.kind] += count_routine(event)
+        else:
+            lines.append(f"{in_utc(event.at)}  {describe(event, problem, traits, unit)}")
+    if routine:
+        lines.append(f"Besides: {routine_words(routine)}")
     shown = [{**asdict(event), "at": time_of(event.at)} for event in events]
     return Result({"events": shown}, lines)
-
-
-def _short(value: object) -> str:
-    text = "none" if value is None else str(value)
-    if len(text) == 64 and text.isalnum():  # a digest
-        return f"{text[:12]}…"
-    return f"{text[:_LONGEST]}…" if len(text) > _LONGEST else text
 
 
 @on_experiment

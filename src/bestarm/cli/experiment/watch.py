@@ -92,8 +92,10 @@ def render(overview: Overview) -> Group:
 
     grid = table("option", "status", "traffic", "behind the leader", "evidence")
     grid.columns[0].min_width, grid.columns[3].no_wrap = 8, False  # in a narrow terminal
+    control = overview.spec.traits.control
     for option in overview.leaderboard:
-        grid.add_row(printable(option.label), *_cells(option, overview))
+        label = f"{option.label} (control)" if option.target == control else option.label
+        grid.add_row(printable(label), *_cells(option, overview))
     head = overview.head
     going = [plural(head.outcomes, "outcome"), f"{head.outstanding:,} outstanding"]
     if head.losses:
@@ -104,7 +106,7 @@ def render(overview: Overview) -> Group:
         going.append(f"about {rough(overview.forecast.expected)} more")
     return Group(
         Text(f"{printable(overview.name)}: {overview.state}", style="bold"),
-        Text(printable(overview.verdict)),
+        *(Text(printable(each)) for each in overview.sentences),
         Text(""),
         grid,
         Text(""),
@@ -130,6 +132,8 @@ def _cells(option: Option, overview: Overview) -> list[str]:
 
 def _health(overview: Overview) -> str:
     wrong = [check for check in overview.health if check.level != "ok"]
+    if not overview.head.outcomes and not wrong:
+        return "Health: nothing to check yet."
     if not wrong:
         return f"Health: all {len(overview.health)} checks are well."
     return "Health: " + " ".join(f"{each.level}: {each.finding}" for each in wrong)

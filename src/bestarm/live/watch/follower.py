@@ -8,6 +8,7 @@ experiment is.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -24,6 +25,7 @@ from bestarm.live.state import waits_for
 from bestarm.live.store.head import Head
 from bestarm.live.store.ledger import Snapshot
 from bestarm.live.store.rows import Event, SummaryRecord
+from bestarm.live.watch.story import count_routine, is_routine
 from bestarm.numerics.geometry import Array
 from bestarm.policies.policy import Look, Policy, Rates
 from bestarm.recommendation import Phase, Recommendation
@@ -33,8 +35,7 @@ T = TypeVar("T", Look, Rates)
 
 _APART = 1.15  # pulls from one look to the next, as a ratio
 _SLICES = 24
-_ROUTINE = {"planned", "closed", "answered", "late", "failed"}
-_KEPT_ROUTINE = 12
+_CLOSINGS = 12  # kept, of the last summaries
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,9 +99,8 @@ class Log:
 
     head: Head = field(default_factory=Head)
     created: float = 0.0  # when the experiment began
-    notable: list[Event] = field(default_factory=list)  # the events that tell something
-    routine: list[Event] = field(default_factory=list)  # the last few that do not
-    routine_before: int = 0  # how many of these came before
+    story: list[Event] = field(default_factory=list)  # the events that tell something
+    routine: Counter[str] = field(default_factory=Counter)  # what happened besides, by kind
     # The phase whose outcomes dropped each target; if they came late, a later one was open.
     eliminated: dict[int, int] = field(default_factory=dict)
     retired: int = 0  # options
@@ -132,16 +132,12 @@ class Log:
             if event.kind in {"closed", "answered"}:
                 before = self.closings[-1][1] if self.closings else 0
                 self.closings.append((event.at, max(before, event.data["end"])))
-            kept = self.routine if event.kind in _ROUTINE else self.notable
-            kept.append(event)
-        self.routine_before += max(len(self.routine) - _KEPT_ROUTINE, 0)
-        del self.routine[:-_KEPT_ROUTINE], self.closings[:-_KEPT_ROUTINE]
+            if is_routine(event):
+                self.routine[event.kind] += count_routine(event)
+            else:
+                self.story.append(event)
+        del self.closings[:-_CLOSINGS]
         self.head = snapshot.head.copy()
-
-    @property
-    def events(self) -> list[Event]:
-        """The events kept, oldest first."""
-        return sorted([*self.notable, *self.routine], key=lambda event: event.number)
 
 
 class Follower:

@@ -18,12 +18,13 @@ from bestarm.live.experiment import Experiment
 from bestarm.live.guardrails import GuardrailRow
 from bestarm.live.spec import Spec
 from bestarm.live.store.head import Head
+from bestarm.live.store.rows import Event
 from bestarm.live.values import Checks, savings, shown_state
-from bestarm.live.watch import wording
+from bestarm.live.watch import story, wording
 from bestarm.live.watch.alarms import news
 from bestarm.live.watch.follower import Follower, Log, PolicySnapshot, Slice, joined
 from bestarm.numerics.geometry import Array
-from bestarm.policies.policy import Traits
+from bestarm.policies.policy import Look, Traits
 from bestarm.problem import Problem
 from bestarm.recommendation import Phase, Recommendation
 from bestarm.records import Plan
@@ -37,7 +38,7 @@ _RANGE = (0.2, 0.5, 0.8)  # quantiles
 _SCORES: Array = ndtri((np.arange(61) + 0.5) / 61)  # of a normal deviate, equally likely each
 _FAR = 300.0  # times the pulls so far: beyond that nothing is predicted
 _LONGEST_DURATION = 10 * 365 * 24.0  # hours: beyond that a duration says nothing
-_DRAWN = 24  # targets with a line in the timeline
+_DRAWN = 40  # targets with a line in the timeline
 _RAW = 4  # options whose raw outcomes are shown over time
 _ENOUGH = 60  # outcomes per arm in a stretch, for its mean to say something
 _OUTSTANDING = 0.05  # of a stretch, up to which its mean is shown
@@ -95,7 +96,7 @@ class Line:
     option: int  # the target, or an arm that is not one: its colour, for good
     rank: int  # its place on the leaderboard, from 0; −1: an arm that is no option, −2: a reference
     out: bool  # whether the line ends because it was dropped
-    x: tuple[float, ...] = ()  # pulls, or phases
+    x: tuple[float, ...] = ()  # pulls
     y: Numbers = ()
     low: Numbers = ()  # the ends of an interval, or empty
     high: Numbers = ()
@@ -103,13 +104,14 @@ class Line:
 
 @dataclass(frozen=True)
 class Timeline:
-    """How the options fell behind."""
+    """How far apart the options were, over the outcomes."""
 
     kind: str  # "phases" where each phase estimates afresh, "looks" where evidence gathers, "none"
-    lines: tuple[Line, ...] = ()  # estimated leader − option, with the leader of the time
-    radius: Line | None = None  # for phases: the largest radius
+    control: str | None = None  # what leads are over; None: distances from the leader of the time
+    lines: tuple[Line, ...] = ()  # estimated option − control, or option − leader
     # For looks: the log of the evidence against each option, in units of what drops it.
     evidence: tuple[Line, ...] = ()
+    changes: tuple[tuple[float, str], ...] = ()  # options added and retired, and after how many
 
 
 @dataclass(frozen=True)
@@ -136,10 +138,9 @@ class ArmAllocation:
 
 @dataclass(frozen=True)
 class EventView:
-    """An event of the log, in words."""
+    """An event of the log, in words and as it is on record."""
 
-    at: float
-    kind: str
+    event: Event
     words: str
 
 
@@ -153,7 +154,7 @@ class Overview:
     head: Head
     recommendation: Recommendation  # what the policy recommends
     created: float  # when it began, in seconds since 1970
-    verdict: str
+    sentences: tuple[str, ...]  # the verdict, of which the first says what it comes to
     leaders: tuple[str, ...]  # the options named, or those that lead so far
     standing: str  # what each of them is, or would be, called
     proven: bool  # whether an error probability is proven under the assumptions
@@ -175,10 +176,13 @@ class Overview:
     hours: tuple[float | None, ...] | None  # what that takes at this pace: middle, low, high
     guardrails: tuple[GuardrailRow, ...]  # one per guardrail and option
     block: int  # the most options that a round tried: fewer are left when some are ruled out
-    events: tuple[
-        EventView, ...
-    ]  # newest first: all that tell something, and the last routine ones
-    routine_before: int  # earlier routine events: phases planned and evaluated, late outcomes
+    story: tuple[EventView, ...]  # the events that tell something, newest first
+    routine: str  # what happened besides, counted
+
+    @property
+    def verdict(self) -> str:
+        """The verdict in words."""
+        return " ".join(self.sentences)
 
     @property
     def state(self) -> str:
@@ -345,32 +349,62 @@ def _known(
     return {}
 
 
-def timeline(follower: Follower, board: Sequence[Option], level: float) -> Timeline:
-    """How the options on the board fell behind; `level` is the evidence that drops one."""
+def timeline(
+    follower: Follower, board: Sequence[Option], level: float, control: int | None
+) -> Timeline:
+    """How far apart the options on the board were; `level` is the evidence that drops one."""
     looks = follower.looks
     if not looks:
         return Timeline("none")
+    phased = looks[0].phase is not None
+    if control is not None and not any(np.isfinite(each.look.estimate[control]) for each in looks):
+        control = None
+    # The interval is that of the leader over the control, or of the closest rival.
+    banded = next((each.target for each in board if each.target != control), None)
+    if control is None and len(board) > 1:
+        banded = board[1].target
     lines, evidence = [], []
     for rank, option in enumerate(board[:_DRAWN]):
         target, out, seen = option.target, option.status in {"out", "retired"}, looks
         active = [target in each.active for each in looks]
-        if looks[0].phase is not None:
+        if phased:
             seen = list(compress(looks, active))
         elif out and not all(active):
             seen = looks[: active.index(False) + 1]  # as far as the look that dropped it
-        x = tuple(float(each.phase or each.pulls) for each in seen)
-        y = tuple(_finite(each.look.estimate[target]) for each in seen)
-        low = tuple(_finite(each.look.low[target]) for each in seen)
-        high = tuple(_finite(each.look.high[target]) for each in seen)
+        x = tuple(float(each.pulls) for each in seen)
+        leads = [_lead(each.look, target, control) for each in seen]
+        if target == banded and follower.recommendation.effect is not None and seen == looks:
+            effect = follower.recommendation.effect  # narrower, and part of the verdict
+            if target == follower.recommendation.target and effect.control == control:
+                leads[-1] = effect.estimate, effect.lower, effect.upper
+        y, low, high = zip(*leads, strict=True) if leads else ((), (), ())
+        ends = (low, high) if target == banded else ((), ())
+        lines.append(Line(option.label, target, rank, out, x, y, *ends))
         share = tuple(_finite(each.look.log_evidence[target] / level) for each in seen)
-        lines.append(Line(option.label, target, rank, out, x, y, low, high))
         evidence.append(Line(option.label, target, rank, out, x, share))
-    if looks[0].phase is None:
-        return Timeline("looks", tuple(lines), evidence=tuple(evidence))
-    phases = tuple(float(each.phase or 0) for each in looks)
-    radii = [np.delete(look.high - look.estimate, look.leader) for look in (m.look for m in looks)]
-    largest = tuple(max(each[np.isfinite(each)].tolist(), default=None) for each in radii)
-    return Timeline("phases", tuple(lines), Line("radius", -1, -2, False, phases, largest))
+    labels, changed = follower.options.problem.target_labels, []
+    for event in follower.log.story:
+        if event.kind in {"added", "retired"}:
+            sign = "+" if event.kind == "added" else "−"
+            changed.append((float(event.data["assigned"]), f"{sign} {event.data['label']}"))
+    over = None if control is None else labels[control]
+    shares = () if phased else tuple(evidence)
+    return Timeline("phases" if phased else "looks", over, tuple(lines), shares, tuple(changed))
+
+
+def _lead(look: Look, target: int, control: int | None) -> tuple[float | None, ...]:
+    """The estimated lead of a target over the control, or over the leader, and its interval.
+
+    A look has intervals of the leader's distances alone.
+    """
+    if control is None or look.leader == control:
+        parts = look.estimate[target], look.high[target], look.low[target]
+        estimate, low, high = (_finite(-part) for part in parts)
+        return estimate, low, high
+    estimate = _finite(look.estimate[control] - look.estimate[target])
+    if look.leader != target:
+        return estimate, None, None
+    return estimate, _finite(look.low[control]), _finite(look.high[control])
 
 
 def baseline_lines(follower: Follower, problem: Problem, board: Sequence[Option]) -> BaselineView:
@@ -495,14 +529,16 @@ class Watch:
             head=head,
             recommendation=recommendation,
             created=log.created,
-            verdict=wording.verdict(
-                head,
-                recommendation,
-                problem,
-                traits,
-                unit=unit,
-                retired=len(retired),
-                waits_for=follower.waits_for,
+            sentences=tuple(
+                wording.verdict(
+                    head,
+                    recommendation,
+                    problem,
+                    traits,
+                    unit=unit,
+                    retired=len(retired),
+                    waits_for=follower.waits_for,
+                )
             ),
             leaders=tuple(problem.target_labels[each] for each in leaders(recommendation)),
             standing=wording.standing(recommendation, traits, proven=proven, unit=unit),
@@ -511,7 +547,7 @@ class Watch:
             contradictions=tuple(found),
             health=health,
             leaderboard=board,
-            timeline=timeline(follower, board, level),
+            timeline=timeline(follower, board, level, traits.control),
             baseline=baseline_lines(follower, problem, board),
             allocation=tuple(
                 ArmAllocation(
@@ -536,11 +572,11 @@ class Watch:
             hours=hours,
             guardrails=follower.guardrails,
             block=follower.block,
-            events=tuple(
-                EventView(each.at, each.kind, wording.describe(each, problem, open_plans=head.open))
-                for each in reversed(log.events)
+            story=tuple(
+                EventView(each, story.describe(each, problem, traits, unit))
+                for each in reversed(log.story)
             ),
-            routine_before=log.routine_before,
+            routine=story.routine_words(log.routine),
         )
 
 

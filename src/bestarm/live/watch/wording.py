@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bestarm.live.events import recommendation_data
 from bestarm.live.guardrails import GuardrailRow
 from bestarm.live.store.head import Head
-from bestarm.live.store.rows import Event
-from bestarm.live.values import held_up, in_rounds, in_time, in_utc
+from bestarm.live.values import held_up, in_rounds
 from bestarm.live.watch.follower import Log
+from bestarm.live.watch.story import ENDS, best, describe_all_tied, named, quoted, verb_of
 from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
-from bestarm.recommendation import Effect, Recommendation, describe_tie
-from bestarm.units import Unit, all_of, count_options, plural
+from bestarm.recommendation import Effect, Recommendation
+from bestarm.units import Unit, all_of, count_options
+
+if TYPE_CHECKING:
+    from bestarm.live.watch.overview import Overview
 
 _CONTRADICTED = "The outcomes contradict the declared scales, so nothing is proven."
-_ENDS = {
-    "max_pulls": "Ended at its limit of assignments",
-    "max_phases": "Ended at its limit of phases",
-    "max_phase_pulls": "Ended at its limit of assignments per phase",
-    "budget": "Ended: its assignments are spent",
-    "exhausted": "Ended: all items are judged, but outcomes lack",
-}
 _STATES = {"stopped": "Stopped by hand, without a winner", "paused": "Paused, no winner yet"}
 
 
@@ -66,15 +62,16 @@ def verdict(
     unit: Unit,
     retired: int = 0,
     waits_for: tuple[int | None, float | None] = (None, None),
-) -> str:
-    """The state of an experiment in one sentence, and which outcome holds it up, if one does.
+) -> list[str]:
+    """The state of an experiment in sentences, the first of which says what it comes to.
 
+    The others are how far the winner leads, and which outcome holds up the decision, if one does.
     So many of its options were retired.
     """
     data = recommendation_data(recommendation)
-    names = _named(data, problem)
+    names = named(data, problem)
     if recommendation.final and recommendation.contradicted:
-        return f"{_list(names)} {_verb(names, 'lead')}. {_CONTRADICTED}"
+        return [f"{quoted(names)} {verb_of(names, 'lead')}.", _CONTRADICTED]
     if recommendation.final:
         return _decided(data, problem, traits, unit, retired, recommendation.effect)
     shown = recommendation.pulls and recommendation.leads
@@ -86,21 +83,21 @@ def verdict(
         sentences.append(f"{waits[0].upper()}{waits[1:]}.")
     if recommendation.contradicted:
         sentences.append(_CONTRADICTED)
-    return " ".join(sentences)
+    return sentences
 
 
 def headline(log: Log, problem: Problem, traits: Traits) -> str:
     """The verdict, as far as counters and events tell it without the policy."""
     end, unit = log.end, Unit(percent=traits.bounds == (0, 1))  # outcomes are not read here
     if end is not None and end["final"]:
-        return _decided(end, problem, traits, unit, log.retired)
+        return " ".join(_decided(end, problem, traits, unit, log.retired))
     # A rule that names several may take a dropped option back; so may any once one is retired.
     sure = traits.names_the_best and not log.retired
     left = problem.targets - len(log.eliminated) if sure else None
     if left == 1 and traits.precision is not None and end is None:
-        [best] = set(range(problem.targets)).difference(log.eliminated)
-        named = f"{_list([problem.target_labels[best]])} is {_best(1, traits, unit)}"
-        return f"{named} of {problem.targets} options; its lead is being measured."
+        [left_over] = set(range(problem.targets)).difference(log.eliminated)
+        best_left = f"{quoted([problem.target_labels[left_over]])} is {best(1, traits, unit)}"
+        return f"{best_left} of {problem.targets} options; its lead is being measured."
     leaders, reason = ([], "running") if end is None else ([end["label"]], end["reason"])
     options = count_options(problem.targets, log.retired)
     return _undecided(log.head, options, left=left, leaders=leaders, reason=reason)
@@ -114,16 +111,7 @@ def standing(recommendation: Recommendation, traits: Traits, *, proven: bool, un
     if recommendation.tied and count == 1 and not traits.margin:
         return "tied as the best"
     among = "" if count == 1 or traits.margin else "among "
-    return f"{among}{_best(count, traits, unit)}"
-
-
-def _best(count: int, traits: Traits, unit: Unit) -> str:
-    best = "the best" if count == 1 else f"the {count} best"
-    return f"within {unit.declared(traits.margin)} of {best}" if traits.margin else best
-
-
-def _named(data: Mapping[str, Any], problem: Problem) -> list[str]:
-    return [problem.target_labels[target] for target in data["chosen"] or [data["target"]]]
+    return f"{among}{best(count, traits, unit)}"
 
 
 def _decided(
@@ -133,16 +121,18 @@ def _decided(
     unit: Unit,
     retired: int,
     effect: Effect | None = None,
-) -> str:
-    names = _named(data, problem)
+) -> list[str]:
+    names = named(data, problem)
     verb = "is" if len(names) == 1 else "are"
     if problem.targets - retired == 1:
-        return f"{_list(names)} is the only option left: all others were retired."
+        return [f"{quoted(names)} is the only option left: all others were retired."]
     options = count_options(problem.targets, retired)
-    best = f"{_best(len(names), traits, unit)} of {options}"
+    outcome = f"{best(len(names), traits, unit)} of {options}"
     made = in_rounds(data["pulls"], data["rounds"] or data["pulls"])
     if data["error_bound"] is None:
-        return f"{_list(names)} {verb} named {best} after {made}; no error probability is proven."
+        return [
+            f"{quoted(names)} {verb} named {outcome} after {made}; no error probability is proven."
+        ]
     sure = f"at {percent(problem.delta)} after {made}"
     every = "tied" in data and data["pulls"] == data["rounds"] * problem.targets
     if every and traits.control is None:
@@ -150,70 +140,59 @@ def _decided(
         judged = f"{items} {'was' if data['rounds'] == 1 else 'were'} judged"
         sure = f"exactly: no option was ruled out before {judged}"
     if data.get("tied") and not traits.margin:
-        return f"{_tie(data, problem)}, {sure}."
+        return [f"{describe_all_tied(data, problem)}, {sure}."]
     if data["reason"] == "equivalent":
         more = f"by more than {unit.declared(traits.margin)}"
-        return f"No option is better than the control {_list(names)} {more}, {sure}."
-    control = f"{_list(names)}, the control," if effect else _list(names)
+        return [f"No option is better than the control {quoted(names)} {more}, {sure}."]
+    control = f"{quoted(names)}, the control," if effect else quoted(names)
     if effect is None or effect.control == data["target"]:
-        return f"{control} {verb} {best}, {sure}."
-    verdict = f"{_list(names)} {verb} {best}. {lead(effect, unit)} Both hold together, {sure}."
+        return [f"{control} {verb} {outcome}, {sure}."]
+    verdict = [f"{quoted(names)} {verb} {outcome}.", lead(effect, unit)]
+    verdict.append(f"Both hold together, {sure}.")
     if data["reason"] == "measuring" and traits.precision is not None:
-        verdict += (
-            f" The test goes on until the lead is known to ±{unit.declared(traits.precision)}."
-        )
+        known = unit.declared(traits.precision)
+        verdict.append(f"The test goes on until the lead is known to ±{known}.")
     return verdict
-
-
-def _tie(data: Mapping[str, Any], problem: Problem) -> str:
-    quoted = [_list([label]) for label in problem.target_labels]
-    return describe_tie(data["chosen"], data["tied"], quoted)
 
 
 def lead(effect: Effect, unit: Unit) -> str:
     """How far the named option is ahead of the control, in a sentence."""
     size = unit.lead(effect.estimate, effect.lower, effect.upper, effect.relative)
-    return f"Its lead over the control {_list([effect.label])} is {size}."
+    return f"Its lead over the control {quoted([effect.label])} is {size}."
+
+
+def describe_lead(seen: Overview) -> str:
+    """How far the leader is ahead of the control, or else of the next option, in a sentence."""
+    effect, leader = seen.recommendation.effect, seen.leaderboard[0]
+    if leader.status not in {"best", "leads"}:
+        return seen.sentences[0]
+    if effect is not None and effect.control != leader.target:
+        size = seen.unit.lead(effect.estimate, effect.lower, effect.upper, effect.relative)
+        return f"{quoted([leader.label])} leads the control {quoted([effect.label])} by {size}."
+    rivals = (each for each in seen.leaderboard[1:] if each.status in {"in", "out"})
+    rival = next((each for each in rivals if each.behind is not None), None)
+    if rival is None or rival.behind is None or rival.low is None or rival.high is None:
+        return seen.sentences[0]
+    control = ", the control," if leader.target == seen.spec.traits.control else ""
+    size = seen.unit.lead(rival.behind, rival.low, rival.high)
+    return f"{quoted([leader.label])}{control} leads {quoted([rival.label])} by {size}."
 
 
 def _undecided(
     head: Head, options: str, *, left: int | None, leaders: Sequence[str], reason: str
 ) -> str:
-    parts = [f"{_list(leaders)} {_verb(leaders, 'lead')}"] if leaders else []
+    if head.state == "running" and not head.assigned:
+        return f"Ready: {options} wait for their first assignment."
+    parts = [f"{quoted(leaders)} {verb_of(leaders, 'lead')}"] if leaders else []
     if left is not None:
         still = "is" if left == 1 else "are"
         parts.append(f"{left} of {options} {still} still possible")
     rest = ", ".join(parts) or f"{options} are compared"
     if head.state == "finished":
-        return f"{_ENDS.get(reason, 'Ended')}, without a winner: {rest}."
+        return f"{ENDS.get(reason, 'Ended')}, without a winner: {rest}."
     return f"{_STATES.get(head.state, 'No winner yet')}: {rest}."
 
 
-def _verb(names: Sequence[str], verb: str) -> str:
-    return f"{verb}s" if len(names) == 1 else verb
-
-
-def _list(names: Sequence[str]) -> str:
-    quoted = [f"‘{name}’" for name in names]
-    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
-
-
-def _remark(kind: str, data: Mapping[str, Any]) -> str:
-    """A note, or what a server noticed."""
-    if kind == "noted":
-        return str(data["text"])
-    if kind == "stalled":
-        since, awaited = in_utc(data["since"]), plural(data["outstanding"], "outcome")
-        return f"Stalled: nothing was told since {since}; {awaited} outstanding."
-    check = data["check"]
-    return f"Alarm ({check}): {data['finding']}" if kind == "alarm" else f"Alarm ended ({check})."
-
-
-_PLAIN = {
-    "paused": "Paused: no assignments are made.",
-    "archived": "Archived: lists leave it out.",
-    "restored": "Shown in lists again.",
-}
 _GUARDED = {
     "worse": "worse by more than the margin",
     "fine": "not worse by more than the margin",
@@ -224,74 +203,8 @@ _GUARDED = {
 
 def guardrail_line(row: GuardrailRow) -> str:
     """How one option stands with one guardrail, in a line."""
-    worse = f"worse by {row.low:.3g} to {row.high:.3g} (margin {row.guardrail.worse_by:g})"
+    unit = row.unit
+    interval = unit.interval(row.low, row.high, row.estimate)
+    worse = f"worse by {unit.difference(row.estimate, row.low, row.high)} ({interval}), "
+    worse += f"margin {unit.declared(row.guardrail.worse_by)}"
     return f"{row.guardrail.name}, {row.label}: {worse}: {_GUARDED[row.state]}"
-
-
-def _changed(kind: str, data: Mapping[str, Any]) -> str:
-    """A change of the options, or of the lease."""
-    if kind == "changed":
-        lease = data["lease"]
-        return f"Outcomes may now take {'any time' if lease is None else in_time(lease)}."
-    option = f"Option {_list([data['label']])} {kind}"
-    if kind == "added":
-        return f"{option}."
-    by = "" if data["made_by"] == "hand" else f" by {data['made_by']}"
-    return f"{option}{by}: {data['reason'].rstrip('.')}."
-
-
-def _ended(data: Mapping[str, Any], problem: Problem) -> str:
-    """The end of an experiment by its policy."""
-    names = _named(data, problem)
-    if not data["final"]:
-        return f"{_ENDS.get(data['reason'], 'Ended')}; {_list(names)} led at the end."
-    if data["reason"] == "equivalent":
-        return f"Finished: no option is much better than the control {_list(names)}."
-    if data.get("tied"):
-        return f"Finished: {_tie(data, problem)}."
-    return f"Finished: {_list(names)} {'is' if len(names) == 1 else 'are'} named."
-
-
-_COUNTED = {
-    "late": "{outcome} came too late to be used.",
-    "failed": "{outcome} given up.",
-    "erased": "A unit with {assignment} was erased.",
-    "unavailable": "{unit} not available.",
-}
-
-
-def describe(event: Event, problem: Problem, *, open_plans: bool) -> str:
-    """An event in words. Under open plans more may be drawn than the plan asks for."""
-    data, kind = event.data, event.kind
-    phase = f"Phase {data.get('phase')}"
-    text = _PLAIN.get(kind, f"{kind.capitalize()}.")
-    match kind:
-        case "created" if data.get("window") is not None:
-            after = f"{in_time(data['window'])} after their assignment"
-            text = f"Created. Outcomes count {after}, as {data['otherwise']:g} where none is told."
-        case "planned":
-            more = " or more" if open_plans else ""
-            text = f"{phase} planned: {plural(data['pulls'], 'assignment')}{more}."
-        case "closed":
-            text = f"{phase} evaluated: {plural(data['drawn'], 'assignment')}."
-        case "answered":
-            text = f"{phase}: {plural(data['drawn'], 'outcome')} added that came later."
-        case "eliminated":
-            text = f"{_list(data['labels'])} dropped by the outcomes of {phase.lower()}."
-        case "guardrail":
-            text = f"{_list([data['label']])} is worse than the control in {data['guardrail']} by "
-            text += f"more than {data['worse_by']:g}."
-        case "finished":
-            text = _ended(data, problem)
-        case "added" | "retired" | "changed":
-            text = _changed(kind, data)
-        case "late" | "failed" | "erased" | "unavailable":
-            ids = data.get("ids", ())  # below 0 where nothing was drawn
-            count = data.get("count", sum(max(end, 0) - max(first, 0) for first, end in ids))
-            given = {noun: plural(count, noun) for noun in ("assignment", "outcome", "unit")}
-            text = _COUNTED[kind].format(**given)
-        case "noted" | "alarm" | "cleared" | "stalled":
-            text = _remark(kind, data)
-        case "stopped":
-            text = f"Stopped by hand{f': {reason}' if (reason := data.get('reason')) else '.'}"
-    return text

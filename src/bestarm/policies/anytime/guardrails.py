@@ -14,7 +14,9 @@ share of α. Plans are never made here: those on record are adopted. docs/anytim
 
 from __future__ import annotations
 
+import math
 import sys
+from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass
 
@@ -43,20 +45,25 @@ class GuardrailLook:
     """How much worse than the control each option is, by all values so far; 0 of the control.
 
     Attributes:
+        estimate: how much worse it was, from batches of which nearly all values are in; NaN where
+            none is.
         low: lower ends: for all options, at all looks, they hold but for a probability of α.
         high: upper ends, of which the same holds.
         worse: whether the option was shown to be worse by more than the margin.
         fine: whether it was shown not to be.
         values: how many values are in.
         outstanding: of how many assignments none is.
+        binary: whether all values are 0 or 1.
     """
 
+    estimate: Array
     low: Array
     high: Array
     worse: NDArray[np.bool_]
     fine: NDArray[np.bool_]
     values: int
     outstanding: int
+    binary: bool
 
 
 class GuardrailEvidence:
@@ -144,18 +151,13 @@ class GuardrailEvidence:
         value yet would seem to have none.
         """
         counts, sums, squares = np.zeros((3, options))
-        drawn = sum(each.summary.rounds for each in self._batches)
-        end, weight = drawn, 1.0
-        for batch in reversed(self._batches):
-            summary = batch.summary
-            allowed = _LATE if 2 * end > drawn else _OLD_LATE
-            end -= summary.rounds
-            if summary.pulls and summary.pending_pulls <= allowed * summary.rounds:
-                known = slice(len(summary.counts))
-                counts[known] += weight * summary.counts
-                sums[known] += weight * summary.sums
-                squares[known] += weight * summary.squares
-                weight *= _MEMORY
+        weight = 1.0
+        for summary in self._known():
+            known = slice(len(summary.counts))
+            counts[known] += weight * summary.counts
+            sums[known] += weight * summary.sums
+            squares[known] += weight * summary.squares
+            weight *= _MEMORY
             if weight < _FORGOTTEN:
                 break
         half, pulls = self._scale.high, float(counts.sum())
@@ -165,6 +167,31 @@ class GuardrailEvidence:
         guess = np.clip(guess, -half, half)
         square = float((squares - guess * (2 * sums - guess * counts)).sum()) / pulls
         return guess, np.full(options, max(square, half * half / (pulls + 1)))
+
+    def _known(self) -> Iterator[Summary]:
+        """The summaries of batches of which nearly all values are in, the last first."""
+        drawn = sum(each.summary.rounds for each in self._batches)
+        end = drawn
+        for batch in reversed(self._batches):
+            summary = batch.summary
+            allowed = _LATE if 2 * end > drawn else _OLD_LATE
+            end -= summary.rounds
+            if summary.pulls and summary.pending_pulls <= allowed * summary.rounds:
+                yield summary
+
+    def _estimate(self) -> Array:
+        """How much worse than the control each option was: the mean difference within a batch,
+        over all batches, which a drift from batch to batch does not touch."""
+        total, weights = np.zeros((2, self._options))
+        for summary in self._known():
+            counts, control = summary.counts, self._control
+            both = np.flatnonzero((counts > 0) & (counts[control] > 0))
+            weight = counts[both] * counts[control] / (counts[both] + counts[control])
+            means = summary.sums[both] / counts[both]
+            weights[both] += weight
+            total[both] += weight * (means - summary.sums[control] / counts[control])
+        known = weights > 0
+        return np.where(known, self._sign * total / np.where(known, weights, 1.0), np.nan)
 
     def close(self, drawn: Counts) -> None:
         """Count the pulls of the open batch, per arm: all of them are outstanding."""
@@ -239,7 +266,11 @@ class GuardrailEvidence:
         low[control] = high[control] = 0.0
         values = sum(each.summary.pulls for each in self._batches)
         outstanding = sum(each.summary.pending_pulls for each in self._batches)
-        return GuardrailLook(low, high, worse, fine, values, outstanding)
+        squares = sum(float(each.summary.squares.sum()) for each in self._batches)
+        at_ends = math.isclose(squares, values * self._scale.high**2)  # as only 0 and 1 are
+        binary = self.guardrail.bounds == (0, 1) and at_ends
+        estimate = np.clip(self._estimate(), low, high)
+        return GuardrailLook(estimate, low, high, worse, fine, values, outstanding, binary)
 
     def _both_ways(self, frame: AnyFrame) -> Array:
         """By how much each option is worse, then by how much it is better; NaN of those without

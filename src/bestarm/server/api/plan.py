@@ -168,10 +168,10 @@ async def plan(body: PlanBody, request: Request) -> Response:
 
     The answer is one JSON document per line, sent as it comes, each with one name: `progress` with
     `done` and `total`, at once and then now and then; and at the end `words`, sentences and tables
-    for people, and `plan`, with `visitors` `lifts`; or `error`. When the time limit is reached it
-    is of the experiments simulated by then, with `timed_out` set. Closing the connection ends the
-    simulation. It costs processor time, so it needs a token of role tell, and one plan is simulated
-    at a time.
+    for people, `curve`, outcomes over the lead beside a test of fixed size, and `plan`; with
+    `visitors`, `words` and `lifts`; or `error`. When the time limit is reached it is of the
+    experiments simulated by then, with `timed_out` set. Closing the connection ends the simulation.
+    It costs processor time, so it needs a token of role tell, and one plan is simulated at a time.
     """
     planner: Planner = request.app.state.planner
     lines = planner.lines(body.model_dump())

@@ -6,13 +6,14 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from bestarm.live.watch.overview import BaselineView, Line, Numbers, Overview, Timeline
+from bestarm.live.watch.overview import BaselineView, Line, Overview, Timeline
+from bestarm.live.watch.wording import percent
 from bestarm.units import Unit
 
 COLOURS = 6  # options drawn in colour; which colour depends on the option, never on its rank
-_BANDED = 1  # competitors whose intervals are drawn
 _SETTLED = 0.25  # share of the pulls before which estimates may leave the picture
 _MARGIN = 0.06  # above and below what is drawn, as a share of its height
+_WIDEST = 2.0  # a band is drawn from where it is at most this many times as wide as at its end
 _START = 0.04  # share of the pulls before which nothing is drawn
 
 
@@ -22,27 +23,23 @@ class Chart:
 
     Attributes:
         key: its name in the page.
-        words: a description for those who do not see it.
-        x_title: of the axis.
-        y_title: of the axis.
-        y_range: from the bottom to the top; the first is the larger if down is more.
+        view: the word that chooses it.
+        title: what it shows, and in which unit.
+        y_range: from the bottom to the top.
         lines: those without a colour first, the leader last. Lines of reference are dashed; a line
             of an option that was ruled out ends in a cross; bands are drawn where there are ends.
         levels: horizontal lines with their captions.
-        x_phases: whether x counts phases; else pulls or outcomes, from 0.
-        dots: whether the points of coloured lines are marked.
+        marks: vertical lines with their captions.
         suffix: what follows a value.
     """
 
     key: str
-    words: str
-    x_title: str
-    y_title: str
+    view: str
+    title: str
     y_range: tuple[float, float]
     lines: tuple[Line, ...]
     levels: tuple[tuple[float, str], ...] = ()
-    x_phases: bool = False
-    dots: bool = False
+    marks: tuple[tuple[float, str], ...] = ()
     suffix: str = ""
 
 
@@ -54,13 +51,6 @@ def number(value: float | None, digits: int = 3) -> str:
     return text.replace("-", "−")
 
 
-def style(line: Line) -> str:
-    """The classes of a line's colour: the same for an option whatever its place."""
-    if line.rank == -2:
-        return "ink"
-    return option_style(line.option, line.rank)
-
-
 def option_style(option: int, rank: int) -> str:
     """The classes of an option's colour; beyond the first few places it is grey."""
     if not 0 <= rank < COLOURS:
@@ -70,10 +60,14 @@ def option_style(option: int, rank: int) -> str:
 
 def charts(overview: Overview) -> dict[str, Chart]:
     """The charts of an experiment by name; one that would be empty is left out."""
+    spec, timeline = overview.spec, overview.timeline
+    if overview.contradictions:  # what intervals rest on does not hold
+        lines = tuple(replace(line, low=(), high=()) for line in timeline.lines)
+        timeline = replace(timeline, lines=lines)
     drawn = [
-        *_gaps(overview.timeline, overview.unit, leaders=len(overview.leaders)),
+        *_leads(timeline, overview.unit, percent(spec.problem.delta)),
         *_evidence(overview),
-        *_raw(overview.baseline, overview.unit),
+        *_raw(overview.baseline, overview.unit, blind=spec.traits.blind),
     ]
     return {chart.key: chart for chart in drawn}
 
@@ -94,79 +88,54 @@ def _padded(low: float, high: float) -> tuple[float, float]:
     return low - room, high + room
 
 
-def _gaps(timeline: Timeline, unit: Unit, *, leaders: int) -> Iterator[Chart]:
-    if not timeline.lines:
+def _leads(timeline: Timeline, unit: Unit, confidence: str) -> Iterator[Chart]:
+    lines = [_scaled(line, unit) for line in timeline.lines]
+    last = max((x for line in lines for x in line.x), default=0.0)
+    if not last:
         return
-    radius = None if timeline.radius is None else _scaled(timeline.radius, unit)
-    scaled = tuple(_scaled(line, unit) for line in timeline.lines)
-    timeline = replace(timeline, lines=scaled, radius=radius)
-    phased = timeline.kind == "phases"
-    last = max(x for line in timeline.lines for x in line.x)
-    lines = [
-        replace(line, low=(), high=())
-        if phased
-        else _from_start(line, last, banded=leaders <= line.rank < leaders + _BANDED)
-        for line in timeline.lines
-    ]
     settled = [
-        [y for x, y in zip(line.x, line.y, strict=True) if phased or x >= _SETTLED * last]
-        for line in timeline.lines
+        [y for x, y in zip(line.x, line.y, strict=True) if x >= _SETTLED * last] for line in lines
     ]
-    ends = [
-        end[-1:]
-        for line in timeline.lines
-        if not phased and 0 < line.rank <= _BANDED and not line.out
-        for end in (line.low, line.high)
-    ]
-    if timeline.radius is not None:
-        most = timeline.radius
-        lines.append(replace(most, low=tuple(0.0 for _ in most.x), high=most.y))
-        ends.append(most.y)
+    ends = [end[-1:] for line in lines for end in (line.low, line.high)]
     inside = [0.0, *_values(settled), *_values(ends)]
-    low, high = _padded(min(inside), max(inside))
-    words = (
-        "The estimated distance of every option from the leader, phase by phase. At or below the "
-        "dashed radius an option is ruled out."
-        if phased
-        else "The estimated distance of every option from the leader, over the outcomes. The band "
-        "of the closest competitor holds at all times at once."
-    )
+    what = "Behind the leader"
+    if timeline.control is not None:
+        what = f"Lead over the control ‘{timeline.control}’"
+    points = ", in points" if unit.percent else ""
+    banded = [line.label for line in lines if any(end is not None for end in line.low)]
+    interval = f"; the band is the {confidence} interval of ‘{banded[0]}’" if banded else ""
     yield Chart(
-        "gaps",
-        words,
-        "phase" if phased else "outcomes",
-        "points behind the leader" if unit.percent else "behind the leader",
-        (high, low),
-        _ordered(lines),
-        x_phases=phased,
-        dots=phased,
+        "leads",
+        "Lead",
+        f"{what}{points}{interval}",
+        _padded(min(inside), max(inside)),
+        _ordered(_from_start(line, last) for line in lines),
+        ((0.0, ""),),
+        timeline.changes,
         suffix=" points" if unit.percent else "",
     )
 
 
-def _from_start(line: Line, last: float, *, banded: bool = False) -> Line:
-    """A line without its first, uncertain part, and with or without its band."""
+def _from_start(line: Line, last: float) -> Line:
+    """A line without its first, uncertain part, and with its band where that is not too wide."""
     start = sum(x < _START * last for x in line.x[:-1])
-    low, high = _band(line) if banded else ((), ())
-    return replace(line, x=line.x[start:], y=line.y[start:], low=low[start:], high=high[start:])
-
-
-def _band(line: Line) -> tuple[Numbers, Numbers]:
-    """The interval since this option was last the leader itself."""
-    led = [at for at, ends in enumerate(zip(line.low, line.high, strict=True)) if ends == (0, 0)]
-    since = max(led, default=-1) + 1
+    widths = [
+        math.inf if low is None or high is None else high - low
+        for low, high in zip(line.low, line.high, strict=True)
+    ]
+    fits = [width <= _WIDEST * min(widths) < math.inf for width in widths]
     low, high = (
-        tuple(value if at >= since else None for at, value in enumerate(values))
-        for values in (line.low, line.high)
+        tuple(end if shown else None for end, shown in zip(ends, fits, strict=True))[start:]
+        for ends in (line.low, line.high)
     )
-    return low, high
+    return replace(line, x=line.x[start:], y=line.y[start:], low=low, high=high)
 
 
 def _evidence(overview: Overview) -> Iterator[Chart]:
     lines = overview.timeline.evidence
     if not lines:
         return
-    last, leaders = lines[0].x[-1], len(overview.leaders)
+    last, leaders = max((x for line in lines for x in line.x), default=0.0), len(overview.leaders)
     # Evidence below zero is none, as the table says.
     shown = [
         replace(each, y=tuple(None if y is None else 100 * max(y, 0.0) for y in each.y))
@@ -176,29 +145,29 @@ def _evidence(overview: Overview) -> Iterator[Chart]:
     values = _values(line.y for line in shown)
     yield Chart(
         "evidence",
-        "The share collected of the evidence needed to rule out each option, over the outcomes.",
-        "outcomes",
-        "% of the evidence needed",
+        "Evidence",
+        "Evidence against each option, in % of what rules it out",
         (0.0, 1.06 * max([100.0, *(min(value, 200.0) for value in values)])),
         _ordered(shown),
         ((100.0, "ruled out"),),
+        overview.timeline.changes,
         suffix=" %",
     )
 
 
-def _raw(baseline: BaselineView, unit: Unit) -> Iterator[Chart]:
+def _raw(baseline: BaselineView, unit: Unit, *, blind: bool) -> Iterator[Chart]:
     if not baseline.level.x:
         return
     lines = [_scaled(line, unit) for line in (baseline.level, *baseline.raw)]
     values = _values(line.y for line in lines) or [0.0]
+    what = "Rates as they came, in %" if unit.percent else "Mean outcomes as they came"
+    rests = "this policy decides by them" if blind else "what moves all of them decides nothing"
     yield Chart(
         "raw",
-        "The mean outcome of the leading options over time, as told: the baseline moves them all.",
-        "outcomes so far",
-        "rate, %" if unit.percent else "mean outcome",
+        "Raw rates" if unit.percent else "Raw means",
+        f"{what}; {rests}",
         _padded(min(values), max(values)),
         _ordered(lines),
-        dots=True,
         suffix=" %" if unit.percent else "",
     )
 

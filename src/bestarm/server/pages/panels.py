@@ -26,8 +26,9 @@ from bestarm.defaults import DELTA
 from bestarm.live import Experiment
 from bestarm.live.values import in_rounds
 from bestarm.live.watch.overview import ArmAllocation, Overview, Watch
+from bestarm.live.watch.story import quoted
 from bestarm.live.watch.wording import percent
-from bestarm.server.pages.charts import COLOURS, Chart, charts, number, option_style, style
+from bestarm.server.pages.charts import COLOURS, charts, number, option_style
 from bestarm.units import plural, rough
 
 
@@ -56,18 +57,25 @@ def address_of(name: str) -> str:
     return f"/static/{name}?v={hashlib.sha256(read_asset(name)).hexdigest()[:12]}"
 
 
-def snippets(name: str, *, address: str, forecaster: str | None = None) -> dict[str, str]:
+def snippets(
+    name: str, *, address: str, forecaster: str | None = None, block: int = 1
+) -> dict[str, str]:
     """Code for one experiment of the server at an address without a slash at its end, by title.
 
-    Where there is a forecaster, what it needs comes along with the request.
+    Where there is a forecaster, what it needs comes along with the request. In blocks a unit has
+    several assignments, and their outcomes are told by id.
     """
     place = f"{address}/api/v1/experiments/{quote(name, safe='')}"
-    body = json.dumps({"count": 1} | _KNOWN.get(forecaster or "", {}))
-    ask, tell = (shlex.quote(f"{place}/{what}") for what in ("ask", "tell"))
-    return {
-        "Python": _PYTHON.format(place=repr(f"{place}/"), body=body),
-        "curl": _CURL.format(ask=ask, tell=tell, body=body),
-    }
+    more = "".join(
+        f", {json.dumps(key)}: {json.dumps(value)}"
+        for key, value in _KNOWN.get(forecaster or "", {}).items()
+    )
+    named, single = f'"unit": visitor{more}', block == 1
+    parts = {"place": json.dumps(place), "more": more, "named": named}
+    parts["shell_more"] = more.replace("'", "'\\''")
+    parts |= {"ask": shlex.quote(f"{place}/ask"), "tell": shlex.quote(f"{place}/tell")}
+    codes = _BY_UNIT if single else _BY_ID
+    return {title: code.format(**parts) for title, code in codes.items()}
 
 
 _KNOWN: dict[str, dict[str, object]] = {
@@ -82,57 +90,126 @@ import os, httpx
 experiment = httpx.Client(
     base_url={place},
     headers={{"Authorization": "Bearer " + os.environ["BESTARM_TOKEN"]}},
-    timeout=60,
 )
-batch = experiment.post("ask", json={body}).raise_for_status().json()
-outcomes = [
-    {{"id": each["id"], "reward": measure(each["label"])}}  # measure: yours
-    for each in batch["assignments"]
-]
-experiment.post("tell", json={{"outcomes": outcomes}}).raise_for_status()
-"""
 
-_CURL = """\
-curl -s {ask} -H "Authorization: Bearer $BESTARM_TOKEN" \\
-  -H 'Content-Type: application/json' -d '{body}'
-curl -s {tell} -H "Authorization: Bearer $BESTARM_TOKEN" \\
-  -H 'Content-Type: application/json' -d '{{"outcomes": [{{"id": 0, "reward": 1.0}}]}}'
 """
+_JAVASCRIPT = """\
+const experiment = async (verb, body) => {{
+  const answer = await fetch({place} + "/" + verb, {{
+    method: "POST",
+    headers: {{
+      Authorization: "Bearer " + process.env.BESTARM_TOKEN,
+      "Content-Type": "application/json",
+    }},
+    body: JSON.stringify(body),
+  }});
+  if (!answer.ok) throw new Error(await answer.text());
+  return answer.json();
+}};
+
+"""
+_CURL = """\
+curl {ask} -H "Authorization: Bearer $BESTARM_TOKEN" \\
+  -H "Content-Type: application/json" -d '{{"unit": "visitor-81"{shell_more}}}'
+curl {tell} -H "Authorization: Bearer $BESTARM_TOKEN" \\
+  -H "Content-Type: application/json" \\
+"""
+_BY_UNIT = {
+    "Python": _PYTHON
+    + """\
+def choose(visitor):  # the same visitor gets the same option again
+    answer = experiment.post("ask", json={{{named}}}).raise_for_status().json()
+    return answer["assignments"][0]["label"]
+
+def tell(visitor, reward):  # how it went, like 1 for a purchase
+    outcome = {{"unit": visitor, "reward": reward}}
+    experiment.post("tell", json={{"outcomes": [outcome]}}).raise_for_status()
+""",
+    "JavaScript": _JAVASCRIPT
+    + """\
+async function choose(visitor) {{ // the same visitor gets the same option again
+  const {{ assignments }} = await experiment("ask", {{ {named} }});
+  return assignments[0].label;
+}}
+
+async function tell(visitor, reward) {{ // how it went, like 1 for a purchase
+  await experiment("tell", {{ outcomes: [{{ unit: visitor, reward }}] }});
+}}
+""",
+    "curl": _CURL
+    + """\
+  -d '{{"outcomes": [{{"unit": "visitor-81", "reward": 1}}]}}'
+""",
+}
+_BY_ID = {
+    "Python": _PYTHON
+    + """\
+def choose(visitor):  # all that one visitor compares, each with an id and a label
+    answer = experiment.post("ask", json={{{named}}}).raise_for_status().json()
+    return answer["assignments"]
+
+def tell(rewards):  # by id
+    outcomes = [{{"id": each, "reward": reward}} for each, reward in rewards.items()]
+    experiment.post("tell", json={{"outcomes": outcomes}}).raise_for_status()
+""",
+    "JavaScript": _JAVASCRIPT
+    + """\
+async function choose(visitor) {{ // all that one visitor compares, each with an id and a label
+  return (await experiment("ask", {{ {named} }})).assignments;
+}}
+
+async function tell(outcomes) {{ // like [{{ id: 0, reward: 1 }}, {{ id: 1, reward: 0 }}]
+  await experiment("tell", {{ outcomes }});
+}}
+""",
+    "curl": _CURL
+    + """\
+  -d '{{"outcomes": [{{"id": 0, "reward": 1}}, {{"id": 1, "reward": 0}}]}}'
+""",
+}
 
 
 PANELS = {  # with their titles, in the order of the page
     "verdict": "Verdict",
     "leaderboard": "Options",
     "guardrails": "Guardrails",
+    "timeline": "Over time",
     "health": "Health",
     "progress": "Progress",
-    "timeline": "Over time",
     "guarantee": "Guarantee",
     "allocation": "Traffic split",
-    "events": "Event log",
-    "snippets": "Ask and tell",
+    "events": "What happened",
+    "snippets": "Code",
 }
-_COLLAPSED = ("guarantee", "allocation", "events", "snippets")  # on the page, not on paper
-_EVENTS = 60  # of the log, on the page
+_FRESH = ("verdict", "snippets", "leaderboard", "guarantee", "events")  # before any assignment
+_NEXT_STEP = "Next step: ask which option to show, and tell how it went"
+_COLLAPSED = ("guarantee", "allocation", "snippets")  # on the page, not on paper
+_EVENTS = 60  # of the story, on the page
 _ROWS = 100  # of a table; an experiment may have thousands of options
+
+
+def titles_of(overview: Overview) -> dict[str, str]:
+    """The panels of an experiment with their titles; of a new one, what to do next."""
+    if overview.head.assigned:
+        return PANELS
+    return {each: PANELS[each] for each in _FRESH} | {"snippets": _NEXT_STEP}
 
 
 def panels(overview: Overview, pasted: Mapping[str, str] | None = None) -> dict[str, Markup]:
     """Each panel's content, by name. Without code to paste it is for paper."""
     module: Any = _environment().get_template("panels.html").module
-    drawn = charts(overview)
     further: dict[str, Any] = {
         "leaderboard": (_bars(overview), _ROWS),
         "guardrails": (_guardrail_bars(overview),),
         "health": (pasted is None,),
-        "timeline": (drawn,),
+        "timeline": (charts(overview),),
         "allocation": (_shares(overview), _ROWS),
         "events": (None if pasted is None else _EVENTS,),
         "snippets": (pasted,),
     }
     return {
         name: getattr(module, name)(overview, *further.get(name, ()))
-        for name in PANELS
+        for name in titles_of(overview)
         if (pasted is not None or name != "snippets")
         and (overview.guardrails or name != "guardrails")
     }
@@ -144,6 +221,7 @@ def report(overview: Overview, *, whole: bool = True) -> str:
         "report.html",
         overview=overview,
         panels=panels(overview),
+        titles=titles_of(overview),
         charts=Markup(charts_json(overview).replace("<", "\\u003c")),
         printed=True,
         whole=whole,
@@ -207,10 +285,9 @@ def _environment() -> Environment:
         address=lambda name: quote(name, safe=""),
         content=lambda name: Markup(read_asset(name).decode()),
         in_rounds=in_rounds,
-        legend=_legend,
         plural=plural,
         option_style=option_style,
-        titles=PANELS,
+        quoted=quoted,
         collapsed=_COLLAPSED,
     )
     return made
@@ -263,21 +340,6 @@ def _lasting(hours: tuple[float | None, ...]) -> str:
     return text if high is None or _hours(high) == words else f"{text}, up to {_hours(high)}"
 
 
-def _legend(chart: Chart) -> list[tuple[str, str]]:
-    """Colours with their labels, the leader first."""
-    by_style: dict[str, list[str]] = {}
-    for line in sorted(chart.lines, key=lambda line: line.rank):
-        by_style.setdefault(style(line), []).append(line.label)
-    coloured = [each for each in by_style if each.startswith("c")]
-    shown = [(each, by_style[each][0]) for each in coloured]
-    for each in ("quiet", "ink"):
-        labels = by_style.get(each, [])
-        if labels:
-            several = f"{len(labels)} {'others' if coloured else 'options'}"
-            shown.append((each, labels[0] if len(labels) == 1 else several))
-    return shown
-
-
 def _bars(overview: Overview) -> Mapping[int, tuple[float, ...]]:
     """Each option's distance from the leader as a bar, on a scale that all share, in percent.
 
@@ -299,7 +361,7 @@ def _bars(overview: Overview) -> Mapping[int, tuple[float, ...]]:
 def _guardrail_bars(overview: Overview) -> Mapping[tuple[str, int], tuple[float, ...]]:
     """How much worse each option may be as a bar, on a scale that a guardrail's options share.
 
-    In percent: its left end, its width, the place of 0 and the place of the margin.
+    In percent: its left end, its width, the estimate, and the places of 0 and of the margin.
     """
     bars: dict[tuple[str, int], tuple[float, ...]] = {}
     for name in dict.fromkeys(row.guardrail.name for row in overview.guardrails):
@@ -309,7 +371,8 @@ def _guardrail_bars(overview: Overview) -> Mapping[tuple[str, int], tuple[float,
         high = max(margin, *(row.high for row in rows))
         scale = 100 / ((high - low) or 1.0)
         for row in rows:
-            places = row.low - low, row.high - row.low, -low, margin - low
+            point = (row.low + row.high) / 2 if row.estimate is None else row.estimate
+            places = row.low - low, row.high - row.low, point - low, -low, margin - low
             bars[name, row.target] = tuple(scale * each for each in places)
     return bars
 

@@ -29,7 +29,15 @@ from bestarm.server.api.plan import PLANNABLE
 from bestarm.server.api.requests import COOKIE, VIEW, Experiments, IfNoneMatch, check_role, is_known
 from bestarm.server.errors import ApiError, to_api_error
 from bestarm.server.experiments import OpenExperiments
-from bestarm.server.pages.panels import Assets, charts_json, panels, render, report, snippets
+from bestarm.server.pages.panels import (
+    Assets,
+    charts_json,
+    panels,
+    render,
+    report,
+    snippets,
+    titles_of,
+)
 from bestarm.server.probes import PATHS as PROBES
 from bestarm.server.tokens import Role, create_view_session
 
@@ -204,7 +212,8 @@ async def list_experiments(
 
 def _snippets(request: Request, shown: Overview) -> dict[str, str]:
     address = str(request.base_url).rstrip("/")
-    return snippets(shown.name, address=address, forecaster=shown.spec.forecaster)
+    settings = {"forecaster": shown.spec.forecaster, "block": shown.head.size}
+    return snippets(shown.name, address=address, **settings)
 
 
 @_pages.get("/experiments/{name}", dependencies=[VIEW])
@@ -218,6 +227,7 @@ async def show_experiment(name: Name, request: Request, experiments: Experiments
         printed=False,
         overview=shown,
         panels=parts,
+        titles=titles_of(shown),
     )
 
 
@@ -232,7 +242,7 @@ async def show_panels(
 
     def make(watch: Watch) -> tuple[str, str]:
         shown = watch.overview()
-        known = {"state": shown.head.state}
+        known = {"state": shown.head.state, "archived": shown.head.archived}
         news = json.dumps({**known, "panels": panels(shown, _snippets(request, shown))})
         return tag_of(shown.head.revision), f'{news[:-1]}, "charts": {charts_json(shown)}}}'
 

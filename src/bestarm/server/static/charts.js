@@ -5,10 +5,11 @@
   const REFERENCE = -2; // the rank of a line that is no option's
   const DASHES = [[], [2, 4], [8, 4, 2, 4]];
   const REACH = 40; // pixels from a point within which it is told about
+  const ROW = 16; // pixels from one name to the next
   const FONT = "12px system-ui, -apple-system, Segoe UI, Roboto, sans-serif";
-  const brief = (text) => (text.length > 40 ? `${text.slice(0, 39)}…` : text);
-  const digits = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 3 });
-  const whole = new Intl.NumberFormat();
+  const digits = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
+  const whole = new Intl.NumberFormat("en");
+  const known = (value) => value !== undefined && value !== null;
 
   function paint() {
     const style = getComputedStyle(document.documentElement);
@@ -21,7 +22,7 @@
     return {
       coloured,
       stroke: of(coloured ? `c${each.option % colours}` : each.rank === REFERENCE ? "soft" : "quiet"),
-      width: each.rank === 0 ? 2.6 : coloured ? 2 : 1.2,
+      width: each.rank === 0 ? 2.6 : coloured ? 2 : 1,
       dash: each.rank === REFERENCE ? [6, 5] : coloured ? DASHES[Math.floor(each.option / colours) % 3] : [],
     };
   }
@@ -36,120 +37,146 @@
       series.push(...[0, 1].map(() => ({ label: "end of a band", points: { show: false } })));
     }
     for (const each of chart.lines) {
-      const { coloured, stroke, width, dash } = look(each, of, colours);
-      const dotted = each.y.length === 1 || (chart.dots && coloured);
+      const { stroke, width, dash } = look(each, of, colours);
       tables.push([each.x, each.y]);
-      series.push({ label: each.label, stroke, width, dash, points: { show: dotted, size: 6, fill: stroke, stroke } });
+      series.push({ label: each.label, stroke, width, dash, points: { show: each.y.length === 1, size: 6, fill: stroke, stroke } });
     }
     return { data: uPlot.join(tables), series, bands };
   }
 
-  // Horizontal lines with captions, and a cross where an option was ruled out.
-  function mark(u, chart, of, colours) {
-    const { ctx, bbox } = u, scale = devicePixelRatio;
+  // A text that fits into a width, with its end: names often differ there.
+  function cut(ctx, text, width) {
+    let kept = text.length, short = text;
+    while (kept > 2 && ctx.measureText(short).width > width) {
+      kept -= 1;
+      short = `${text.slice(0, Math.ceil(kept / 2)).trimEnd()}…${text.slice(text.length - Math.floor(kept / 2))}`;
+    }
+    return short;
+  }
+
+  // Levels and marks with captions, a cross where an option was ruled out, and names beside lines.
+  function annotate(u, chart, of, colours, room) {
+    const { ctx, bbox } = u, scale = devicePixelRatio, right = bbox.left + bbox.width, bottom = bbox.top + bbox.height;
+    const stroke = (...points) => {
+      ctx.beginPath();
+      points.forEach(([x, y], i) => { if (i % 2) ctx.lineTo(x, y); else ctx.moveTo(x, y); });
+      ctx.stroke();
+    };
     ctx.save();
-    ctx.lineWidth = 1.2 * scale;
+    ctx.font = FONT.replace("12px", `${12 * scale}px`);
+    ctx.lineWidth = scale;
+    ctx.strokeStyle = ctx.fillStyle = of("soft");
+    ctx.setLineDash([4 * scale, 4 * scale]);
     ctx.textAlign = "left";
     ctx.textBaseline = "bottom";
-    ctx.font = FONT.replace("12px", `${12 * scale}px`);
     for (const [y, words] of chart.levels) {
       const at = u.valToPos(y, "y", true);
-      ctx.strokeStyle = ctx.fillStyle = of("soft");
-      ctx.setLineDash([6 * scale, 5 * scale]);
-      ctx.beginPath();
-      ctx.moveTo(bbox.left, at);
-      ctx.lineTo(bbox.left + bbox.width, at);
-      ctx.stroke();
+      stroke([bbox.left, at], [right, at]);
       ctx.fillText(words, bbox.left + 4 * scale, at - 2 * scale);
     }
+    ctx.textBaseline = "top";
+    chart.marks.forEach(([x, words], i) => {
+      const at = Math.min(u.valToPos(x, "x", true), right), text = cut(ctx, words, bbox.width / 3), width = ctx.measureText(text).width;
+      stroke([at, bbox.top], [at, bottom]);
+      ctx.fillText(text, at + width + 5 * scale > right ? at - width - 5 * scale : at + 5 * scale, bbox.top + (i % 3) * ROW * scale);
+    });
     ctx.setLineDash([]);
     ctx.lineWidth = 2.2 * scale;
+    const size = 4.5 * scale, names = [];
+    let others = 0;
     for (const each of chart.lines) {
-      const last = each.y.length - 1;
-      if (!each.out || each.y[last] === null) continue;
-      const x = u.valToPos(each.x[last], "x", true), y = u.valToPos(each.y[last], "y", true), size = 4.5 * scale;
-      ctx.strokeStyle = look(each, of, colours).stroke;
-      ctx.beginPath();
-      for (const turn of [-1, 1]) {
-        ctx.moveTo(x - size, y - turn * size);
-        ctx.lineTo(x + size, y + turn * size);
+      const at = each.y.findLastIndex(known), { coloured, stroke: colour } = look(each, of, colours);
+      if (at < 0) continue;
+      const x = u.valToPos(each.x[at], "x", true), y = u.valToPos(each.y[at], "y", true);
+      if (each.out && y >= bbox.top && y <= bottom) {
+        ctx.strokeStyle = colour;
+        stroke([x - size, y - size], [x + size, y + size], [x - size, y + size], [x + size, y - size]);
       }
-      ctx.stroke();
+      if (coloured || each.rank === REFERENCE) names.push({ text: each.label, colour, bold: each.rank === 0, y });
+      else others += 1;
+    }
+    // Names stand where their lines end, as far as they do not cover each other.
+    const step = ROW * scale;
+    names.sort((one, other) => one.y - other.y);
+    if (others) names.push({ text: `${others} ${names.length ? "others" : "options"}`, colour: of("soft"), y: bottom });
+    names.forEach((each, i) => { each.y = Math.max(each.y, i ? names[i - 1].y + step : bbox.top + step / 2); });
+    names.reduceRight((limit, each) => { each.y = Math.min(each.y, limit); return each.y - step; }, bottom);
+    ctx.textBaseline = "middle";
+    for (const { text, colour, bold, y } of names) {
+      ctx.fillStyle = colour;
+      ctx.font = FONT.replace("12px", `${bold ? "600 " : ""}${12 * scale}px`);
+      ctx.fillText(cut(ctx, text, (room - 10) * scale), right + 8 * scale, y);
     }
     ctx.restore();
   }
 
   // What is told about the point next to the pointer, as text.
-  function tell(u, chart, tip, colours) {
+  function tell(u, chart, tip) {
     const { left, top } = u.cursor;
     let near = null, least = REACH;
     for (const each of left < 0 ? [] : chart.lines) {
       each.y.forEach((y, i) => {
-        if (y === null) return;
+        if (!known(y)) return;
         const away = Math.hypot(u.valToPos(each.x[i], "x") - left, u.valToPos(y, "y") - top);
         if (away < least) { least = away; near = [each, i]; }
       });
     }
     tip.hidden = near === null;
     if (near === null) return;
-    const [each, i] = near, coloured = each.rank >= 0 && each.rank < colours;
-    const ends = coloured && each.low.length && each.low[i] !== null && each.high[i] !== null
-      ? ` (${digits.format(each.low[i])} to ${digits.format(each.high[i])})` : "";
-    tip.textContent = [
-      brief(each.label), `${digits.format(each.y[i])}${chart.suffix}${ends}`, `${chart.x_title} ${whole.format(Math.round(each.x[i]))}`,
-    ].join("\n");
+    const [each, i] = near, at = Math.round(each.x[i]);
+    const ends = known(each.low[i]) && known(each.high[i]) ? ` (${digits.format(each.low[i])} to ${digits.format(each.high[i])})` : "";
+    const name = each.label.length > 40 ? `${each.label.slice(0, 39)}…` : each.label;
+    tip.textContent = `${name}\n${digits.format(each.y[i])}${chart.suffix}${ends}\n${chart.x_name ? `${digits.format(each.x[i])} ${chart.x_name}` : `${whole.format(at)} outcome${at === 1 ? "" : "s"}`}`;
     tip.style.left = `${Math.min(left + 12, Math.max(u.over.clientWidth - tip.offsetWidth, 0))}px`;
     tip.style.top = `${Math.max(top - tip.offsetHeight - 8, 0)}px`;
   }
 
   function options(chart, of, colours, { series, bands }, size) {
-    const axis = { stroke: of("soft"), font: FONT, labelFont: FONT, labelSize: 20, ticks: { show: false } };
-    const [bottom, above] = chart.y_range;
+    const axis = { stroke: of("soft"), font: FONT, ticks: { show: false } };
     const tip = Object.assign(document.createElement("div"), { className: "chart-tip", hidden: true });
+    const room = size.width < 500 ? 92 : 190; // for names beside lines
+    const counts = (_, splits) => splits.map((x, i) => `${digits.format(x)}${i === splits.length - 1 ? ` ${chart.x_name || "outcomes"}` : ""}`);
+    const amounts = (_, splits) => splits.map((y) => (Math.abs(y) < 1000 ? digits : whole).format(y).replace("-", "−"));
     return {
       ...size, series, bands,
+      padding: [8, room, 0, 0],
       legend: { show: false },
       cursor: { x: false, y: false, points: { show: false }, drag: { x: false, y: false } },
-      scales: {
-        x: { time: false, range: (_, low, high) => (chart.x_phases ? [low - 0.3, high + 0.3] : [0, high || 1]) },
-        y: { dir: bottom > above ? -1 : 1, range: () => [Math.min(bottom, above), Math.max(bottom, above)] },
-      },
+      scales: { x: { time: false, range: (_, low, high) => [chart.x_name ? low : 0, high || 1] }, y: { range: () => chart.y_range } },
       axes: [
-        { ...axis, label: chart.x_title, grid: { show: false }, space: 60, size: 30, ...(chart.x_phases ? { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000] } : {}) },
-        { ...axis, label: chart.y_title, grid: { stroke: of("line"), width: 1 }, space: 40, size: 46 },
+        { ...axis, grid: { show: false }, space: 80, size: 30, values: counts },
+        { ...axis, grid: { stroke: of("line"), width: 1 }, space: 40, size: 60, values: amounts },
       ],
       hooks: {
         init: [(u) => { u.over.append(tip); }],
-        draw: [(u) => mark(u, chart, of, colours)],
-        setCursor: [(u) => tell(u, chart, tip, colours)],
+        draw: [(u) => annotate(u, chart, of, colours, room)],
+        setCursor: [(u) => tell(u, chart, tip)],
       },
     };
   }
 
-  const sizeOf = (place) => ({ width: place.clientWidth, height: place.clientHeight });
-  const resize = () => { for (const place of document.querySelectorAll(".plot")) place.chart?.setSize(sizeOf(place)); };
-
+  let drawn = {};
   window.bestarmDraw = function (charts) {
-    if (!window.uPlot) return;
+    drawn = charts;
     const of = paint();
     for (const place of document.querySelectorAll(".plot")) {
-      const chart = charts[place.dataset.chart], colours = Number(place.dataset.colours);
-      if (!chart) continue;
-      const drawn = columns(chart, of, colours);
+      const chart = drawn[place.dataset.chart], size = { width: place.clientWidth, height: place.clientHeight };
+      if (!window.uPlot || !chart || !size.width) continue; // another view is chosen
+      const colours = Number(place.dataset.colours), parts = columns(chart, of, colours);
       place.chart?.destroy();
       place.replaceChildren();
-      place.chart = new uPlot(options(chart, of, colours, drawn, sizeOf(place)), drawn.data, place);
+      place.chart = new uPlot(options(chart, of, colours, parts, size), parts.data, place);
     }
   };
 
-  addEventListener("resize", resize);
+  const again = () => bestarmDraw(drawn);
+  addEventListener("change", (event) => { if (event.target.name === "view") again(); });
   // Paper is narrower than the window, and light.
-  addEventListener("beforeprint", resize);
-  addEventListener("afterprint", resize);
+  for (const what of ["resize", "beforeprint", "afterprint"]) addEventListener(what, again);
+  for (const what of ["(prefers-color-scheme: dark)", "print"]) matchMedia(what).addEventListener("change", again);
+  document.addEventListener("bestarm-theme", again);
 
   // A report brings its numbers along.
   const kept = document.getElementById("charts");
-  const draw = () => { if (kept) bestarmDraw(JSON.parse(kept.textContent)); else document.dispatchEvent(new Event("bestarm-theme")); };
-  draw();
-  for (const what of ["(prefers-color-scheme: dark)", "print"]) matchMedia(what).addEventListener("change", draw);
+  if (kept) bestarmDraw(JSON.parse(kept.textContent));
 })();

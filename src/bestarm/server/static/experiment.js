@@ -4,7 +4,7 @@
   const experiment = document.getElementById("experiment");
   const address = experiment.dataset.address;
   const live = document.getElementById("live");
-  let tag = "", state = experiment.dataset.state, charts = {};
+  let tag = "", state = experiment.dataset.state, archived = false, charts = {};
 
   // --- following -----------------------------------------------------------------------------
   const POLL = 2000, SETTLED = 4000, RARELY = 60000; // milliseconds
@@ -55,11 +55,13 @@
 
   function show(news) {
     for (const [name, html] of Object.entries(news.panels)) {
+      const panel = document.getElementById(`panel-${name}`);
+      if (!panel) { location.reload(); return; } // it is not new any more
       if (shown[name] === html) continue;
       shown[name] = html;
-      replace(document.getElementById(`panel-${name}`), html);
+      replace(panel, html);
     }
-    state = news.state;
+    ({ state, archived } = news);
     badge();
     buttons();
     charts = news.charts;
@@ -76,6 +78,8 @@
     const made = document.createElement("template");
     made.innerHTML = html;
     for (const each of plots) made.content.getElementById(each.id)?.replaceWith(each);
+    const view = panel.querySelector("[name=view]:checked")?.id;
+    if (view && made.content.getElementById(view)) made.content.getElementById(view).checked = true;
     for (const [id, was] of open) { const each = made.content.getElementById(id); if (each) each.open = was; }
     panel.replaceChildren(made.content);
     localTimes(panel);
@@ -103,7 +107,6 @@
 
   // --- charts --------------------------------------------------------------------------------
   function plot() { bestarmDraw(charts); }
-  document.addEventListener("bestarm-theme", plot);
 
   // --- managing ------------------------------------------------------------------------------
   const opener = document.getElementById("manage-show");
@@ -165,6 +168,7 @@
     if (role !== "manage") return;
     const more = experiment.dataset.changes ? ["add", "retire", "stop"] : ["stop"];
     const wanted = { running: ["pause", ...more], paused: ["resume", ...more] }[state] || [];
+    wanted.push(archived ? "restore" : "archive");
     const key = `${state}:${wanted}`;
     if (row.dataset.key === key) return;
     row.dataset.key = key;
@@ -174,6 +178,8 @@
       add: () => button("Add option…", "", askToAdd),
       retire: () => button("Retire option…", "danger", askToRetire),
       stop: () => button("Stop…", "danger", askToStop),
+      archive: () => button("Archive…", "", askToArchive),
+      restore: () => button("Show in lists again", "", () => change("?undo=true", undefined, "DELETE")),
     };
     const within = row.contains(document.activeElement);
     row.replaceChildren(...wanted.map((name) => made[name]()), button("Lock", "quiet", lock));
@@ -223,6 +229,14 @@
     }, ({ why }) => change("stop", { reason: why }));
   }
 
+  function askToArchive() {
+    ask({
+      title: "Archive the experiment?",
+      words: `Lists leave it out; it goes on as it is, and can be shown again here. Whoever runs the server deletes it for good with: bestarm experiment delete ${decodeURIComponent(address)}`,
+      fields: {}, leave: "Keep it in lists", go: "Archive it", kind: "main",
+    }, () => change("", undefined, "DELETE"));
+  }
+
   function askToRetire() {
     const options = document.createElement("select");
     for (const name of document.querySelectorAll(".board tr[data-target]:not(.is-retired, .is-control) .name")) {
@@ -249,10 +263,11 @@
     });
   }
 
-  async function change(what, body) {
+  async function change(what, body, method = "POST") {
     tell("");
+    const path = `/api/v1/experiments/${address}${method === "POST" ? "/" : ""}${what}`;
     try {
-      const answer = await bestarmPost(`/api/v1/experiments/${address}/${what}`, bestarmToken.read(), body);
+      const answer = await bestarmPost(path, bestarmToken.read(), body, undefined, method);
       if (!answer.ok) tell(await bestarmWrong(answer));
     } catch { tell("The server cannot be reached."); }
     refresh();

@@ -1,7 +1,7 @@
 // The list of experiments keeps itself up to date, and a form creates new ones.
 "use strict";
 (function () {
-  const { EntryError, entryName, table, number, bounds } = bestarmForms;
+  const { EntryError, showError, entryName, table, number, bounds } = bestarmForms;
   const list = document.getElementById("list");
   let known = list.dataset.tag;
   async function refresh() {
@@ -38,13 +38,28 @@
     try {
       if (text) read = JSON.parse(text);
     } catch {
-      throw new EntryError("The further options are not JSON.");
+      throw new EntryError("The further options are not JSON.", "policy_options");
     }
     if (read === null || typeof read !== "object" || Array.isArray(read)) {
-      throw new EntryError('The further options must be names with values, like {"max_pulls": 100000}.');
+      throw new EntryError('The further options must be names with values, like {"max_pulls": 100000}.', "policy_options");
     }
     return read;
   }
+
+  // The control is one of the options, as far as they are typed.
+  const { source, control, outcome } = form.elements;
+  function listOptions() {
+    let labels = [];
+    try { labels = table(source, "options").labels || []; } catch { /* not finished */ }
+    const chosen = control.value;
+    control.replaceChildren(new Option("none", ""), ...labels.map((label) => new Option(label)));
+    control.value = labels.includes(chosen) ? chosen : "";
+  }
+  source.addEventListener("input", listOptions);
+  const showBounds = () => { document.getElementById("bounds").hidden = outcome.value === "yes"; };
+  outcome.addEventListener("change", showBounds);
+  listOptions(); // a browser may have kept what was typed
+  showBounds();
 
   const add = document.getElementById("guardrail-add");
   add.addEventListener("click", () => {
@@ -60,26 +75,29 @@
     for (const row of document.querySelectorAll("#guardrails > .guardrail")) {
       const of = (name) => row.querySelector(`[name="${name}"]`);
       const name = of("guardrail").value.trim();
-      if (!name) throw new EntryError("Give every guardrail a name, or remove it.");
-      if (name in found) throw new EntryError(`There are two guardrails “${name}”.`);
+      if (!name) throw new EntryError("Give every guardrail a name, or remove it.", of("guardrail"));
+      if (name in found) throw new EntryError(`There are two guardrails “${name}”.`, of("guardrail"));
       const read = ["worse_by", "lowest", "highest", "alpha"].map((each) => [of(each), number(of(each))]);
       const empty = read.find(([, value]) => value === null);
-      if (empty) throw new EntryError(`Guardrail “${name}” lacks a number: ${entryName(empty[0])}.`);
+      if (empty) throw new EntryError(`Guardrail “${name}” lacks a number: ${entryName(empty[0])}.`, empty[0]);
       const [worse_by, lowest, highest, alpha] = read.map(([, value]) => value);
       found[name] = { bounds: [lowest, highest], worse_by, alpha, action: of("action").value, worse: of("worse").value };
+      const ends = of("rail_window").value.trim(), otherwise = number(of("rail_otherwise"));
+      if (ends) found[name].window = ends;
+      if (ends || otherwise !== null) found[name].otherwise = otherwise ?? 0;
     }
     return found;
   }
 
   function body() {
-    const source = table(form.elements.source.value, "options");
+    const options = table(source, "options");
     const made = { name: form.elements.name.value.trim(), policy: form.elements.policy.value };
-    if (!made.name) throw new EntryError("Give the experiment a name.");
-    if (source.features) made.source = source.features;
-    if (source.labels) made.options = source.labels;
+    if (!made.name) throw new EntryError("Give the experiment a name.", "name");
+    if (options.features) made.source = options.features;
+    if (options.labels) made.options = options.labels;
     if (form.elements.target.value.trim()) {
-      const target = table(form.elements.target.value, "the options to choose among");
-      if (!target.features) throw new EntryError("The options to choose among need features as well as names.");
+      const target = table(form.elements.target, "the options to choose among");
+      if (!target.features) throw new EntryError("The options to choose among need features as well as names.", "target");
       made.target = target.features;
       if (target.labels) made.target_labels = target.labels;
     }
@@ -99,14 +117,13 @@
     if (window || otherwise !== null) made.otherwise = otherwise ?? 0;
     if (form.elements.forecaster.checked) made.forecaster = "default";
     made.policy_options = further(form.elements.policy_options.value.trim());
-    const control = form.elements.control.value.trim();
-    if (control) made.control = control;
+    if (control.value) made.control = control.value;
     for (const name of ["tolerance", "precision"]) {
       const found = number(form.elements[name]);
       if (found !== null) made.policy_options[name] = found;
     }
     made.guardrails = guardrails();
-    const ends = bounds(form);
+    const ends = outcome.value === "yes" ? [0, 1] : bounds(form);
     if (ends !== null && made.policy === "anytime") made.bounds = ends;
     else if (ends !== null) {
       // Other policies go by the scales, which the bounds imply where they are not given.
@@ -116,21 +133,26 @@
     return made;
   }
 
+  // Fields of the API that the form calls otherwise.
+  const FIELDS = { options: "source", target_labels: "target", bounds: "low", reward: "low" };
+
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
-    wrong.hidden = true;
+    showError(form, wrong, new EntryError(""));
     go.disabled = true;
     try {
       const token = form.elements.token.value.trim();
-      if (!token) throw new EntryError("Creating an experiment needs an access token (role: manage).");
+      if (!token) throw new EntryError("Creating an experiment needs an access token (role: manage).", "token");
       const made = body();
       const answer = await bestarmPost("/api/v1/experiments", token, made);
-      if (!answer.ok) throw new EntryError(await bestarmWrong(answer));
+      if (!answer.ok) {
+        const field = answer.status === 401 || answer.status === 403 ? "token" : (await answer.clone().json().catch(() => ({}))).field;
+        throw new EntryError(await bestarmWrong(answer), FIELDS[field] || field);
+      }
       bestarmToken.keep(token);
       location.assign(`/experiments/${encodeURIComponent(made.name)}`);
     } catch (error) {
-      wrong.textContent = error instanceof EntryError ? error.message : "The server cannot be reached.";
-      wrong.hidden = false;
+      showError(form, wrong, error instanceof EntryError ? error : new EntryError("The server cannot be reached."));
       go.disabled = false;
     }
   });

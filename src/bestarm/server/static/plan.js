@@ -1,7 +1,7 @@
 // The planning form: sends it, shows how far the simulation has come, and what came of it.
 "use strict";
 (() => {
-  const { EntryError, table: lines, number, bounds } = bestarmForms;
+  const { EntryError, showError, table: lines, number, bounds } = bestarmForms;
   const form = document.getElementById("plan-form");
   const part = (name) => document.getElementById(`plan-${name}`);
   let stopping = null;
@@ -32,14 +32,14 @@
   fit(); // a browser may have kept what was typed
   ask();
 
-  const options = (text) => {
-    const { labels, features } = lines(text, "options");
-    if ((features || labels).length < 2) throw new EntryError("Give at least two options, one per line.");
+  const options = (field) => {
+    const { labels, features } = lines(field, "options");
+    if ((features || labels).length < 2) throw new EntryError("Give at least two options, one per line.", field);
     return { ...(features ? { source: features } : {}), ...(labels ? { options: labels } : {}) };
   };
 
   const asked = () => {
-    const body = options(form.elements.source.value);
+    const body = options(form.elements.source);
     for (const name of ["delta", "visitors", "noise", "baseline", "per_day", "block", "runs", "seed"]) {
       const value = number(form.elements[name],
         { whole: ["visitors", "block", "runs", "seed"].includes(name) });
@@ -59,10 +59,7 @@
   };
 
   const say = (words) => { part("status").textContent = words; };
-  const fail = (words) => {
-    part("error").textContent = words;
-    part("error").hidden = !words;
-  };
+  const fail = (words, field = null) => showError(form, part("error"), new EntryError(words, field));
 
   // The documents of an answer, one per line: pairs of a name and its data.
   async function* documents(response) {
@@ -82,9 +79,12 @@
     stopping = new AbortController();
     working(true);
     const response = await bestarmPost("/api/v1/plan", token.value.trim(), body, stopping.signal);
-    if (!response.ok) throw new Error(await bestarmWrong(response));
+    if (!response.ok) {
+      const field = response.status === 401 || response.status === 403 ? "token" : (await response.clone().json().catch(() => ({}))).field;
+      throw new EntryError(await bestarmWrong(response), field === "options" ? "source" : field);
+    }
     bestarmToken.keep(token.value.trim());
-    let words = [];
+    let words = [], curve = null;
     for await (const [name, data] of documents(response)) {
       if (name === "progress") {
         part("progress").max = data.total;
@@ -92,8 +92,11 @@
         say(`${count(data.done)} of ${count(data.total)} runs`);
       } else if (name === "words") {
         words = data;
+      } else if (name === "curve") {
+        curve = data;
       } else if (name === "plan" || name === "lifts") {
         show(words, data.warnings);
+        draw(curve, data.bounds);
         return;
       } else if (name === "error") {
         throw new Error(`${data.message} ${data.remedy}`.trim());
@@ -107,7 +110,7 @@
     part("stop").hidden = part("progress").hidden = !on;
     if (on) {
       part("progress").value = 0;
-      say("Starting …");
+      say("Starting a process for the simulation …");
       fail("");
     }
   };
@@ -135,6 +138,17 @@
     document.getElementById("forecast").focus();
   }
 
+  // Outcomes over the lead: as simulated, and of a test of fixed size.
+  function draw(curve, bounds) {
+    part("curve").hidden = !curve;
+    if (!curve) return;
+    const rates = bounds && bounds[0] === 0 && bounds[1] === 1, x = curve.lead.map((each) => each * (rates ? 100 : 1));
+    const line = (label, option, rank, y) => ({ label, option, rank, out: false, x, y, low: [], high: [] });
+    const lines = [line("test of fixed size", 0, -2, curve.fixed), line("bestarm, 9 of 10 times", 1, 1, curve.high), line("bestarm, median", 0, 0, curve.median)];
+    const most = Math.max(...lines.map(({ y }) => y[0]));
+    bestarmDraw({ curve: { lines, levels: [], marks: [], suffix: " outcomes", x_name: rates ? "points" : "lead", y_range: [0, most] } });
+  }
+
   function table({ title, rows: [headings, ...rows] }, parent) {
     if (title) made("p", title, parent, "verdict");
     const frame = made("div", "", parent, "scroll");
@@ -159,7 +173,7 @@
       say("");
     } catch (error) {
       if (error.name === "AbortError") say("Stopped.");
-      else { say(""); fail(error.message); }
+      else { say(""); fail(error.message, error.field); }
     } finally {
       working(false);
     }

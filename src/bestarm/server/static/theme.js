@@ -32,8 +32,8 @@
     drop: () => { try { sessionStorage.removeItem("bestarm-token"); } catch { /* nothing was kept */ } },
   };
   // Sends JSON, or nothing, with an access token.
-  window.bestarmPost = (path, token, body, signal) => fetch(path, {
-    method: "POST",
+  window.bestarmPost = (path, token, body, signal, method = "POST") => fetch(path, {
+    method,
     headers: { Authorization: `Bearer ${token}`, ...(body ? { "Content-Type": "application/json" } : {}) },
     body: body && JSON.stringify(body),
     signal,
