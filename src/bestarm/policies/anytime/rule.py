@@ -282,20 +282,32 @@ class AnytimeBAI(Policy):
         )
 
     def _first_era(self, control: int | None) -> Era:
+        """All options, and how they are drawn; `eras.next_era` has those after a change."""
         problem, tilted = self.problem, self._tilted
         arms, features, targets = coordinates(problem, tilted)
         config = Config(
-            problem,
-            self._assumptions,
-            *(arms, features, targets, self._grid, self._tolerance, self._worst_case),
-            problem.baseline if tilted else math.inf,
+            problem=problem,
+            assumptions=self._assumptions,
+            arms=arms,
+            features=features,
+            targets=targets,
+            grid=self._grid,
+            margin=self._tolerance,
+            worst_case=self._worst_case,
+            bound=problem.baseline if tilted else math.inf,
         )
-        if self._block == 1:
-            floors, forecasts = self._floors, self._forecasts
-            return Era(None, config, IndependentSampler(config, forecasts=forecasts, floors=floors))
-        single, items = self._top == 1, self._items
-        blocks = BlockSampler(config, block=self._block, control=control, drops=single, items=items)
-        return Era(None, config, blocks)
+        sampler: Sampler = (
+            IndependentSampler(config, forecasts=self._forecasts, floors=self._floors)
+            if self._block == 1
+            else BlockSampler(
+                config,
+                block=self._block,
+                control=control,
+                drops=self._top == 1,
+                items=self._items,
+            )
+        )
+        return Era(None, config, sampler)
 
     @property
     def _sampler(self) -> Sampler:
