@@ -114,7 +114,7 @@ def test_an_outcome_that_comes_after_all_takes_the_place_of_its_worst() -> None:
             *_, [wealth] = evidence._account.prefixes()
             expected, left = np.zeros_like(wealth), evidence.active
             for each in policy._past:  # those that are left bet on every batch
-                against = opponents(each.frame.leaders, len(wealth))[0]
+                against = opponents(each.frame.leaders, np.arange(len(wealth)))[0]
                 contrasts = policy._targets.now[against] - policy._targets.now
                 expected += each.frame.bets(contrasts).log_growth(each)
             np.testing.assert_allclose(wealth[left], expected[left], atol=1e-9)

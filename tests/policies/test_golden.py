@@ -58,7 +58,7 @@ def test_a_policy_that_names_a_version_has_a_recorded_run(info: PolicyInfo) -> N
     ("name", "module", "constant", "value"),
     [
         ("anytime", bets, "MAX_LOSS", 0.89),
-        ("anytime, bounds", bets, "_WIDTH", 1.0),
+        ("anytime, bounds", bets, "_ABOVE", 0.5),
         ("lucb, certified", rounds, "_RHO", 301),
         ("ae, certified", rounds, "_RHO", 301),
         ("bernstein", bernstein, "_REFERENCE", 30.1),

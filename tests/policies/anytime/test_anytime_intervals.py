@@ -64,7 +64,7 @@ def test_intervals_hold_the_truth_and_narrow() -> None:
     ("options", "reason", "raised_to"),
     [
         ({}, "identified", 0.0),
-        ({"tolerance": 0.1}, "identified", -0.1),
+        ({"tolerance": 0.25}, "identified", -0.25),
         ({"tolerance": 0.001}, "identified", 0.0),  # all others are ruled out before
         ({"top": 2}, "identified", None),
         ({"max_pulls": 60}, "max_pulls", None),

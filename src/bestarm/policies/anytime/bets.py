@@ -32,10 +32,10 @@ from bestarm.numerics.geometry import Array, Indices
 from bestarm.policies.anytime.readout import Belief, Reader, Runs, sums_of_weights
 from bestarm.records import Counts, Summary
 
-# In units of signal to noise, y·θ over the deviation of z. Within a factor of three or four of the
-# likely one shares hardly fall off, and beyond it as a power, so every gap is found.
+# In units of signal to noise, y·θ over the deviation of z. Shares fall off as powers on both sides
+# of the likely one, so every gap is found; slowly above it, so that large gaps are found soon.
 STAKES: Array = 0.6 * 0.5 ** np.arange(15.0)
-_WIDTH = 0.5  # powers of ten from the likely stake at which shares are down by half
+_BELOW, _ABOVE = 2.0, 1.0  # the powers
 
 MAX_LOSS = 0.9  # λC: the share of its wealth that a stake may lose in one pull
 TAIL_RATE = 2e-3  # over √pulls: Φ(−k), how often noise exceeds what C allows for (Lemma 3)
@@ -60,7 +60,8 @@ class StakeGrid:
     @classmethod
     def around(cls, likely: float) -> StakeGrid:
         """`STAKES`, with shares that fall off where they are far from the likely one."""
-        shares = 1 / (1 + np.abs(np.log10(STAKES / likely) / _WIDTH) ** 4)
+        ratios = STAKES / likely
+        shares = np.minimum(ratios**_BELOW, ratios**-_ABOVE)
         # They add up to 1 at most, rounded too.
         return cls(STAKES, np.log(shares / shares.sum()) - 1e-13)
 

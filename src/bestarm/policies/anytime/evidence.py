@@ -157,10 +157,10 @@ def ranked_first(values: Array, left: Flags) -> Indices:
     return order
 
 
-def opponents(leaders: Indices, targets: int) -> Indices:
+def opponents(leaders: Indices, targets: Indices) -> Indices:
     """Whom each target bets to be behind: the leader, or the leader the runner-up."""
     leader, second = leaders[:, :1], leaders[:, 1:]
-    return np.asarray(np.where(np.arange(targets) == leader, second, leader))
+    return np.asarray(np.where(targets == leader, second, leader))
 
 
 def drop(values: Array, threshold: float, left: Flags) -> Flags:
@@ -412,7 +412,7 @@ class BestTargetEvidence:
         if self._left.sum() == 1:
             return [Placed()]
         mine = self.active
-        against = opponents(self._leaders, len(self._values))[0, mine]
+        [against] = opponents(self._leaders, mine)
         contrasts = self._targets.now[against] - self._targets.now[mine]
         return [Placed(frame.bets(contrasts), mine, against)]
 

@@ -15,7 +15,7 @@ from bestarm.numerics.geometry import Array, Indices
 from bestarm.numerics.grouping import group
 from bestarm.policies.anytime.assumptions import LEVEL_NATS, contradictions
 from bestarm.policies.anytime.bets import Frame, Totals
-from bestarm.policies.anytime.evidence import LevelEvidence, drop, opponents, ranked_first
+from bestarm.policies.anytime.evidence import Flags, LevelEvidence, drop, opponents, ranked_first
 from bestarm.policies.anytime.sampler import Config, IndependentSampler
 from bestarm.policies.policy import GroupForecaster
 from bestarm.presampled import PresampledRewards, RewardsAhead, within
@@ -130,6 +130,15 @@ class AnytimeGroup:
         frame = sampler.frame(weights, sizes, pulls=pulls, leaders=leaders, forecasts=ends)
         return frame, sizes
 
+    def _rivals(self) -> tuple[Indices, Flags]:
+        """The targets that are left in each run, as many as are left in any, and which those are.
+
+        Runs with fewer have others beside them, which do not count.
+        """
+        left = self._left[self._live]
+        targets = np.argsort(~left, axis=1, kind="stable")[:, : int(left.sum(axis=1).max())]
+        return targets, np.take_along_axis(left, targets, axis=1)
+
     def _carry_out(self, frame: Frame, sizes: Counts) -> None:
         """Draw a batch of every run, bet, drop, learn."""
         config, places, runs = self._config, self._live, np.arange(len(self._live))
@@ -140,15 +149,14 @@ class AnytimeGroup:
         sums, extremes = added_up(drawn, rewards - frame.center, shape)
         self._judge(frame, sums, extremes)
         totals = Totals.about(frame.guess, sums, extremes)
-        against = opponents(frame.leaders, len(config.targets))
-        contrasts = config.targets[against] - config.targets
+        targets, counted = self._rivals()
+        contrasts = config.targets[opponents(frame.leaders, targets)] - config.targets[targets]
         growth = frame.settle(contrasts, totals).growth
-        left = self._left[places]
-        self._wealth += np.where(left[..., None], growth, 0.0)
+        self._wealth[runs[:, None], targets] += np.where(counted[..., None], growth, 0.0)
         if frame.belief is not None:
             against_level = self._level_evidence.add(frame.settle_level(totals).growth)
             self._contradicted[places] |= against_level >= LEVEL_NATS
-        left = drop(config.grid.log_value(self._wealth), self._threshold, left)
+        left = drop(config.grid.log_value(self._wealth), self._threshold, self._left[places])
         self.pulls[places] += sizes
         self._sampler.advance(frame, totals, means=means, drawn=self.pulls[places])
         self.plans[places] += 1

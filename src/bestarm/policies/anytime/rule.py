@@ -85,9 +85,10 @@ from bestarm.units import Unit
 
 _LATE_SHARE = 1 / 20  # of the outcomes of a batch may be outstanding when it is learned from, …
 _OLD_LATE_SHARE = 1 / 4  # … and once as many pulls again were drawn
-# Where stakes are centred, in units of signal to noise: on, over √(1 + rank), or with bounds, …
+# Where stakes are centred, in units of signal to noise: over √(1 + rank); for blocks as it is; for
+# a finite population over √items, at most, since it has no smaller gaps than that to show.
 _LIKELY, _LIKELY_BOUNDED = 0.06, 0.03
-_LIKELY_OF_BLOCKS = 0.04
+_LIKELY_OF_BLOCKS, _LIKELY_OF_ITEMS, _MOST_LIKELY = 0.02, 6.0, 0.3
 
 
 class OpenPlan(NamedTuple):
@@ -321,6 +322,8 @@ class AnytimeBAI(Policy):
     @property
     def _likely_stake(self) -> float:
         """Where stakes are centred."""
+        if self._items is not None:
+            return min(_LIKELY_OF_ITEMS / math.sqrt(self._items), _MOST_LIKELY)
         if self._block > 1:
             return _LIKELY_OF_BLOCKS
         likely = _LIKELY if self._bounds is None else _LIKELY_BOUNDED

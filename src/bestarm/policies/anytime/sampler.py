@@ -32,14 +32,14 @@ from bestarm.records import Counts, Plan, Summary
 
 LEAST_PULLS = 2  # per dimension in a batch, twice as many in the first one
 BATCH_GROWTH = 0.02  # relative to the pulls before; less where the baseline moves fast
-REDESIGN = 1.1  # pulls or rounds, relative to those at the last design, at which to design anew
+REDESIGN = 1.2  # pulls or rounds, relative to those at the last design, at which to design anew
 G_DESIGN_SHARE = 0.02  # it keeps every contrast, and the bound C, within reach
 EVEN_SHARE = 0.04  # of pulls that options without features share evenly
 LEAST_GAP_ERRORS = 2.0  # standard errors: gaps are not believed to be smaller than this
 LEAST_WEIGHT = 1e-6
 _TILT_STEPS = 3
 _FEW = 64  # arms and contrasts up to which the designs of many runs are solved side by side
-_TOL = 0.05  # how far from its optimum a design may be: estimates are farther from the truth
+_TOL = 0.02  # how far from its optimum a design may be: estimates are farther from the truth
 _SINGULAR = 1e-13  # a scale of Σ_cov,p, relative to the largest, that is zero but for rounding
 _WIDEST = 6.0  # deviations of a reward that a forecast may lie off the level
 _FIRST, _WIDENING = 16.0, 1 / 150  # over the dimension: deviations at first, and per pull
@@ -468,11 +468,13 @@ class IndependentSampler:
         weights[due & ~(known & drawn)] = self._with_floors(g_design(self._config.problem))
         if (anew := due & known & drawn).any():
             estimates = self.estimates if anew.all() else self.estimates.of(anew)
-            start = Solved(self.weights[anew], self._multipliers[anew])
+            runs, others = np.flatnonzero(anew)[:, None], pairs[anew, :, 1]
+            start = Solved(self.weights[anew], self._multipliers[runs, others])
             found = self._allocation.solve(pairs[anew], estimates, start, self._warm)
             weights[anew] = self._with_floors(found.weights)
             if self._warm:
-                self._multipliers[anew] = found.multipliers
+                self._multipliers[anew] = 0.0
+                self._multipliers[runs, others] = found.multipliers
         return weights
 
     def _with_floors(self, design: Array) -> Array:
