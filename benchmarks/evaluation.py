@@ -126,7 +126,8 @@ def fixed_share(table: Array, orders: int, delta: float) -> tuple[float, int]:
 def tables(options: argparse.Namespace) -> Iterator[tuple[str, Array]]:
     if options.scores is not None:
         with np.load(options.scores) as file:
-            yield from file.items()
+            for name, table in file.items():
+                yield name, table.astype(np.float64)
     if options.alpaca is None:
         yield "AlpacaEval (synthetic)", alpaca_eval(models=10).judgements
         return

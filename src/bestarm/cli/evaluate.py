@@ -32,10 +32,12 @@ _FILES = "Give a .txt file with one per line, a .csv file with a header, or a .j
 
 @command
 def evaluate(
-    judge: str,
+    judge: str | None = None,
     *,
-    options: str,
-    items: Path,
+    options: str | None = None,
+    items: Path | None = None,
+    from_: list[Path] | None = None,
+    metric: str | None = None,
     name: str | None = None,
     store: str = STORE,
     delta: float = DELTA,
@@ -62,6 +64,10 @@ def evaluate(
             has a name.
         items (FILE): What options are judged on: a .txt file with one text per line; a .csv file
             with a header, or a .jsonl file, whose rows the judge receives as mappings.
+        from_ (RESULTS): In the place of a judge: results on record, files or folders. Known are CSV
+            tables, Inspect logs, samples of lm-eval, promptfoo's JSON and Every Eval Ever. Repeat
+            it for more.
+        metric: With --from: the score that counts, where samples have several.
         name: The experiment's name in the store; the name of the judge's file if left out.
         bounds (LOW HIGH): The lowest and the highest score.
         tolerance: How much worse than the best the named option may be, or with --gate an option
@@ -83,6 +89,15 @@ def evaluate(
     from bestarm.evaluation.result import check_ending
     from bestarm.live.store import Store
 
+    if from_:
+        return _compare(from_, metric, delta, bounds, tolerance, control, gate, seed, out)
+    if judge is None or options is None or items is None:
+        missing = "JUDGE.py" if judge is None else "--options" if options is None else "--items"
+        raise InvalidInputError(
+            f"{missing} is missing.",
+            field="judge",
+            remedy="Give JUDGE.py with --options and --items, or results on record with --from.",
+        )
     place, colon, function = judge.rpartition(":")
     if not (colon and function.isidentifier()):
         place, function = judge, "judge"
@@ -139,6 +154,30 @@ def evaluate(
         found.write(file)
     where = f"The scores are those of the experiment {found.name!r} in {database.place}."
     return Result(_data(found), str(found).splitlines(), found.exit_code, note=where)
+
+
+def _compare(
+    paths: list[Path],
+    metric: str | None,
+    delta: float,
+    bounds: tuple[float, float],
+    tolerance: float,
+    control: str | None,
+    gate: bool,
+    seed: int | None,
+    out: list[Path] | None,
+) -> Result:
+    """What results on record show."""
+    from bestarm.evaluation.reports import check_ending
+    from bestarm.evaluation.tables import compare_results, read_results
+
+    written = [check_ending(file) for file in out or ()]
+    table = read_results(paths, metric)
+    known: dict[str, Any] = {"delta": delta, "bounds": bounds, "tolerance": tolerance}
+    found = compare_results(table, control=control, gate=gate, seed=seed, **known)
+    for file in written:
+        found.write(file)
+    return Result(_data(found), str(found).splitlines(), found.exit_code)
 
 
 def _data(found: Evaluation) -> dict[str, Any]:

@@ -3,5 +3,17 @@
 from bestarm.evaluation.gate import Verdict
 from bestarm.evaluation.result import Difference, Evaluation, Lead, Score
 from bestarm.evaluation.run import evaluate, evaluate_async
+from bestarm.evaluation.tables import ScoreTable, compare_results, read_results
 
-__all__ = ["Difference", "Evaluation", "Lead", "Score", "Verdict", "evaluate", "evaluate_async"]
+__all__ = [
+    "Difference",
+    "Evaluation",
+    "Lead",
+    "Score",
+    "ScoreTable",
+    "Verdict",
+    "compare_results",
+    "evaluate",
+    "evaluate_async",
+    "read_results",
+]

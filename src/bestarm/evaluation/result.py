@@ -117,6 +117,7 @@ class Evaluation:
         two_best: the option that is named and the next one; of a gate, the control and the option
             that is farthest behind it.
         differences: where these two differ, the largest difference first.
+        notes: further sentences.
     """
 
     name: str
@@ -142,6 +143,7 @@ class Evaluation:
     verdicts: tuple[Verdict, ...] = ()
     differences: tuple[Difference, ...] = field(default=(), repr=False)
     two_best: tuple[str, str] | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def saved(self) -> float:
@@ -201,14 +203,25 @@ class Evaluation:
         found = []
         for place, score in enumerate(self.scores):
             status = "possible" if score.possible else "out"
-            if place == best and self.judgements:
+            if self.state == "recorded":
+                status = self._status_by_lead(score)
+            elif place == best and self.judgements:
                 status = self._status_of_the_named
             if place in tied:
                 status = "ties"
-            if verdicts:
+            if verdicts and self.state != "recorded":
                 status = verdicts.get(score.label, "control")
             found.append(status)
         return found
+
+    def _status_by_lead(self, score: Score) -> str:
+        if score.lead is None:
+            return "compared with"
+        _, low, high = score.lead
+        if low > 0 or high < 0:
+            return "better" if low > 0 else "worse"
+        equivalent = self.tolerance and -self.tolerance < low and high < self.tolerance
+        return "equivalent" if equivalent else "not decided"
 
     @property
     def _status_of_the_named(self) -> str:
@@ -221,7 +234,8 @@ class Evaluation:
         share = _percent(self.judgements / self.all_judgements)
         costs = f", which cost {self.cost:,.6g}" if self.priced else ""
         yield f"{self.judgements:,} of {plural(self.all_judgements, 'judgement')} ({share}){costs}."
-        if self.verdicts:
+        yield from self.notes
+        if self.verdicts and not self.notes:
             earlier = self.judgements - self.judged_now
             before = f"; {earlier:,} earlier, in a run that did not finish" if earlier else ""
             yield f"Judged now: {self.judged_now:,}{before}."
