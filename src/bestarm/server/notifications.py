@@ -34,8 +34,8 @@ from bestarm import __version__
 from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.live.store import Session, schema
 from bestarm.live.store.rows import Event
+from bestarm.live.watch.overview import describe_lead
 from bestarm.live.watch.story import describe
-from bestarm.live.watch.wording import describe_lead
 from bestarm.server.experiments import OpenExperiments, repeat
 from bestarm.units import Unit, plural
 

@@ -580,6 +580,24 @@ class Watch:
         )
 
 
+def describe_lead(seen: Overview) -> str:
+    """How far the leader is ahead of the control, or else of the next option, in a sentence."""
+    effect, leader = seen.recommendation.effect, seen.leaderboard[0]
+    if leader.status not in {"best", "leads"}:
+        return seen.sentences[0]
+    if effect is not None and effect.control != leader.target:
+        size = seen.unit.lead(effect.estimate, effect.lower, effect.upper, effect.relative)
+        names = f"{story.quoted([leader.label])} leads the control {story.quoted([effect.label])}"
+        return f"{names} by {size}."
+    rivals = (each for each in seen.leaderboard[1:] if each.status in {"in", "out"})
+    rival = next((each for each in rivals if each.behind is not None), None)
+    if rival is None or rival.behind is None or rival.low is None or rival.high is None:
+        return seen.sentences[0]
+    control = ", the control," if leader.target == seen.spec.traits.control else ""
+    size = seen.unit.lead(rival.behind, rival.low, rival.high)
+    return f"{story.quoted([leader.label])}{control} leads {story.quoted([rival.label])} by {size}."
+
+
 def overview(experiment: Experiment) -> Overview:
     """All there is to see of an experiment, for one look. Who looks again keeps a `Watch`."""
     return Watch(experiment).overview()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bestarm.live.events import recommendation_data
 from bestarm.live.guardrails import GuardrailRow
@@ -15,9 +15,6 @@ from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
 from bestarm.recommendation import Effect, Recommendation
 from bestarm.units import Unit, all_of, count_options
-
-if TYPE_CHECKING:
-    from bestarm.live.watch.overview import Overview
 
 _CONTRADICTED = "The outcomes contradict the declared scales, so nothing is proven."
 _STATES = {"stopped": "Stopped by hand, without a winner", "paused": "Paused, no winner yet"}
@@ -159,23 +156,6 @@ def lead(effect: Effect, unit: Unit) -> str:
     """How far the named option is ahead of the control, in a sentence."""
     size = unit.lead(effect.estimate, effect.lower, effect.upper, effect.relative)
     return f"Its lead over the control {quoted([effect.label])} is {size}."
-
-
-def describe_lead(seen: Overview) -> str:
-    """How far the leader is ahead of the control, or else of the next option, in a sentence."""
-    effect, leader = seen.recommendation.effect, seen.leaderboard[0]
-    if leader.status not in {"best", "leads"}:
-        return seen.sentences[0]
-    if effect is not None and effect.control != leader.target:
-        size = seen.unit.lead(effect.estimate, effect.lower, effect.upper, effect.relative)
-        return f"{quoted([leader.label])} leads the control {quoted([effect.label])} by {size}."
-    rivals = (each for each in seen.leaderboard[1:] if each.status in {"in", "out"})
-    rival = next((each for each in rivals if each.behind is not None), None)
-    if rival is None or rival.behind is None or rival.low is None or rival.high is None:
-        return seen.sentences[0]
-    control = ", the control," if leader.target == seen.spec.traits.control else ""
-    size = seen.unit.lead(rival.behind, rival.low, rival.high)
-    return f"{quoted([leader.label])}{control} leads {quoted([rival.label])} by {size}."
 
 
 def _undecided(

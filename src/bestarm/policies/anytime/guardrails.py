@@ -267,8 +267,9 @@ class GuardrailEvidence:
         values = sum(each.summary.pulls for each in self._batches)
         outstanding = sum(each.summary.pending_pulls for each in self._batches)
         squares = sum(float(each.summary.squares.sum()) for each in self._batches)
-        at_ends = math.isclose(squares, values * self._scale.high**2)  # as only 0 and 1 are
-        binary = self.guardrail.bounds == (0, 1) and at_ends
+        low_end, high_end = self.guardrail.bounds
+        # Only values at an end of the bounds are that far from their middle.
+        binary = (low_end, high_end) == (0.0, 1.0) and math.isclose(squares, values / 4)
         estimate = np.clip(self._estimate(), low, high)
         return GuardrailLook(estimate, low, high, worse, fine, values, outstanding, binary)
 

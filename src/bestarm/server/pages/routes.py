@@ -212,8 +212,8 @@ async def list_experiments(
 
 def _snippets(request: Request, shown: Overview) -> dict[str, str]:
     address = str(request.base_url).rstrip("/")
-    settings = {"forecaster": shown.spec.forecaster, "block": shown.head.size}
-    return snippets(shown.name, address=address, **settings)
+    forecaster, block = shown.spec.forecaster, shown.head.size
+    return snippets(shown.name, address=address, forecaster=forecaster, block=block)
 
 
 @_pages.get("/experiments/{name}", dependencies=[VIEW])
