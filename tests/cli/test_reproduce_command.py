@@ -41,7 +41,7 @@ def test_the_folder_is_the_same_to_the_byte_with_one_and_two_workers() -> None:
     assert report["synthetic"] is True
     published = [cell for cell in report["cells"] if cell["published"] is not None]
     assert [cell["published"] for cell in published] == [0.65, 0.58, 0.69, 0.58]
-    assert all(cell["verdict"] for cell in published)
+    assert not any(cell["verdict"] for cell in published)  # made-up users are not judged
     assert len(Path("one/runs.csv").read_text().splitlines()) == 1 + 6 * 4
 
 
