@@ -45,7 +45,7 @@ NUMBERS = (1, 2, 4, 8)  # of processes
 PROBLEM = Problem(np.eye(5), delta=0.05, noise=10.0)  # so that a phase of SP-BAI is long
 POLICIES: dict[str, dict[str, Any]] = {
     "": {"policy": "sp-bai"},
-    ", closing": {"policy": "anytime", "options": {"bounds": [0, 1]}},
+    ", closing": {"policy": "anytime", "policy_options": {"bounds": [0, 1]}},
 }
 ROOT = Path(__file__).parent.parent
 OPTUNA = """

@@ -108,10 +108,11 @@ class Session(ABC):
         found, flags = self.fetch(statement, **values), _compile(statement, type(self)).flags
         if not flags:
             return found
-        return [
-            tuple(bool(value) if place in flags else value for place, value in enumerate(row))
-            for row in found
-        ]
+        rows = [list(row) for row in found]
+        for row in rows:
+            for place in flags:
+                row[place] = bool(row[place])
+        return [tuple(row) for row in rows]
 
     def insert(self, table: sa.Table, values: Mapping[str, Any], *, or_ignore: bool = False) -> int:
         """Insert rows, and return their number.
