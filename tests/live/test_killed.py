@@ -505,7 +505,7 @@ def uninterrupted(turn: int, tables: Tables) -> Experiment:
 
 def untimed(events: list[tuple[str, dict[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:
     """Events without what hangs on when something was asked for or told, and by whom."""
-    apart = {"rows", "requests", "rest", "waiting"}
+    apart = {"rows", "told", "rest", "waiting"}
     return [
         (kind, {name: value for name, value in data.items() if name not in apart})
         for kind, data in events
