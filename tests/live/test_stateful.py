@@ -624,7 +624,7 @@ def _entry(record: SummaryRecord) -> dict[str, Any]:
 
 def unsalted(data: dict[str, Any]) -> dict[str, Any]:
     """Without what a random salt is part of."""
-    return {key: data[key] for key in data if key not in {"units", "digest", "salt"}}
+    return {key: data[key] for key in data if key not in {"units", "told", "digest", "salt"}}
 
 
 def everything(experiment: Experiment) -> dict[str, object]:
