@@ -144,7 +144,7 @@ def test_the_page_says_that_options_tie_and_the_record_replays(
     tie = "‘good’ and ‘poor’ tie as the best of 3 options"
     assert seen.verdict == headline
     assert headline == f"{tie}, exactly: no option was ruled out before all 12 items were judged."
-    assert seen.events[0].words == f"Finished: {tie}."
+    assert seen.story[0].words == f"Decided: {tie}."
     assert (seen.leaders, seen.standing) == (("good", "poor"), "tied as the best")
     assert {each.label: each.status for each in seen.leaderboard} == {
         "good": "best",

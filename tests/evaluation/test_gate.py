@@ -44,7 +44,7 @@ def judge_with(**rates: float) -> Callable[[str, Any], float]:
     return judge
 
 
-def play(table: Array, order: object, **options: Any) -> Gate:
+def play(table: Array, order: Any, **options: Any) -> Gate:
     """A gate over a table of scores, whose last column is the control."""
     labels = [f"o{column}" for column in range(table.shape[1])]
     problem = Problem(labels, delta=options.pop("delta", 0.05))
@@ -64,7 +64,7 @@ def test_a_gate_is_wrong_at_most_as_often_as_stated(true: float, wrong: str) -> 
 
     With 300 runs that are each wrong with probability 0.1, 47 or more happen once in 900 times.
     """
-    rng, found = np.random.default_rng(5), []
+    rng, found = np.random.default_rng(5), list[str]()
     control = (np.arange(200) < 100).astype(float)
     lost = round(-true * 200)
     option = np.roll(control, 40)

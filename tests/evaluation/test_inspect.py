@@ -53,7 +53,7 @@ def task_of(race: Any, name: str, *, dataset: Any = None, rate: float | None = N
 def run(tasks: list[Any], folder: Path, **options: Any) -> list[Any]:
     from inspect_ai import eval as run_tasks
 
-    settings = {"display": "none", "log_dir": str(folder), "max_tasks": len(tasks)}
+    settings: dict[str, Any] = {"display": "none", "log_dir": str(folder), "max_tasks": len(tasks)}
     return list(run_tasks(tasks, **settings, **options))
 
 
@@ -69,7 +69,7 @@ def test_a_race_ends_once_it_is_decided_and_the_logs_say_so(tmp_path: Path) -> N
     assert race.judged["poor"] < race.judged["good"] <= 60
     assert sum(race.judged.values()) < 150
     for log in logs:
-        read = read_eval_log(log.location)
+        read: Any = read_eval_log(log.location)
         summary = read.results.early_stopping
         name = read.eval.task
         assert summary.manager == "bestarm"

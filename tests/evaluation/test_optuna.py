@@ -17,7 +17,7 @@ def _optuna() -> None:
     need_module("optuna", extra="optuna")
 
 
-def study_of(direction: str, trials: int = 25, noise: float = 0.3) -> tuple[Any, Any]:
+def study_of(direction: Any, trials: int = 25, noise: float = 0.3) -> tuple[Any, Any]:
     """A study of a noisy parabola with its best value at 0.5, by name and not by number."""
     import optuna
 
@@ -27,7 +27,7 @@ def study_of(direction: str, trials: int = 25, noise: float = 0.3) -> tuple[Any,
     def objective(trial: Any) -> float:
         distance = abs(trial.suggest_float("x", 0, 1) - 0.5)
         value = 0.2 + 0.6 * (1 - distance if direction == "maximize" else distance)
-        return min(1.0, max(0.0, value + rng.uniform(-noise, noise)))
+        return float(min(1.0, max(0.0, value + rng.uniform(-noise, noise))))
 
     sampler = optuna.samplers.RandomSampler(seed=3)
     study = optuna.create_study(direction=direction, sampler=sampler)
@@ -59,7 +59,7 @@ def test_a_round_has_a_number_that_an_objective_may_take_for_its_seed() -> None:
     def seeded(trial: Any) -> float:
         seeds.append(trial.number)
         noise = random.Random(trial.number).random()  # the same for all trials of a round
-        return 0.5 * noise + 0.5 * trial.suggest_float("x", 0, 1)
+        return float(0.5 * noise + 0.5 * trial.suggest_float("x", 0, 1))
 
     found = confirm(study, seeded, bounds=(0, 1), top=3, tolerance=0.02, max_evaluations=3000)
     assert seeds[:6] == [0, 0, 0, 1, 1, 1]

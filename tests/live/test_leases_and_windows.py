@@ -19,8 +19,9 @@ from recorded import told
 from bestarm import AnytimeBAI, Problem
 from bestarm.errors import ClockError, ConflictingOutcomeError, InvalidInputError
 from bestarm.live import Experiment, Receipt
-from bestarm.live.watch.wording import describe
+from bestarm.live.watch.story import describe
 from bestarm.records import Summary
+from bestarm.units import Unit
 
 Make = Callable[..., Experiment]
 YEAR = 365 * 86_400.0
@@ -343,7 +344,7 @@ def test_a_window_that_cannot_be_is_refused(given: Any, field: str, sentence: st
 
 def test_the_log_says_in_words_when_outcomes_count(windowed: Make) -> None:
     experiment = windowed(window="7d", otherwise=0.5)
-    words = describe(experiment.events()[0], PROBLEM, open_plans=True)
+    words = describe(experiment.events()[0], PROBLEM, experiment.traits, Unit())
     after = "Outcomes count 7 days after their assignment"
     assert words == f"Created. {after}, as 0.5 where none is told."
 

@@ -168,7 +168,7 @@ def _compare(
     out: list[Path] | None,
 ) -> Result:
     """What results on record show."""
-    from bestarm.evaluation.reports import check_ending
+    from bestarm.evaluation.result import check_ending
     from bestarm.evaluation.tables import compare_results, read_results
 
     written = [check_ending(file) for file in out or ()]
