@@ -240,6 +240,14 @@ def test_a_plan_of_another_gate_is_not_adopted() -> None:
         gate.adopt(plan)
 
 
+def test_an_option_that_is_worse_by_just_the_tolerance_passes_on_all_items() -> None:
+    table = np.ones((10, 2))
+    table[3, 0] = 0.0
+    gate = play(table, np.arange(10), tolerance=0.1)
+    verdict = gate.verdicts[0]
+    assert (verdict.items, verdict.state, verdict.low) == (10, "not worse", pytest.approx(-0.1))
+
+
 def test_an_outcome_that_never_comes_counts_against_both_claims() -> None:
     gate = Gate(Problem(["a", "b"]), bounds=(0, 1), items=4, control="a")
     plan = gate.plan()

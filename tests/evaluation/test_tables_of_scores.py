@@ -17,7 +17,7 @@ import pytest
 from needed import need_module
 
 from bestarm.errors import InvalidInputError
-from bestarm.evaluation.tables import compare_results, read_results
+from bestarm.evaluation.tables import ScoreTable, compare_results, read_results
 
 RESULTS = Path(__file__).parent / "results"
 run = partial(commands.run, "evaluate")
@@ -93,6 +93,20 @@ def test_a_table_says_what_is_worse_and_how_much_would_have_been_enough(tmp_path
     some = table._replace(scores=np.where(np.arange(300)[:, None] == 7, np.nan, table.scores))
     assert "drawn now" not in str(compare_results(some, control="main"))
     assert "Some pairs have no score" in str(compare_results(some, control="main"))
+
+
+def test_bounds_on_leads_over_the_highest_pay_for_finding_it() -> None:
+    scores = np.tile([[1.0, 0.0, 1.0], [1.0, 1.0, 0.0], [1.0, 0.0, 0.0]], (40, 1))
+    table = ScoreTable([f"q{row}" for row in range(120)], ["best", "one", "other"], scores, 1)
+    highest, named = (compare_results(table, control=each, seed=0) for each in (None, "best"))
+    for over_highest, over_named in zip(highest.scores[1:], named.scores[1:], strict=True):
+        assert over_highest.lead is not None
+        assert over_named.lead is not None
+        assert over_highest.lead.high > over_named.lead.high
+    two = ScoreTable(table.items, table.options[:2], scores[:, :2], 1)
+    # Of two options, one pair has two ends either way.
+    first, second = (compare_results(two, control=each, seed=0) for each in (None, "best"))
+    assert first.scores[1].lead == second.scores[1].lead
 
 
 def test_results_are_compared_on_the_command_line(folder: Path) -> None:

@@ -237,13 +237,13 @@ class Gate(Policy):
         fails = self._lags.shows(0.0, share=self.share)
         slack = 1e-9 * (self._high - self._low)
         for row in self._open_rows:
-            if passes[row]:
+            if last and self._judged[row] == self._items:
+                behind = -self._differences[row] / self._items
+                self._states[row] = "worse" if behind > self._tolerance + slack else "not worse"
+            elif passes[row]:
                 self._states[row] = "not worse"
             elif fails[row]:
                 self._states[row] = "worse"
-            elif last and self._judged[row] == self._items:
-                behind = -self._differences[row] / self._items
-                self._states[row] = "worse" if behind > self._tolerance + slack else "not worse"
 
     def recommend(self) -> Recommendation:
         """The best of the options that are not worse, or the control; final once all are decided.

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bestarm.bounds import contrast_delta, pairs_delta
 from bestarm.checks import interval
 from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError, MissingDependencyError
@@ -145,7 +146,10 @@ def compare_results(
     means = np.nanmean(rows, axis=0)
     best = int(np.argmax(means))
     against = best if control is None else table.options.index(control)
-    share = delta / (2 * max(len(table.options) - 1, 1))
+    # The best is found in the scores themselves: bounds on the leads of all pairs must hold then.
+    count = len(table.options)
+    pair = contrast_delta(delta, active=count) / 2
+    share = pairs_delta(delta, targets=count) if control is None else pair
     leads = {
         place: _lead(rows[:, place] - rows[:, against], reach=high - low, share=share)
         for place in range(len(table.options))

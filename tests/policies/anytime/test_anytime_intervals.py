@@ -449,6 +449,27 @@ def test_at_the_limit_of_pulls_the_verdict_stands() -> None:
     assert last.pulls == 500
 
 
+def test_late_outcomes_that_rule_out_what_is_measured_do_not_make_it_the_best() -> None:
+    problem = Problem(["a", "b", "old"])
+    bounded: dict[str, Any] = {"bounds": (0, 1), "control": "old"}
+    policy = AnytimeBAI(problem, tolerance=0.3, precision=0.001, **bounded)
+    drawn, none = list[Counts](), np.zeros(3)
+    for _ in range(3):
+        drawn.append(np.round(6000 * weights_of(next_plan(policy))).astype(np.int64))
+        known = {"pending": drawn[-1], "least": none, "largest": none, "cubes": none}
+        policy.update(Summary(none.astype(np.int64), none, none, **known))
+    for phase, rates in enumerate(([0.6, 0.6, 0.1], [0.61, 0.59, 0.1], [0.5, 0.7, 0.1]), 1):
+        counts = drawn[phase - 1]
+        yes = np.round(counts * np.array(rates))
+        ones = {"least": none, "largest": none + 1, "cubes": yes}
+        policy.amend(Summary(counts, yes, yes, **ones), phase=phase)
+        if phase > 1:  # "b" alone is left in the end
+            answer = policy.recommend()
+            assert (answer.reason, answer.label) == ("measuring", "a")
+            assert answer.statement.startswith("'a' is at most 30 points worse than the best")
+    assert policy.intervals().low[1] < 0
+
+
 def test_the_contract_holds_while_measuring() -> None:
     def make(problem: Problem, *, seed: int) -> AnytimeBAI:
         control = problem.target_labels[-1]

@@ -765,10 +765,10 @@ class AnytimeBAI(Policy):
     @property
     def _shown_within(self) -> float:
         """How much worse than the best of those left a named target may be, by the decision."""
-        evidence = self._evidence
-        if isinstance(evidence, EffectMeasurement):
+        evidence, chosen = self._evidence, self._evidence.chosen
+        if isinstance(evidence, EffectMeasurement):  # late outcomes may rule out what it measures
             evidence = evidence.before
-        shown = isinstance(evidence, GoodEnoughEvidence) and evidence.shows_the_best
+        shown = isinstance(evidence, GoodEnoughEvidence) and np.array_equal(evidence.active, chosen)
         return 0.0 if shown and self._reason != "equivalent" else self._tolerance
 
     @property
