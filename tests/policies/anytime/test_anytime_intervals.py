@@ -456,13 +456,13 @@ def test_late_outcomes_that_rule_out_what_is_measured_do_not_make_it_the_best() 
     drawn, none = list[Counts](), np.zeros(3)
     for _ in range(3):
         drawn.append(np.round(6000 * weights_of(next_plan(policy))).astype(np.int64))
-        known = {"pending": drawn[-1], "least": none, "largest": none, "cubes": none}
-        policy.update(Summary(none.astype(np.int64), none, none, **known))
+        waiting = Summary(0 * drawn[-1], none, none, pending=drawn[-1])
+        policy.update(replace(waiting, least=none, largest=none, cubes=none))
     for phase, rates in enumerate(([0.6, 0.6, 0.1], [0.61, 0.59, 0.1], [0.5, 0.7, 0.1]), 1):
         counts = drawn[phase - 1]
         yes = np.round(counts * np.array(rates))
-        ones = {"least": none, "largest": none + 1, "cubes": yes}
-        policy.amend(Summary(counts, yes, yes, **ones), phase=phase)
+        later = Summary(counts, yes, yes, least=none, largest=none + 1, cubes=yes)
+        policy.amend(later, phase=phase)
         if phase > 1:  # "b" alone is left in the end
             answer = policy.recommend()
             assert (answer.reason, answer.label) == ("measuring", "a")
