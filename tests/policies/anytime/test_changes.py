@@ -203,7 +203,8 @@ def test_an_option_that_was_ruled_out_is_retired_for_nothing(four: Changing) -> 
     assert not evidence._capital.any()
     assert policy.recommend().active == (0, 1, 2)
     # It is drawn no more, and all goes on at the level that there was.
-    four.play([0.6, 0.55, 0.5, 0.1], plans=4)
+    four.play([0.56, 0.55, 0.54, 0.1], plans=4)
+    assert policy.recommend().active == (0, 1, 2)
     plan = policy.plan()
     assert plan is None or plan.probabilities[3] == 0
     for phase in range(1, 6):
@@ -251,7 +252,7 @@ def test_what_was_bet_against_one_retired_while_it_was_left_counts_for_one_at_mo
 def test_a_loser_that_is_still_left_is_retired_for_one_threshold() -> None:
     """Bets against a loser won little: nothing but the smaller share of δ is to be made up for."""
     run = Changing(make(), 5)
-    policy, means = run.policy, [0.6, 0.5, 0.45]
+    policy, means = run.policy, [0.58, 0.5, 0.45]
     run.play(means, plans=4)
     assert policy.recommend().active == (0, 1, 2)
     before = policy._evidence.log_evidence().copy()
@@ -260,7 +261,7 @@ def test_a_loser_that_is_still_left_is_retired_for_one_threshold() -> None:
     cost = math.log(shares.unchanged / shares.retired(1))
     assert cost == pytest.approx(math.log(0.91 / 0.0225))
     lost = before - policy._evidence.log_evidence()
-    assert cost <= lost[1] < cost + 0.5
+    assert cost - 1e-9 <= lost[1] < cost + 0.5
     assert policy.recommend().active == (0, 1)
     run.play(means, plans=60)
     answer = policy.recommend()

@@ -233,8 +233,8 @@ def test_a_baseline_beyond_the_bound_ends_the_claim(level: float, contradicted: 
             WITH_ORIGIN[arms] @ np.array([0.3, 0.28]) + level + rng.normal(size=len(arms))
         )
 
-    policy = AnytimeBAI(problem, mean_bound=3.0, max_pulls=2_000)
-    play(policy, pays(reward, rng), plans=300)
+    policy = AnytimeBAI(problem, mean_bound=3.0, max_pulls=4_000)
+    play(policy, pays(reward, rng), plans=600)
     recommendation = policy.recommend()
     assert recommendation.contradicted is contradicted
     if contradicted:
@@ -246,7 +246,7 @@ def test_a_baseline_beyond_the_bound_is_found_in_runs_side_by_side_too(
     level: float, contradicted: bool
 ) -> None:
     world = Semiparametric(WITH_ORIGIN, [0.3, 0.299], baseline=level, declared_baseline=0.1)
-    rule = partial(AnytimeBAI, mean_bound=3.0, max_pulls=2_000)
+    rule = partial(AnytimeBAI, mean_bound=3.0, max_pulls=4_000)
     assert rule(world.problem(0.1)).traits.side_by_side
     found = simulate(rule, world, runs=3, delta=1e-6)
     assert (found.contradicted == contradicted).all()

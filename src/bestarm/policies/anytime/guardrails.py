@@ -185,7 +185,9 @@ class GuardrailEvidence:
         total, weights = np.zeros((2, self._options))
         for summary in self._known():
             counts, control = summary.counts, self._control
-            both = np.flatnonzero((counts > 0) & (counts[control] > 0))
+            if not counts[control]:
+                continue
+            both = np.flatnonzero(counts)
             weight = counts[both] * counts[control] / (counts[both] + counts[control])
             means = summary.sums[both] / counts[both]
             weights[both] += weight
