@@ -41,8 +41,9 @@ class Lead(NamedTuple):
     Attributes:
         estimate: the mean difference; NaN if no item was judged for both.
         low: a lower bound on the lead over all items.
-        high: an upper bound. They hold at every moment, for all options and together with the
-            decision, but for the probability δ.
+        high: an upper bound. The bounds of the named option hold at every moment, together with the
+            decision, but for the probability δ; those of the others but for δ/20 more. Of a gate
+            all lower bounds hold but for δ, and so do all upper ones.
     """
 
     estimate: float
