@@ -84,7 +84,7 @@ class Recommendation:
             than the tolerance), `"exact"` (all items of a finite population are judged),
             `"running"`, or what stopped it short: `"max_pulls"`, `"max_phases"`,
             `"max_phase_pulls"`, `"budget"`, `"exhausted"` (all items are judged, but too many
-            outcomes lack), or `"stopped"` by hand.
+            outcomes lack), `"cycle"` (no option beats all others), or `"stopped"` by hand.
         pulls: pulls used so far.
         error_bound: a proven bound on the probability that this answer is wrong: `claims`, once it
             is final and nothing contradicts the assumptions; else None.
@@ -198,4 +198,5 @@ _CAUSES = {
     "max_phase_pulls": "stopped at its limit of assignments per phase",
     "budget": "its budget is spent",
     "exhausted": "all items are judged",
+    "cycle": "no option beats all others",
 }

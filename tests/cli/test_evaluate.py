@@ -289,6 +289,18 @@ def test_lines_on_a_terminal_stand_above_the_bar_and_not_within_it() -> None:
     assert before[-1].endswith("\r\n")
 
 
+def test_preferences_are_asked_for_with_compare(folder: Path) -> None:
+    (folder / "taste.py").write_text("def prefer(first, second, item):\n    return 'short'\n")
+    out, _ = run("taste.py", *QUESTION[1:], "--compare")
+    assert out.startswith("'short' beats the other option. The probability that this rule")
+    assert "wins over long" in out
+    found = data("taste.py", *QUESTION[1:], "--compare")
+    assert (found["outcome"], found["wins"][1]) == ("winner", [0, 0])
+    (folder / "none.py").write_text("x = 1\n")
+    failed = commands.refused("evaluate", "none.py", *QUESTION[1:], "--compare")
+    assert "Define prefer(first, second, item) in it" in failed
+
+
 def test_a_gate_has_an_exit_code_and_files_for_ci() -> None:
     for name, text in (("main", "short"), ("branch", "long")):
         Path(f"{name}.txt").write_text(text, encoding="utf-8")

@@ -3,7 +3,9 @@
 # ruff: noqa: PLC0415 - of optional packages, which may be missing
 from __future__ import annotations
 
+import gc
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,10 @@ RATES = {"good": 0.95, "fair": 0.5, "poor": 0.1}
 
 
 @pytest.fixture(autouse=True)
-def _inspect() -> None:
+def _inspect() -> Iterator[None]:
     need_module("inspect_ai", extra="inspect")
+    yield
+    gc.collect()  # streams that Inspect leaves open would warn in a later test
 
 
 def samples(count: int = 60) -> list[Any]:

@@ -45,6 +45,7 @@ def evaluate(
     tolerance: float = 0.0,
     control: str | None = None,
     gate: bool = False,
+    compare: bool = False,
     concurrency: int = 8,
     retries: int = 3,
     price: str = "1",
@@ -75,6 +76,8 @@ def evaluate(
         control (OPTION): The option in use now; the leads of others over it are shown.
         gate: Ask whether each option is not worse than the control. The exit code is 0 if none is,
             1 if one is worse, 3 if that is not decided.
+        compare: Ask which of two options is better: the file defines prefer(first, second, item),
+            which returns the name of the better one, or None.
         concurrency: Calls of the judge at a time.
         retries: Further calls on a pair after one that failed, with growing pauses.
         price: What a call costs: a number, or large=0.02,small=0.001 for each option.
@@ -100,18 +103,20 @@ def evaluate(
         )
     place, colon, function = judge.rpartition(":")
     if not (colon and function.isidentifier()):
-        place, function = judge, "judge"
+        place, function = judge, "prefer" if compare else "judge"
     path = Path(place)
     title = path.stem if name is None else name
     compared, judged = _read_options(options), _read_file(items, "items")
     written = [check_ending(file) for file in out or ()]
     database = Store(store)
-    most, announced = len(compared) * len(judged), False
+    count = len(compared)
+    most = (count * (count - 1) // 2 if compare else count) * len(judged)
+    announced = False
     try:
         # What a judge prints must not mix with the result.
         with (
             redirect_stdout(sys.stderr),
-            _load_judge(path, function) as call,
+            _load_judge(path, function, compare=compare) as call,
             show_progress("judging", most, what="judgements at most") as progress,
         ):
 
@@ -127,7 +132,7 @@ def evaluate(
                 progress(done, total)
 
             found = run(
-                call,
+                None if compare else call,
                 compared,
                 judged,
                 name=title,
@@ -137,6 +142,7 @@ def evaluate(
                 tolerance=tolerance,
                 control=control,
                 gate=gate,
+                compare=call if compare else None,
                 concurrency=concurrency,
                 retries=retries,
                 price=_read_price(price),
@@ -187,7 +193,17 @@ def _data(found: Evaluation) -> dict[str, Any]:
     others = (
         *("store", "state", "judgements", "judged_now", "unjudged", "judge_changed"),
         *("all_judgements", "saved", "cost", "saved_cost"),
-        *("failures", "lost", "capped", "seconds", "control", "tolerance", "exit_code"),
+        *(
+            "failures",
+            "lost",
+            "capped",
+            "seconds",
+            "control",
+            "tolerance",
+            "exit_code",
+            "outcome",
+            "wins",
+        ),
     )
     return {
         "experiment": found.name,
@@ -231,7 +247,7 @@ class _JudgeLoader(SourceFileLoader):
 
 
 @contextmanager
-def _load_judge(path: Path, name: str) -> Iterator[Callable[[Any, Any], Any]]:
+def _load_judge(path: Path, name: str, *, compare: bool) -> Iterator[Callable[..., Any]]:
     """The judge of a file, beside which its modules are found."""
     from bestarm.checks import suggestion
 
@@ -253,7 +269,8 @@ def _load_judge(path: Path, name: str) -> Iterator[Callable[[Any, Any], Any]]:
         found = getattr(module, name, None)
         if not callable(found):
             near = suggestion(name, [key for key, value in vars(module).items() if callable(value)])
-            remedy = f"Define {name}(option, item) in it, or name another function: {path}:NAME."
+            arguments = "first, second, item" if compare else "option, item"
+            remedy = f"Define {name}({arguments}) in it, or name another function: {path}:NAME."
             raise file.wrong(f"has no function {name!r}.", f"{near} {remedy}".strip())
         yield found
 

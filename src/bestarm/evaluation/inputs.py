@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from bestarm import checks
 from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError
+from bestarm.evaluation.preferences import below_one
 
 #: An option or an item: a text, or names with values.
 Description = str | Mapping[str, Any]
@@ -37,6 +38,7 @@ class Question:
             than the control an option may be.
         control: the name of the option that the others are compared with, or None.
         gate: whether the question is instead which options are not worse than the control.
+        compare: whether the question is instead which option is preferred to each other one.
 
     Raises:
         InvalidInputError: an attribute is invalid, or options or items lack names of their own.
@@ -49,6 +51,7 @@ class Question:
     tolerance: float = 0.0
     control: str | None = None
     gate: bool = False
+    compare: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", _checked(self.options, "options", least=2))
@@ -68,12 +71,28 @@ class Question:
                 value=self.control,
                 remedy=near or f"The options are {', '.join(self.labels)}.",
             )
+        if self.compare:
+            self._check_compare()
         if self.gate and self.control is None:
             raise InvalidInputError(
                 "A gate compares options with a control, and none is named.",
                 field="control",
                 remedy="Name the option in use now: `control='main'` (`--control main`).",
             )
+
+    def _check_compare(self) -> None:
+        below_one(self.tolerance)
+        unused: dict[str, object] = {"control": self.control, "gate": self.gate or None}
+        unused["bounds"] = None if self.bounds == (0, 1) else self.bounds
+        for field, value in unused.items():
+            if value is not None:
+                raise InvalidInputError(
+                    f"`{field}` has no meaning where options are compared with each other.",
+                    field=field,
+                    value=value,
+                    remedy=f"Leave `{field}` out, or give a judge that returns scores.",
+                )
+        object.__setattr__(self, "bounds", (-1.0, 1.0))
 
     @cached_property
     def labels(self) -> list[str]:
@@ -87,8 +106,12 @@ class Question:
 
     @property
     def pairs(self) -> int:
-        """The number of pairs of an option and an item: what judging everything takes."""
-        return len(self.options) * len(self.items)
+        """The number of pairs of an option and an item: what judging everything takes.
+
+        Where options are compared, each two of them on as many items as there are.
+        """
+        count = len(self.options)
+        return (count * (count - 1) // 2 if self.compare else count) * len(self.items)
 
     def fingerprint(self, field: str) -> int:
         """A number that differs if the options, or the items, differ in any letter."""
@@ -111,10 +134,18 @@ class Question:
 
         It is the order of Philox-4×64's raw words, which is the same under every version of NumPy.
         """
-        # Under a name of its own: neither draws nor simulations share the stream.
-        digest = hashlib.sha256(f"bestarm.evaluation.order {seed}".encode()).digest()
-        words = np.random.Philox(key=int.from_bytes(digest[:16], "little"))
+        words = _words("order", seed)
         return np.argsort(words.random_raw(len(self.items)), kind="stable").astype(np.int64)
+
+    def drawn_item(self, seed: int, number: int) -> int:
+        """The place of the item of a comparison: drawn with replacement, fixed by its number."""
+        return int(_words("item", seed, counter=number).random_raw() % len(self.items))
+
+
+def _words(purpose: str, seed: int, counter: int = 0) -> np.random.Philox:
+    """Words under a name of their own: neither draws nor simulations share the stream."""
+    digest = hashlib.sha256(f"bestarm.evaluation.{purpose} {seed}".encode()).digest()
+    return np.random.Philox(key=int.from_bytes(digest[:16], "little"), counter=counter)
 
 
 def _refuse_duplicates(names: Sequence[str | int], field: str, kind: str) -> None:
@@ -202,8 +233,22 @@ class Limits:
         if self.max_cost is not None:
             checks.not_negative(self.max_cost, "max_cost")
         read_prices(self.price, self.question.labels)
+        if self.question.compare and isinstance(self.price, Mapping):
+            raise InvalidInputError(
+                "`price` is one number where options are compared: a call is about two of them.",
+                field="price",
+                value=self.price,
+                remedy="Give what a comparison costs.",
+            )
         if self.on_failure is None:
             return
+        if self.question.compare and self.on_failure:
+            raise InvalidInputError(
+                f"`on_failure` must be 0 where options are compared; got {self.on_failure!r}.",
+                field="on_failure",
+                value=self.on_failure,
+                remedy="With 0, neither option is preferred where the judge failed.",
+            )
         low, high = self.question.bounds
         if not low <= checks.finite(self.on_failure, "on_failure") <= high:
             raise InvalidInputError(

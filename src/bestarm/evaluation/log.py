@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from fractions import Fraction
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from bestarm.errors import InvalidInputError, UnknownExperimentError
 from bestarm.evaluation.evidence import MeanEvidence
 from bestarm.evaluation.gate import Gate, Verdict
 from bestarm.evaluation.inputs import Limits, Question
+from bestarm.evaluation.preferences import Outcome, Preferences
 from bestarm.evaluation.result import Difference, Evaluation, Lead, Score
 from bestarm.live import Experiment
 from bestarm.live.store.database import connected
@@ -29,14 +30,21 @@ if TYPE_CHECKING:
     from bestarm.live.store import Store
 
 GATE = "bestarm.evaluation.gate:Gate"
+PREFERENCES = "bestarm.evaluation.preferences:Preferences"
+
+T = TypeVar("T")
 
 
 class Pair(NamedTuple):
-    """An option to judge on an item, by their places; `id` is that of the assignment."""
+    """An option to judge on an item, by their places; `id` is that of the assignment.
+
+    Where options are compared, `option` is shown first and `second` second.
+    """
 
     id: int
     option: int
     item: int
+    second: int | None = None
 
 
 def _assignments(experiment: Experiment) -> Rows:
@@ -80,8 +88,8 @@ class JudgementLog:
         self._rounds = int(rows["round"].max(initial=-1)) + 1
         self.remaining = int((rows["round"] == self._rounds - 1).sum()) or len(question.options)
         self.finished = experiment.finished
-        pending = rows[["id", "arm", "round"]][~told & ~lost].tolist()
-        self.pending = [Pair(number, arm, self._order[turn]) for number, arm, turn in pending]
+        pending = rows[["id", "arm", "round", "phase"]][~told & ~lost].tolist()
+        self.pending = [self._pair(*each) for each in pending]
         self._outstanding = len(self.pending)
         notes = _notes(experiment)
         judges = {data["judge"] for data in notes if "judge" in data}
@@ -89,6 +97,20 @@ class JudgementLog:
         self.unjudged = sum(data.get("unjudged", 0) for data in notes)
         last: dict[str, Any] = ([{}] + [data for data in notes if "in_flight" in data])[-1]
         self.lost = last.get("lost", 0) + min(last.get("in_flight", 0), self._outstanding)
+
+    def _pair(self, number: int, arm: int, turn: int, phase: int) -> Pair:
+        if not self.question.compare:
+            return Pair(number, arm, self._order[turn])
+        item = self.question.drawn_item(self._experiment.seed, turn)
+        one, other = self._preferences(lambda policy: policy.pairs[phase - 1])
+        return Pair(number, arm, item, other if arm == one else one)
+
+    def _preferences(self, read: Callable[[Preferences], T]) -> T:
+        def inspect(policy: object, _: object) -> T:
+            assert isinstance(policy, Preferences)
+            return read(policy)
+
+        return self._experiment.inspect(inspect)
 
     def note_start(self, concurrency: int) -> None:
         """Record that so many calls may be in flight from now on, before any is made."""
@@ -107,21 +129,30 @@ class JudgementLog:
         """How many pairs will have been judged if no further option drops out."""
         if self.finished:
             return self.judged
+        if self.question.compare:
+            return self.question.pairs
         further = self.remaining * (len(self.question.items) - self._rounds)
         return self.judged + self._outstanding + further
 
     def ask(self) -> list[Pair]:
         """The pairs of the next item; none if the experiment is over or paused."""
-        if self._rounds == len(self.question.items):
+        if self.question.compare:
+            item = self.question.drawn_item(self._experiment.seed, self._rounds)
+            # An item may be drawn again: it is another decision then.
+            batch = self._experiment.ask(
+                unit=self.question.ids[item], decision_point=self._rounds + 1
+            )
+        elif self._rounds == len(self.question.items):
             return []
-        batch = self._experiment.ask(unit=self.question.ids[self._order[self._rounds]])
+        else:
+            batch = self._experiment.ask(unit=self.question.ids[self._order[self._rounds]])
         self.finished = batch.finished
         if not batch.experiment:
             return []
         if batch:
             self._rounds, self.remaining = self._rounds + 1, len(batch)
             self._outstanding += len(batch)
-        return [Pair(each.id, each.arm, self._order[each.round]) for each in batch]
+        return [self._pair(each.id, each.arm, each.round, each.phase) for each in batch]
 
     def tell(self, scores: Mapping[int, float], *, unjudged: int = 0) -> None:
         """Record scores, by the ids of pairs; so many of these pairs could not be judged."""
@@ -156,17 +187,25 @@ class JudgementLog:
         """
         recommendation, state = self._experiment.recommendation(), self._experiment.state
         question, verdicts = self.question, self._verdicts()
-        table = self._table()
-        scores = self._scores(recommendation, table, verdicts)
-        cost = sum(
-            (price * score.judged for price, score in zip(limits.prices, scores, strict=True)),
-            failed_cost + self.lost * max(limits.prices),
-        )
-        left = (len(question.items) - score.judged for score in scores)
-        saved = sum(
-            (price * items for price, items in zip(limits.prices, left, strict=True)), Fraction(0)
-        )
-        best = self._two_best(scores, recommendation, verdicts)
+        wins: tuple[tuple[int, ...], ...] = ()
+        differences: tuple[Difference, ...] = ()
+        outcome: Outcome | None = None
+        best: tuple[str, str] | None = None
+        cost, price = failed_cost + self.lost * max(limits.prices), limits.prices[0]
+        if question.compare:
+            wins, scores = self._wins()
+            outcome = self._preferences(lambda policy: policy.outcome)
+            cost, saved = cost + price * self.judged, price * (question.pairs - self.judged)
+        else:
+            table = self._table()
+            scores = self._scores(recommendation, table, verdicts)
+            priced = list(zip(limits.prices, scores, strict=True))
+            cost += sum(price * score.judged for price, score in priced)
+            items = len(question.items)
+            saved = sum((price * (items - score.judged) for price, score in priced), Fraction(0))
+            two = self._two_best(scores, recommendation, verdicts)
+            best = question.labels[two[0]], question.labels[two[1]]
+            differences = self._differences(table, two, answers)
         return Evaluation(
             name=self._experiment.name,
             store=str(self._experiment.place),
@@ -181,7 +220,7 @@ class JudgementLog:
             failures=failures,
             lost=self.lost,
             cost=float(cost),
-            saved_cost=float(saved) if recommendation.final else 0.0,
+            saved_cost=float(saved) if recommendation.final or outcome == "cycle" else 0.0,
             max_cost=limits.max_cost,
             capped=capped and state == "running",
             seconds=seconds,
@@ -189,9 +228,31 @@ class JudgementLog:
             control=question.control,
             tolerance=question.tolerance,
             verdicts=verdicts,
-            two_best=(question.labels[best[0]], question.labels[best[1]]),
-            differences=self._differences(table, best, answers),
+            two_best=best,
+            differences=differences,
+            outcome=outcome,
+            wins=wins,
         )
+
+    def _wins(self) -> tuple[tuple[tuple[int, ...], ...], tuple[Score, ...]]:
+        """How often each option was preferred to each other one, and the share of wins of each."""
+        count, pairs = len(self.question.options), self._preferences(lambda policy: policy.pairs)
+        wins, judged = np.zeros((2, count, count), dtype=np.int64)
+        rows = _told(_assignments(self._experiment))
+        for arm, phase, reward in rows[["arm", "phase", "reward"]].tolist():
+            one, other = pairs[phase - 1]
+            second = other if arm == one else one
+            judged[[arm, second], [second, arm]] += 1
+            if reward:
+                wins[(arm, second) if reward > 0 else (second, arm)] += 1
+        beaten = self._preferences(lambda policy: policy.beaten)
+        totals, scores = judged.sum(axis=1).tolist(), []
+        for place, label in enumerate(self.question.labels):
+            ties = totals[place] - wins[place].sum() - wins[:, place].sum()
+            points = float(wins[place].sum() + ties / 2)
+            mean = points / totals[place] if totals[place] else None
+            scores.append(Score(label, totals[place], mean, place not in beaten))
+        return tuple(map(tuple, wins.tolist())), tuple(scores)
 
     def _verdicts(self) -> tuple[Verdict, ...]:
         if not self.question.gate:
@@ -360,8 +421,11 @@ def open_log(
 
 def _policy_of(question: Question) -> tuple[str, dict[str, Any]]:
     """The name of the policy that asks for pairs, and its options."""
-    options: dict[str, Any] = {"bounds": list(question.bounds), "items": len(question.items)}
+    options: dict[str, Any] = {"items": len(question.items)}
     options |= {"tolerance": question.tolerance} if question.tolerance else {}
+    if question.compare:
+        return PREFERENCES, options
+    options["bounds"] = list(question.bounds)
     options |= {} if question.control is None else {"control": question.control}
     if question.gate:
         return GATE, options
@@ -374,6 +438,11 @@ def _describe(question: Question) -> str:
         return (
             f"Is each option not worse than {question.control!r} on {items}? Options are judged "
             "until that is shown, or the contrary."
+        )
+    if question.compare:
+        return (
+            f"Which of {len(question.options)} options is preferred to each other one on {items}? "
+            "Two at a time are compared, in random order."
         )
     return (
         f"Which of {len(question.options)} options is best on {items}? Each option that is left is "
@@ -415,6 +484,7 @@ def _changes(
         ("delta", spec.problem.delta, question.delta),
         ("seed", experiment.seed, experiment.seed if seed is None else seed),
         ("gate", spec.policy == GATE, policy == GATE),
+        ("compare", spec.policy == PREFERENCES, policy == PREFERENCES),
     ]
     names = ("bounds", "items", "tolerance", "control")
     compared += [(name, spec.options.get(name), options.get(name)) for name in names]

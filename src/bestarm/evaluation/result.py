@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 
 from bestarm.errors import InvalidInputError, MissingDependencyError
 from bestarm.evaluation.gate import Verdict
+from bestarm.evaluation.preferences import Outcome
 from bestarm.figures import Distance, as_axes, draw_distances, shorten
 from bestarm.recommendation import Recommendation
 from bestarm.tables import Column, Entry, Line, TextTable
@@ -119,6 +120,10 @@ class Evaluation:
             that is farthest behind it.
         differences: where these two differ, the largest difference first.
         notes: further sentences.
+        outcome: where options are compared: whether there is a `"winner"`, one `"within
+            tolerance"` of that, a `"cycle"` (none beats all others), or it is `"undecided"`.
+        wins: how often each option was preferred to each other one, in the order of the options.
+            Their scores are then shares of wins, with half a win where neither was preferred.
     """
 
     name: str
@@ -145,6 +150,13 @@ class Evaluation:
     differences: tuple[Difference, ...] = field(default=(), repr=False)
     two_best: tuple[str, str] | None = None
     notes: tuple[str, ...] = ()
+    outcome: Outcome | None = None
+    wins: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def decided(self) -> bool:
+        """Whether there is an answer: an option is named, or none beats all others."""
+        return self.recommendation.final or self.outcome == "cycle"
 
     @property
     def saved(self) -> float:
@@ -154,7 +166,7 @@ class Evaluation:
     @property
     def saved_judgements(self) -> int:
         """How many pairs need not be judged; 0 as long as nothing is decided."""
-        return self.all_judgements - self.judgements if self.recommendation.final else 0
+        return self.all_judgements - self.judgements if self.decided else 0
 
     @property
     def exit_code(self) -> int:
@@ -182,16 +194,19 @@ class Evaluation:
 
     def to_table(self) -> TextTable:
         """The options as a table of text."""
-        headings = ["mean score", "judged"]
+        headings = [f"wins over {score.label}" for score in self.scores if self.wins]
+        headings += ["share of wins" if self.wins else "mean score", "judged"]
         headings += [f"lead over {self.control}"] if self.control is not None else []
         columns = Column("option", align="l"), *map(Column, headings), Column("", align="l")
         lines = (Line(name, tuple(map(Entry, texts))) for name, *texts in self._rows())
         return TextTable(columns, tuple(lines))
 
     def _rows(self) -> Iterator[list[str]]:
-        for score, status in zip(self.scores, self.statuses, strict=True):
+        for place, (score, status) in enumerate(zip(self.scores, self.statuses, strict=True)):
             mean = "–" if score.mean is None else f"{score.mean:.4g}"
-            row = [score.label, mean, f"{score.judged:,}"]
+            wins = self.wins[place] if self.wins else ()
+            beaten = ("–" if other == place else f"{won:,}" for other, won in enumerate(wins))
+            row = [score.label, *beaten, mean, f"{score.judged:,}"]
             if self.control is not None:
                 row.append(describe_lead(score.lead))
             yield [*row, "" if status == "possible" else status]
@@ -206,8 +221,10 @@ class Evaluation:
             status = "possible" if score.possible else "out"
             if self.state == "recorded":
                 status = self._status_by_lead(score)
-            elif place == best and self.judgements:
+            elif place == best and self.judgements and self.outcome != "cycle":
                 status = self._status_of_the_named
+            if self.wins and status == "out":
+                status = "beaten"
             if place in tied:
                 status = "ties"
             if verdicts and self.state != "recorded":
@@ -248,7 +265,7 @@ class Evaluation:
         if self.lost:
             calls = "1 call was" if self.lost == 1 else f"{self.lost:,} calls were"
             yield f"{calls} in flight when the evaluation was killed or left; they count as paid."
-        if self.recommendation.final and self.saved_judgements:
+        if self.saved_judgements:
             worth = f", and {self.saved_cost:,.6g} of the cost" if self.priced else ""
             saved = _percent(self.saved)
             yield f"Saved: {plural(self.saved_judgements, 'judgement')} ({saved}){worth}."
@@ -270,7 +287,7 @@ class Evaluation:
             import pandas as pd  # noqa: PLC0415 - optional
         except ImportError:
             raise MissingDependencyError.of("`to_frame`", "pandas", extra="frames") from None
-        columns = ["status", "mean", "judged"]
+        columns = ["status", "share_of_wins" if self.wins else "mean", "judged"]
         rows: list[tuple[Any, ...]] = [
             (status, math.nan if score.mean is None else score.mean, score.judged)
             for score, status in zip(self.scores, self.statuses, strict=True)
@@ -279,6 +296,9 @@ class Evaluation:
             columns += ["lead", "lead_low", "lead_high"]
             leads = [score.lead or Lead(0.0, 0.0, 0.0) for score in self.scores]
             rows = [(*row, *lead) for row, lead in zip(rows, leads, strict=True)]
+        if self.wins:
+            columns += [f"wins over {score.label}" for score in self.scores]
+            rows = [(*row, *won) for row, won in zip(rows, self.wins, strict=True)]
         index = pd.Index([score.label for score in self.scores], name="option")
         return pd.DataFrame(rows, index=index, columns=columns)
 
@@ -302,7 +322,8 @@ class Evaluation:
             shown.append(Distance(label, *lead, score.possible))
         drawn = draw_distances(axes, shown, self.recommendation.statement)
         if self.control is None:
-            drawn.set_xlabel("mean score on the items judged")
+            words = "share of wins" if self.wins else "mean score on the items judged"
+            drawn.set_xlabel(words)
             drawn.lines[-1].remove()  # the line at 0
         else:
             drawn.set_xlabel(f"lead over {shorten(self.control)}, with its interval")
@@ -431,7 +452,7 @@ def junit(found: Evaluation) -> str:
         for each in found.verdicts
     ]
     if not cases:
-        state = "not worse" if found.recommendation.final else "undecided"
+        state = "not worse" if found.decided else "undecided"
         cases.append(("decided", state, found.recommendation.statement))
     counts = {
         "tests": len(cases),

@@ -41,8 +41,9 @@ from bestarm.simulation.progress import Progress, reporting
 if TYPE_CHECKING:
     from bestarm.live.store import Store
 
-#: Scores an option on an item: `judge(option, item)`, a plain or an async function.
-Judge = Callable[[Any, Any], Any]
+#: Scores an option on an item: `judge(option, item)`, or says which of two options is better on
+#: it: `prefer(first, second, item)`; a plain or an async function.
+Judge = Callable[..., Any]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -55,11 +56,15 @@ _FAILED = (
     f"Correct the judge, or give `on_failure` (`--on-failure`), the score of pairs that cannot be "
     f"judged, and {_AGAIN}: everything judged so far is kept."
 )
+_COMPARISON_FAILED = (
+    f"Correct the judge, or give `on_failure=0` (`--on-failure 0`), so that neither option is "
+    f"preferred where it fails, and {_AGAIN}: everything judged so far is kept."
+)
 _log = logging.getLogger("bestarm.evaluation")
 
 
 async def evaluate_async(
-    judge: Judge,
+    judge: Judge | None,
     options: Sequence[Description],
     items: Sequence[Description],
     *,
@@ -70,6 +75,7 @@ async def evaluate_async(
     tolerance: float = 0.0,
     control: str | None = None,
     gate: bool = False,
+    compare: Judge | None = None,
     concurrency: int = 8,
     retries: int = 3,
     price: float | Mapping[str, float] = 1.0,
@@ -108,6 +114,10 @@ async def evaluate_async(
         gate: whether to ask instead if each option is not worse than the control by more than the
             tolerance: see `verdicts` and `exit_code` of the result. A gate goes on with an earlier
             run only if that was interrupted, and with nothing else.
+        compare: in the place of `judge`, which is then None: `prefer(first, second, item)` returns
+            the name of the option that is better on an item, or None for neither. Which of the two
+            is shown first is drawn at random. The answer is the option that beats all others, or
+            that none does: see `outcome` and `wins` of the result.
         concurrency: calls of the judge at a time.
         retries: further calls on a pair after one that raised an exception, with pauses that grow
             from a second to a minute.
@@ -141,6 +151,22 @@ async def evaluate_async(
         >>> found.recommendation.label, found.judgements < 100  # doctest: +SKIP
         ('Think first.', True)
     """
+    if compare is not None:
+        if judge is not None:
+            raise InvalidInputError(
+                "`judge` and `compare` were both given.",
+                field="compare",
+                value=compare,
+                remedy="To compare options with each other, give None in the place of `judge`.",
+            )
+        if not callable(compare):
+            raise InvalidInputError(
+                f"`compare` must be a function of two options and an item; got {compare!r}.",
+                field="compare",
+                value=compare,
+                remedy="For example `def prefer(first, second, item): return None`.",
+            )
+        judge = compare
     if not callable(judge):
         raise InvalidInputError(
             f"`judge` must be a function of an option and an item; got {judge!r}.",
@@ -149,7 +175,9 @@ async def evaluate_async(
             remedy="For example `def judge(option, item): return 1`.",
         )
     low, high = interval(bounds, "bounds")
-    question = Question(options, items, delta, (low, high), tolerance, control, gate)
+    question = Question(
+        options, items, delta, (low, high), tolerance, control, gate, compare is not None
+    )
     _check_signature(judge, question)
     limits = Limits(question, concurrency, retries, price, max_cost, on_failure)
     opening = open_log(
@@ -242,16 +270,18 @@ def _check_signature(judge: Judge, question: Question) -> None:
         signature = inspect.signature(judge)
     except (TypeError, ValueError):  # of some functions written in C it is not known
         return
+    field, called, what = "judge", "option, item", "an option and an item, as two"
+    if question.compare:
+        field, called, what = "compare", "first, second, item", "two options and an item, as three"
     try:
-        signature.bind(question.options[0], question.items[0])
+        signature.bind(*question.options[: 1 + question.compare], question.items[0])
     except TypeError as error:
         name = getattr(judge, "__name__", type(judge).__name__)
         raise InvalidInputError(
-            "`judge` must accept an option and an item, as two positional arguments; got "
-            f"{name}{signature} ({error}).",
-            field="judge",
+            f"`{field}` must accept {what} positional arguments; got {name}{signature} ({error}).",
+            field=field,
             value=judge,
-            remedy=f"Define it as {name}(option, item).",
+            remedy=f"Define it as {name}({called}).",
         ) from None
 
 
@@ -382,12 +412,13 @@ class Run:
 
     async def _judge(self, caller: JudgeCaller, pair: Pair) -> float | None:
         """The score of a pair, or None if it is left for another run."""
-        option, item = self._question.options[pair.option], self._question.items[pair.item]
+        shown = [pair.option] if pair.second is None else [pair.option, pair.second]
+        options, item = [self._question.options[each] for each in shown], pair.item
         for attempt in range(self._limits.retries + 1):
             if attempt and (await self._pause(attempt) or not self._pay(pair)):
                 return None
             try:
-                value = await caller(option, item)
+                value = await caller(*options, self._question.items[item])
             except (Exception, SystemExit) as error:
                 self.failures += 1
                 self.failed_cost += self._prices[pair.option]
@@ -407,6 +438,8 @@ class Run:
         return True
 
     def _read_score(self, value: Any, pair: Pair) -> float:
+        if pair.second is not None:
+            return self._read_preference(value, pair, pair.second)
         low, high = self._question.bounds
         score: Any = value
         if isinstance(value, tuple) and len(value) == 2:
@@ -417,14 +450,27 @@ class Run:
         what = f"returned {reprlib.repr(value)}, which is not a number from {low:g} to {high:g}."
         raise self._judge_error(pair, what, value)
 
+    def _read_preference(self, value: Any, pair: Pair, second: int) -> float:
+        """1 if the option shown first is preferred, −1 if the second, and 0 if neither."""
+        if value is None:
+            return 0.0
+        labels = [self._question.labels[place] for place in (pair.option, second)]
+        if isinstance(value, str) and value in labels:
+            return 1.0 if value == labels[0] else -1.0
+        what = f"returned {reprlib.repr(value)}, which is neither {labels[0]!r} nor {labels[1]!r}, "
+        raise self._judge_error(pair, what + "nor None.", value)
+
     def _judge_error(self, pair: Pair, what: str, value: object) -> JudgeError:
-        label, item = self._question.labels[pair.option], self._question.items[pair.item]
+        labels, item = self._question.labels, self._question.items[pair.item]
+        options = f"the option {labels[pair.option]!r}"
+        if pair.second is not None:
+            options = f"the options {labels[pair.option]!r} and {labels[pair.second]!r}"
         return JudgeError(
-            f"On the option {label!r} and item {self._question.ids[pair.item]!r} "
+            f"On {options} and item {self._question.ids[pair.item]!r} "
             f"({reprlib.repr(item)}), the judge {what}",
             field="judge",
             value=value,
-            remedy=_FAILED,
+            remedy=_FAILED if pair.second is None else _COMPARISON_FAILED,
         )
 
     async def _record(self, done: Iterable[asyncio.Task[float | None]]) -> None:
@@ -477,7 +523,7 @@ class JudgeCaller:
 
     def __init__(self, judge: Judge, concurrency: int) -> None:
         self._judge, self._loop = judge, asyncio.get_running_loop()
-        self._calls = SimpleQueue[tuple[asyncio.Future[_Result], Any, Any] | None]()
+        self._calls = SimpleQueue[tuple[asyncio.Future[_Result], tuple[Any, ...]] | None]()
         function: Any = judge
         plain = function if inspect.isroutine(function) else function.__call__
         self._code = _code_of(judge)
@@ -497,12 +543,12 @@ class JudgeCaller:
                     "threads.",
                 ) from error
 
-    async def __call__(self, option: Any, item: Any) -> Any:
+    async def __call__(self, *arguments: Any) -> Any:
         """What the judge returns, or raises."""
         if self._async:
-            return await self._judge(option, item)
+            return await self._judge(*arguments)
         future: asyncio.Future[_Result] = self._loop.create_future()
-        self._calls.put((future, option, item))
+        self._calls.put((future, arguments))
         value, error = await future
         if error is not None:
             raise error
@@ -523,9 +569,9 @@ class JudgeCaller:
 
     def _serve(self) -> None:
         while (call := self._calls.get()) is not None:
-            future, option, item = call
+            future, arguments = call
             try:
-                result: _Result = self._judge(option, item), None
+                result: _Result = self._judge(*arguments), None
             except BaseException as error:  # raised again where it is awaited
                 result = None, error
             with suppress(RuntimeError):  # the loop is closed: nobody waits any more

@@ -19,6 +19,7 @@ ENDS = {
     "max_phase_pulls": "Ended at its limit of assignments per phase",
     "budget": "Ended: its assignments are spent",
     "exhausted": "Ended: all items are judged, but outcomes lack",
+    "cycle": "Ended: no option beats all others",
 }
 
 # What happens all the time, with the words for how many there were.
