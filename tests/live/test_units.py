@@ -557,7 +557,10 @@ def test_a_decision_point_that_nobody_recorded_is_found(create: Create, tmp_path
             "The units that were not available",
         ),
         ("DELETE FROM bestarm_units WHERE round = -2", "The units that were not available"),
-        (f"INSERT INTO bestarm_units {copied} FROM bestarm_units WHERE round = -1", "3 units that"),
+        (
+            f"INSERT INTO bestarm_units {copied} FROM bestarm_units WHERE round = -1",
+            "There are 3 units on record",
+        ),
     ):
         experiment.close()
         copy = changed_copy(file_of(experiment), tmp_path, statement)

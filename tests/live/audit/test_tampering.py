@@ -253,6 +253,15 @@ def test_a_report_that_cannot_be_is_found(
     assert findings(windowed_path) == ()
 
 
+@pytest.mark.parametrize("number", [-1, 2**62 + 1, 2**63 - 1])
+@pytest.mark.parametrize("about", ["0", "5"])
+def test_an_added_report_is_found_whatever_its_number(
+    windowed_path: Path, number: int, about: str
+) -> None:
+    """It is read by its assignment: an outcome that has yet to enter would be that one."""
+    check_added(windowed_path, "reports", "number", number, f"assignment = {about}")
+
+
 @pytest.fixture(scope="module")
 def guarded_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Values of a guardrail, told with outcomes and later: those told after the end are counted."""
@@ -290,6 +299,42 @@ def test_a_removed_value_of_a_guardrail_is_found(guarded_path: Path) -> None:
             assert findings(guarded_path), row
             connection.execute(f"INSERT INTO bestarm_values VALUES ({'?, ' * 7}?)", row)
     assert findings(guarded_path) == ()
+
+
+@pytest.mark.parametrize("number", [-1, 2**62 + 1, 2**63 - 1])
+def test_an_added_value_of_a_guardrail_is_found_whatever_its_number(
+    guarded_path: Path, number: int
+) -> None:
+    given = {"assignment": 2}  # which has none: another could not be told
+    check_added(guarded_path, "values", "number", number, "number = 0", **given)
+
+
+@pytest.mark.parametrize("number", [-1, 2**62 + 1, 2**63 - 1])
+def test_an_added_request_is_found_whatever_its_number(path: Path, number: int) -> None:
+    """Who asks by its name would be given the same assignments as another."""
+    check_added(path, "requests", "first", number, "first = 0", name="forged")
+
+
+@pytest.mark.parametrize("number", [-1000, 2**62 + 1, 2**63 - 1])
+def test_an_added_unit_is_found_whatever_its_number(path: Path, number: int) -> None:
+    """It would share the assignment of another."""
+    check_added(path, "units", "round", number, "unit = 'zoe' AND size > 0", decision_point="7")
+
+
+def check_added(path: Path, table: str, key: str, number: int, of: str, **changed: object) -> None:
+    """A copy of a row under a number that no record has is found."""
+    with closing(connect(path)) as connection:
+        connection.row_factory = sqlite3.Row
+        row = dict(connection.execute(f"SELECT * FROM bestarm_{table} WHERE {of}").fetchone())
+        row |= {key: number} | changed
+        names = ", ".join(f'"{name}"' for name in row)
+        marks = ", ".join("?" * len(row))
+        text = f"INSERT INTO bestarm_{table} ({names}) VALUES ({marks})"
+        connection.execute(text, list(row.values()))
+        found = findings(path)
+        connection.execute(f"DELETE FROM bestarm_{table} WHERE {key} = ?", [number])
+    assert any("on record, the counter says" in each for each in found), found
+    assert findings(path) == ()
 
 
 @pytest.mark.parametrize("place", COVERED)

@@ -201,13 +201,15 @@ class _Kind(NamedTuple):
     table: sa.Table
     read: Callable[..., Any]  # a record from a row
     in_order: sa.Select[Any]  # by number
+    total: sa.Select[Any]  # how many there are
     by_assignment: sa.Select[Any] | None = None
 
     @classmethod
     def of(cls, table: sa.Table, read: Callable[..., Any], *, key: str = "number") -> _Kind:
         """A kind whose records have their number in the column `key`."""
         about = _in_order(table, key="assignment") if "assignment" in table.c else None
-        return cls(table, read, _in_order(table, key=key), about)
+        total = sa.select(sa.func.count()).select_from(table).where(_mine(table))
+        return cls(table, read, _in_order(table, key=key), total, about)
 
 
 _KINDS: dict[type, _Kind] = {
@@ -282,6 +284,11 @@ class Snapshot:
                 start = record.number + 1
             if len(found) < _PAGE:
                 return
+
+    def count(self, kind: type[Record]) -> int:
+        """How many records of a kind there are, whatever their numbers."""
+        ((number,),) = self._select(_KINDS[kind].total)
+        return int(number)
 
     def records_of(self, kind: type[T], ids: Sequence[int]) -> Sequence[T]:
         """The reports of these assignments, or the values of guardrails, in order of number."""
