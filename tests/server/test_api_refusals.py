@@ -157,6 +157,12 @@ def test_what_is_not_plain_json_is_a_bad_request(
         ("tell", {"outcomes": [{"id": 0}]}, "`outcomes.0.reward` is missing.", "Send it."),
         (
             "tell",
+            {"outcomes": [{"id": 0, "reward": 1, "guardrails": {"reward": 0}}]},
+            "The reward is not a value of a guardrail.",
+            "Send it beside the `guardrails`.",
+        ),
+        (
+            "tell",
             {"outcomes": [{"id": 0, "value": 1}]},
             "`outcomes.0.value` is not known.",
             "Known are id, unit, decision_point, guardrails, reward.",

@@ -242,6 +242,11 @@ class TellBody(
         told = list[tuple[Any, Any]]()
         for place, each in enumerate(self.outcomes):
             value, has_reward = each.reward, "reward" in each.model_fields_set
+            if each.guardrails and "reward" in each.guardrails:
+                field = f"outcomes.{place}.guardrails.reward"
+                message = "The reward is not a value of a guardrail."
+                given, remedy = each.guardrails["reward"], "Send it beside the `guardrails`."
+                raise InvalidInputError(message, field=field, value=given, remedy=remedy)
             if each.guardrails:
                 value = {"reward": value} | each.guardrails if has_reward else each.guardrails
             elif not has_reward:
