@@ -298,7 +298,7 @@ def test_a_token_that_may_only_view_manages_nothing(
         page.get_by_label("Reason", exact=True).fill("refunds")
         page.get_by_role("button", name="Retire it").click()
         expect(row).to_contain_text("retired refunds")
-        expect(page.locator("#panel-events")).to_contain_text(f"Option ‘{NASTY}’ retired: refunds.")
+        expect(page.locator("#panel-events")).to_contain_text(f"‘{NASTY}’ was retired: refunds.")
         with Experiment.open(url, running) as experiment:
             assert experiment.problem.source_labels[-1] == NASTY
         page.get_by_role("button", name="Stop…").click()
@@ -324,7 +324,7 @@ def test_it_fits_in_both_themes_and_on_a_phone(
         ):
             page.goto(f"{served.base}{path}")
             if name in {"offer", "report"}:
-                expect(page.locator("#plot-raw .uplot").first).to_be_attached()
+                expect(page.locator("#plot-leads .uplot").first).to_be_attached()
             for theme in THEMES:
                 page.emulate_media(color_scheme=theme)
                 for width in (1280, 360):
