@@ -563,7 +563,7 @@ def test_units_get_the_same_assignment_again(folder: Path) -> None:
     assert data("tell", "shop", "--from", "told.csv")["recorded"] == 1
     away = ("ask", "shop", "--unit", "7", "--decision-point", "20:00", "--unavailable")
     assert "Recorded as not available: nothing was drawn." in run(*away)[1]
-    assert "unavailable" in run("log", "shop")[0]
+    assert "1 unit not available" in run("log", "shop")[0]
     assert data("erase", "shop", "7") == {"experiment": "shop", "state": "running", "rounds": 3}
     assert "Unit '7' has no assignment." in refused("erase", "shop", "7")
     assert "1 unit erased" in run("verify", "shop")[0]

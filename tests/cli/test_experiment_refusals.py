@@ -226,7 +226,7 @@ def test_an_experiment_that_is_not_there(drinks: str) -> None:
             ("arms.csv", "--policy", "sp_bay"),
             "There is no policy 'sp_bay'. Did you mean sp-bai? Known are anytime",
         ),
-        (("arms.csv", "--policy", "nowhere:Mine"), "No module named 'nowhere'"),
+        (("arms.csv", "--policy", "nowhere:Mine"), "There is no module 'nowhere'"),
         (("arms.csv", "--policy", "broken_one:Mine"), "SyntaxError"),
         (("arms.csv", "--policy-option", "max_pulls"), "key=value"),
         (("arms.csv", "--policy-option", "top=1", "--policy-option", "top=1"), "each name once"),

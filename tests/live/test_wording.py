@@ -72,10 +72,10 @@ def test_a_reworded_statement_changes_no_verdict(
         )
 
     Reworded.words = words
-    expected = played(begin("anytime"), reward, 600)
+    expected = played(begin("anytime"), reward, 1500)
     assert expected.proven is not contradicted
     assert expected.leaderboard[0].status == "best"  # it has decided
-    assert facts(played(begin(REWORDED), reward, 600)) == facts(expected)
+    assert facts(played(begin(REWORDED), reward, 1500)) == facts(expected)
 
 
 def test_a_contradiction_is_shown_without_a_sentence_of_the_policy(sqlite_url: str) -> None:
@@ -263,7 +263,7 @@ def test_nothing_is_said_of_an_effect_where_nothing_is_proven(sqlite_url: str) -
     assert after.effect is None
     assert 'id="lead"' not in report(seen)
     assert "lead over" not in seen.verdict
-    assert "interval of" not in report(seen)
+    assert "interval of ‘" not in report(seen)
 
 
 @pytest.mark.parametrize("options", [{"bounds": [0, 1]}, {}], ids=["bounds", "noise"])
