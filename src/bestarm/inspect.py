@@ -61,20 +61,21 @@ class Race:
     Raises:
         InvalidInputError: an argument is invalid.
 
-    Example:
-        >>> from inspect_ai import Task, eval  # doctest: +SKIP
-        >>> from bestarm.inspect import Race  # doctest: +SKIP
-        >>> race = Race(dataset, ["plain", "steps"])  # doctest: +SKIP
-        >>> logs = eval(  # doctest: +SKIP
-        ...     [
-        ...         Task(race.dataset, solver=solvers[name], scorer=match(), name=name,
-        ...              early_stopping=race.stopping(name))
-        ...         for name in ("plain", "steps")
-        ...     ],
-        ...     model="openai/gpt-4o-mini",
-        ...     max_tasks=2,
-        ... )
-        >>> print(race)  # doctest: +SKIP
+    Example::
+
+        from inspect_ai import Task, eval
+        from bestarm.inspect import Race
+        race = Race(dataset, ["plain", "steps"])
+        logs = eval(
+            [
+                Task(race.dataset, solver=solvers[name], scorer=match(), name=name,
+                     early_stopping=race.stopping(name))
+                for name in ("plain", "steps")
+            ],
+            model="openai/gpt-4o-mini",
+            max_tasks=2,
+        )
+        print(race)
     """
 
     def __init__(

@@ -92,14 +92,15 @@ def confirm(
             objective returned something that is not a number within the bounds.
         MissingDependencyError: Optuna is not installed.
 
-    Example:
-        >>> import optuna, random  # doctest: +SKIP
-        >>> from bestarm.optuna import confirm  # doctest: +SKIP
-        >>> def objective(trial):  # doctest: +SKIP
-        ...     return min(1, max(0, trial.suggest_float("x", 0, 1) + random.gauss(0, 0.1)))
-        >>> study = optuna.create_study(direction="maximize")  # doctest: +SKIP
-        >>> study.optimize(objective, n_trials=50)  # doctest: +SKIP
-        >>> print(confirm(study, objective, bounds=(0, 1)))  # doctest: +SKIP
+    Example::
+
+        import optuna, random
+        from bestarm.optuna import confirm
+        def objective(trial):
+            return min(1, max(0, trial.suggest_float("x", 0, 1) + random.gauss(0, 0.1)))
+        study = optuna.create_study(direction="maximize")
+        study.optimize(objective, n_trials=50)
+        print(confirm(study, objective, bounds=(0, 1)))
     """
     low, high = checks.interval(bounds, "bounds")
     trials = _best_trials(study, checks.whole(top, "top", least=2))

@@ -608,6 +608,8 @@ class GuardrailsOut(
                 "target": 2,
                 "label": "express",
                 "state": "unclear",
+                "estimate": 0.007,
+                "binary": True,
                 "low": -0.004,
                 "high": 0.019,
                 "values": 1210,
