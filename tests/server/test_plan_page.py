@@ -112,8 +112,11 @@ def test_the_plan_is_the_library_s(client: httpx.Client) -> None:
         "seed": 3,
     }
     found = planned(client, body)
+    drawn = [content for name, content in found if name == "curve"]
+    found = [each for each in found if each[0] != "curve"]
     names = [name for name, _ in found]
     assert names[-1] == "plan"
+    assert len(drawn) == 1
     assert names[0] == "progress"  # before anything was simulated, so that there always is one
     assert found[0][1] == {"done": 0, "total": 40}
     assert set(names[1:-2]) <= {"progress"}

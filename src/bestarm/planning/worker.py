@@ -2,6 +2,7 @@
 
     {"progress": {"done": 0, "total": 600}}                  at once, then repeatedly
     {"words": ["4 options …", …, {"title": "", "rows": …}]}  once, sentences and tables
+    {"curve": …}                                             once, if the page can draw one
     {"plan": …}, {"lifts": …} or {"error": {…}}              once, at the end
 
 A request with visitors is answered with the lifts that these can find. The time limit is among the
