@@ -95,7 +95,7 @@ def test_in_a_pipe_a_line_is_printed_per_change_until_the_end(experiment: Experi
     with subprocess.Popen([*_WATCH, "shop"], stdout=subprocess.PIPE, text=True) as watching:
         assert watching.stdout is not None
         first = watching.stdout.readline()
-        assert "  0 outcomes  running: No winner yet" in first
+        assert "  0 outcomes  running: Ready: 3 options wait" in first
         experiment.pause()
         assert "  0 outcomes  paused: Paused, no winner yet" in watching.stdout.readline()
         experiment.resume()

@@ -215,6 +215,7 @@ def test_phases_without_a_radius_are_shown(sqlite_url: str) -> None:
         ["old", "new", "odd"],
         policy="sequential-halving",
         policy_options={"budget": 40},
+        seed=4,
     ) as experiment:
         phases = set()
         while not experiment.finished:

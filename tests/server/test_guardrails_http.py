@@ -70,6 +70,8 @@ def test_the_page_has_a_panel_where_there_are_guardrails(tmp_path: Path) -> None
         assert "guardrails" not in panels(overview(plain))
     rails = SHOP["guardrails"]
     with Experiment.create(url, "shop", problem, policy_options=options, guardrails=rails) as shop:
+        assert "guardrails" not in panels(overview(shop))  # code comes first
+        shop.fail(shop.ask()[0].id, "a robot")
         assert "not known yet" in panels(overview(shop))["guardrails"]
         for _ in range(10):
             for each in shop.ask(20):
@@ -77,6 +79,6 @@ def test_the_page_has_a_panel_where_there_are_guardrails(tmp_path: Path) -> None
         shown = panels(overview(shop))
         rows = {row.label: row.state for row in overview(shop).guardrails}
         assert rows["bold"] == "retired"
-        assert "higher is worse; margin 0.05" in shown["guardrails"]
+        assert "higher by more than the margin is retired" in shown["guardrails"]
         assert shown["guardrails"].count('data-target="') == 2
         assert "worse than the control in refund by more than 0.05" in shown["events"]

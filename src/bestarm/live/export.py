@@ -149,7 +149,7 @@ def _known(snapshot: Snapshot, rows: Rows, *, forecasts: bool) -> Columns:
         columns["forecast"] = rows["forecast"]
     named = head.unavailable or (head.units and snapshot.unit_counts().units)
     names = ["unit", "decision_point"] if named else []
-    for name in [*names, "covariates"] if forecasts or head.units else []:
+    for name in [*names, "covariates"] if forecasts or head.units or head.unavailable else []:
         texts = [getattr(records.get(each), name, None) or None for each in rounds.tolist()]
         columns[name] = np.array(texts, dtype=object)
     return columns

@@ -138,7 +138,7 @@ class ArmAllocation:
 
 @dataclass(frozen=True)
 class EventView:
-    """An event of the log, in words and as it is on record."""
+    """An event of the log, in words and as it is on record, but for secrets."""
 
     event: Event
     words: str
@@ -573,7 +573,7 @@ class Watch:
             guardrails=follower.guardrails,
             block=follower.block,
             story=tuple(
-                EventView(each, story.describe(each, problem, traits, unit))
+                EventView(story.without_seed(each), story.describe(each, problem, traits, unit))
                 for each in reversed(log.story)
             ),
             routine=story.routine_words(log.routine),

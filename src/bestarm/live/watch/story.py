@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from bestarm.live.store.rows import Event
@@ -32,6 +33,15 @@ _ROUTINE = {
     "unavailable": "{} not available",
 }
 _COUNTED = {"planned": "phase", "closed": "phase", "unavailable": "unit"}
+
+
+_SECRET = {"seed", "salt", "document"}  # older experiments have no salt in the document's digest
+
+
+def without_seed(event: Event) -> Event:
+    """An event as callers and pages may show it: whoever knows the seed can foresee the draws."""
+    data = {name: value for name, value in event.data.items() if name not in _SECRET}
+    return replace(event, data=data)
 
 
 def is_routine(event: Event) -> bool:

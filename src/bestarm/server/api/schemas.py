@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -23,6 +22,7 @@ from bestarm.live import Assignment, Batch, Check, Experiment, ExperimentListing
 from bestarm.live.guardrails import GuardrailRow
 from bestarm.live.store.rows import Event
 from bestarm.live.tell import name_told
+from bestarm.live.watch.story import without_seed
 from bestarm.policies.guardrail import Guardrail
 from bestarm.policies.registry import policies
 from bestarm.recommendation import Effect
@@ -639,15 +639,6 @@ class HealthOut(
     """All of them."""
 
     checks: list[Check]
-
-
-_SECRET = {"seed", "salt", "document"}  # older experiments have no salt in the document's digest
-
-
-def without_seed(event: Event) -> Event:
-    """An event as callers may see it: whoever knows the seed can foresee the draws."""
-    data = {name: value for name, value in event.data.items() if name not in _SECRET}
-    return replace(event, data=data)
 
 
 class EventsOut(
