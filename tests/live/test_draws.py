@@ -16,8 +16,8 @@ from bestarm.errors import InvalidInputError
 from bestarm.live.draws import _BLOCK, choose, draw, uniforms
 from bestarm.live.events import digest, event_hash, sha256
 from bestarm.live.store.rows import canonical
+from bestarm.live.watch.story import without_seed
 from bestarm.policies import AnytimeBAI
-from bestarm.server.api.schemas import without_seed
 
 STREAM = {
     0: [0.6866799653222284, 0.13057311841319452, 0.997271053000498],
