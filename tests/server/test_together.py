@@ -28,6 +28,7 @@ from bestarm.live import Experiment
 from bestarm.live.ask import Ask
 from bestarm.live.engine import Engine
 from bestarm.live.store import Store
+from bestarm.live.store.head import Stage
 from bestarm.live.tell import Tell
 from bestarm.records import Summary
 from bestarm.server.experiments import OpenExperiments
@@ -208,13 +209,16 @@ async def test_tells_are_answered_while_a_step_is_taken(
 
 
 @pytest.mark.anyio
-async def test_one_who_tells_alone_is_answered_when_no_step_is_pending(
+async def test_one_who_tells_alone_is_answered_when_there_is_a_plan(
     experiments: OpenExperiments, tell: Telling
 ) -> None:
+    """What is to be reported after that plan is reported by the server."""
     for number in range(40):
         await tell({number: 0.5})
         with experiments.open("offer").read() as snapshot:
-            assert not snapshot.head.stage.is_pending
+            head = snapshot.head
+        assert head.planned
+        assert not head.stage.is_pending or head.stage is Stage.REPORTING
     assert experiments.open("offer").phase > 1
 
 
