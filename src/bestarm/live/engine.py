@@ -379,7 +379,7 @@ class Engine(WriteQueue[Ask | Tell]):
             to_plan: stop once there is a plan: what is pending then was left by others.
 
         Returns:
-            False where steps may be left, to another thread or after a plan.
+            False where steps are left: to another thread, or after a plan.
         """
         self._steps_left, tried = True, False
         while self._steps_left and not self._stepping:
@@ -391,13 +391,15 @@ class Engine(WriteQueue[Ask | Tell]):
                         with self._stepped:
                             self._stepped.notify_all()
                         if to_plan and head.planned:
-                            return False
+                            break
                 except BaseException:
                     self._replayer.forget()
                     self._guards = None
                     raise
                 finally:
                     self._stepping = False
+            if to_plan and head is not None:
+                return not (self._steps_left or head.stage.is_pending)
         return tried
 
     def _take_step(self) -> Head | None:

@@ -232,7 +232,7 @@ def from_phases(trace: Sequence[Phase], plan: Plan | None, *, left: int) -> EndF
     if plan is None:
         return None
     basis = "This phase as planned; it may be the last."
-    if not trace or math.inf in trace[-1].radii:  # a policy with a budget compares means alone
+    if not trace or math.inf in trace[-1].radii:
         return EndForecast(None, left, None, f"{basis} What follows depends on its outcome.")
     last = trace[-1]
     rivals = [
@@ -622,9 +622,9 @@ def _forecast(
         if least > 0 or not head.changes:  # after a change evidence starts below 0
             forecast = from_evidence(last.pulls, least, level)
     elif traits.evidence_needed is None:
-        forecast = from_phases(
-            recommendation.trace, follower.plan, left=head.remaining + head.outstanding
-        )
+        # A policy with a budget compares means alone: its radii say nothing of the pulls to come.
+        trace = () if traits.budgeted else recommendation.trace
+        forecast = from_phases(trace, follower.plan, left=head.remaining + head.outstanding)
     if head.over or forecast is None:
         return None, decided
     if traits.max_pulls is not None:
