@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -190,25 +188,6 @@ def test_an_error_of_a_caller_fails_no_call_that_shares_its_transaction(
             told_together[1].result()
         assert told(experiment) == {0: 0.5}
         assert experiment.verify().sound
-
-
-def test_a_forked_process_waits_for_no_thread_of_its_parent(postgres_url: str) -> None:
-    """Another thread is at work in a group as the process forks."""
-    if not hasattr(os, "fork"):
-        pytest.skip("There are no forks on this system.")
-    with begin(postgres_url) as experiment:
-        with experiment.engine._lock, experiment.engine._at_work, experiment.engine._queueing:
-            child = os.fork()
-            if not child:
-                try:
-                    signal.alarm(30)
-                    experiment.tell(experiment.ask(1).ids[0], 1.0)
-                    experiment.recommendation()
-                    os._exit(0)
-                finally:
-                    os._exit(1)
-            assert os.waitpid(child, 0)[1] == 0
-        assert told(experiment) == {0: 1.0}
 
 
 def test_threads_ask_and_tell_one_experiment(store_url: str) -> None:

@@ -10,7 +10,6 @@ comes first; what the policy computes is computed between transactions, while ot
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +17,6 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from threading import Condition, Lock, RLock
 from typing import Any, Generic, NamedTuple, TypeVar
-from weakref import WeakSet
 
 from bestarm.errors import BestArmError, StoreError, StoreUnavailableError
 from bestarm.forecasting import Forecaster
@@ -182,6 +180,7 @@ class Engine(WriteQueue[Ask | Tell]):
         forecaster: Forecaster | str | None,
         guardrails: Sequence[Guardrail],
     ) -> None:
+        super().__init__()
         inputs.check_clock(clock)
         self.ledger, self.seed, self._clock = ledger, seed, clock
         self.spec = made_of if isinstance(made_of, Spec) else None
@@ -195,11 +194,6 @@ class Engine(WriteQueue[Ask | Tell]):
         self._complete = [0] * len(self.guardrails)
         self._draws = Draws(seed)
         self._served: int | None = None  # the target that `ask` serves, once it is known to be over
-        self._set_up_locks()
-        _engines.add(self)
-
-    def _set_up_locks(self) -> None:
-        super().__init__()
         self._lock = RLock()  # held by whoever uses the policy
         self._stepping = False  # whether a thread takes steps
         self._steps_left = False  # whether to look for steps once more
@@ -218,12 +212,14 @@ class Engine(WriteQueue[Ask | Tell]):
     @contextmanager
     def reading_policy(self) -> Iterator[tuple[Policy, Snapshot]]:
         """The policy and one state of the ledger, while nobody else uses the policy."""
+        self.ledger.store.check_process()
         with self._lock, self.read() as snapshot:
             yield self._replayer.policy(snapshot), snapshot
 
     @contextmanager
     def reading_guardrails(self) -> Iterator[tuple[GuardrailReplayer | None, Snapshot]]:
         """The evidence of the guardrails, if there are any, while nobody else uses it."""
+        self.ledger.store.check_process()
         with self._lock, self.read() as snapshot:
             yield self._guarding(), snapshot
 
@@ -302,6 +298,7 @@ class Engine(WriteQueue[Ask | Tell]):
 
     def ask(self, call: Ask) -> Batch:
         """Make assignments: see `Experiment.ask`."""
+        self.ledger.store.check_process()
         if call.keys is not None:  # first without waiting for those who write
             with self.read(call.precondition) as snapshot:
                 labels = self.options_at(snapshot).problem.source_labels
@@ -348,6 +345,7 @@ class Engine(WriteQueue[Ask | Tell]):
 
     def tell(self, call: Tell) -> Receipt:
         """Record outcomes, and take the steps that they leave pending: see `Experiment.tell`."""
+        self.ledger.store.check_process()  # before any lock, which a thread of the parent may hold
         if call.is_of_served:
             with self.read(call.precondition) as snapshot:
                 tell.check_served(snapshot.head)
@@ -453,21 +451,3 @@ class Engine(WriteQueue[Ask | Tell]):
             options = self.first_options.problem.arms
             self._guards = GuardrailReplayer(self.guardrails, options, self.traits)
         return self._guards
-
-
-_engines: WeakSet[Engine] = WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    """Wait for no thread of the parent: in a forked process there is only one."""
-    for engine in _engines:
-        engine._set_up_locks()
-        for replayer in (engine._replayer, engine._recorded):
-            replayer.forget()  # another thread may have been using the policy
-        engine._guards = None
-        if engine.forecasts is not None:
-            engine.forecasts.begin_in_fork()
-
-
-if hasattr(os, "register_at_fork"):  # not everywhere
-    os.register_at_fork(after_in_child=_after_fork_in_child)

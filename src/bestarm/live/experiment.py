@@ -94,9 +94,9 @@ class Experiment:
                 experiment.tell(assignment.id, measure(assignment.label))
         print(experiment.recommendation())
 
-    Made like this it is held in memory, and any number of threads may ask and tell; a forked
-    process must not use it. With `create` and `open` it is kept in a database, and any number of
-    processes may.
+    Made like this it is held in memory, and any number of threads may ask and tell. With
+    `create` and `open` it is kept in a database, and any number of processes may. A forked process
+    opens it again.
 
     Should the policy fail while a phase closes, its exception passes through `tell` and every
     outcome told is kept: the next `ask`, or telling any outcome again, tries once more.

@@ -169,10 +169,6 @@ class Forecasts:
         self._seen = 0  # outcomes told in time that were learned here, or passed over
         self._waiting: dict[int, int] = {}  # arms of assignments whose outcome is to be learned
 
-    def begin_in_fork(self) -> None:
-        """Wait for no other thread in a forked process."""
-        self._lock = Lock()
-
     def check_given(self, own: Array | None) -> None:
         """Raise unless an `ask` brings its own forecasts, or none where there is a forecaster."""
         if self._forecaster is not None and own is not None:

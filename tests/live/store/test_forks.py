@@ -12,12 +12,10 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-import numpy as np
 import pytest
 from recorded import told
 from workers_store import begin, fork_and_continue, run_processes
 
-from bestarm import Problem
 from bestarm.errors import StoreUnavailableError
 from bestarm.live import Experiment
 
@@ -156,28 +154,24 @@ def test_forks_amid_busy_threads_lose_nothing(sqlite_url: str) -> None:
         assert experiment.verify().sound
 
 
-def test_a_child_uses_a_server_its_parent_uses(postgres_url: str) -> None:
-    """It has connections of its own."""
+def test_a_child_opens_again_what_its_parent_has_open_on_a_server(postgres_url: str) -> None:
+    """It has connections of its own, and waits for no thread of its parent."""
     with begin(postgres_url) as experiment:
         ids = experiment.ask(4).ids
-        ledger: Any = experiment.engine.ledger
-        with ledger.snapshot():
-            assert can_in_fork(lambda: experiment.tell(ids[0], 1.0))
+        engine: Any = experiment.engine
+        with engine.ledger.snapshot(), engine._lock, engine._at_work, engine._queueing:
+            assert is_refused_in_fork(lambda: experiment.tell(ids[0], 1.0))
+            assert is_refused_in_fork(experiment.recommendation)
+            assert can_in_fork(lambda: Experiment.open(postgres_url, "offer").tell(ids[0], 1.0))
         experiment.tell(ids[1], 1.0)
         assert told(experiment) == {0: 1.0, 1: 1.0}
 
 
-def test_a_fork_learns_though_its_parent_did(postgres_url: str) -> None:
-    """The lock of a forecaster may be held by a thread that the child does not have."""
-    problem = Problem(np.eye(3), delta=0.01)
-    settings: dict[str, Any] = {
-        "policy": "anytime",
-        "policy_options": {"bounds": (0, 1)},
-        "forecaster": "default",
-    }
-    with Experiment.create(postgres_url, "offer", problem, seed=0, **settings) as experiment:
-        ids = experiment.ask(2).ids
-        forecasts: Any = experiment.engine.forecasts
-        with forecasts._lock:
-            assert can_in_fork(lambda: experiment.tell(ids[0], 1.0))
-        experiment.tell(ids[1], 1.0)
+def test_a_child_is_refused_an_experiment_in_memory() -> None:
+    experiment = Experiment(["old", "new"], bounds=(0, 1))
+
+    def refused() -> None:
+        with pytest.raises(StoreUnavailableError, match="has the experiment in memory"):
+            experiment.ask()
+
+    assert can_in_fork(refused)

@@ -98,6 +98,8 @@ def fork_and_continue(url: str, folder: Path) -> None:
     child = os.fork()
     got: list[int] = []
     try:
+        if not child:
+            experiment = Experiment.open(url, "offer")
         for _ in range(30):
             batch = experiment.ask(2)
             experiment.tell_many([(each, float(each)) for each in batch.ids])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import os
 import re
@@ -13,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from threading import RLock
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 from urllib.parse import unquote
 
 import sqlalchemy as sa
@@ -111,7 +110,13 @@ class DatabaseFile:
 
     A process that holds a file open can keep writing to it after the file was removed or replaced.
     Nobody would ever read what is written there, so nothing of it may be acknowledged.
+
+    A forked process must not use a file that its parent has open: SQLite would take the locks of
+    the parent for its own.
     """
+
+    # Files that are open, and in which process: what a forked process finds here is its parent's.
+    _open: ClassVar[dict[DatabaseFile, int]] = {}
 
     def __init__(self, url: URL) -> None:
         name = str(url.database)
@@ -120,9 +125,16 @@ class DatabaseFile:
         self.path = self._real = os.path.abspath(name)
         self.opened: Identity | None = None
 
-    def identity(self) -> Identity | None:
-        """The file that connections have open, or the one that the next would open."""
-        return self.opened or _identity(self.path)
+    def is_open_in_parent(self) -> bool:
+        """Whether the process that this one was forked from had the file open."""
+        found, process = _identity(self.path), os.getpid()
+        return any(
+            opener != process and each.opened == found for each, opener in [*self._open.items()]
+        )
+
+    def on_close(self) -> None:
+        """Note that no connection is left."""
+        self._open.pop(self, None)
 
     def on_connect(self, connection: sqlite3.Connection, _: object) -> None:
         """Set up a new connection, and note which file the first one has open."""
@@ -133,6 +145,7 @@ class DatabaseFile:
         if self.opened is None:
             self.opened = _identity(self.path)
             self._real = os.path.realpath(self.path)  # SQLite keeps logs where a link leads
+        self._open[self] = os.getpid()
 
     def change(self, log: Log | None) -> str | None:
         """What happened to the file since it was opened, or to the log of a connection, or None."""
@@ -205,51 +218,23 @@ class Store:
 
     def __init__(self, url: str, *, connections: int = 15) -> None:
         self.url = check_url(url)
-        self._connections = connections
         self.sqlite = self.url.get_backend_name() == "sqlite"
         self.file = DatabaseFile(self.url) if self.sqlite else None
         self._driver: Any = self.url.get_dialect().import_dbapi()
         self._failures = (self._driver.Error, exc.DBAPIError, exc.TimeoutError)
         self._has_tables = False  # of this version
-        self._in_use = False  # whether there may be connections
         self._process = os.getpid()
-        self._open()
-        _stores.add(self)
-
-    def _open(self) -> None:
         self._engine = sa.create_engine(
             self.url,
             connect_args=_CONNECT_SQLITE if self.sqlite else _CONNECT_POSTGRESQL,
             pool_size=_KEPT,
-            max_overflow=self._connections - _KEPT,
+            max_overflow=connections - _KEPT,
             pool_timeout=BUSY_TIMEOUT,
         )
         if self.file is not None:
             sa.event.listen(self._engine, "connect", self.file.on_connect)
         self._closing = RLock()  # held while the pool is closed, or takes a connection back
-        weakref.finalize(self, _dispose, self._engine, os.getpid()).atexit = False
-
-    def _connect(self, checkout: _Checkout, *, writing: bool) -> sa.PoolProxiedConnection:
-        """A connection; for a file that can only be read, one for a single transaction.
-
-        SQLite makes a log even to read. Where it may not, and there is none, nobody writes either.
-        """
-        file, self._in_use = self.file, True
-        try:
-            return self._engine.raw_connection()
-        except self._failures as error:
-            content = None if writing or file is None else file.content()
-            if file is None or content is None or _state(error) not in _NO_LOG:
-                raise
-        checkout.content = content
-        sealed = {"mode": "ro", "immutable": "1", "uri": "true"}
-        engine = sa.create_engine(
-            self.url.set(database=Path(file.path).as_uri(), query=sealed),
-            connect_args=_CONNECT_SQLITE,
-            poolclass=sa.NullPool,
-        )
-        sa.event.listen(engine, "connect", file.on_connect)
-        return engine.raw_connection()
+        weakref.finalize(self, _dispose, self._engine, self.file, self._process).atexit = False
 
     @property
     def place(self) -> str:
@@ -273,12 +258,29 @@ class Store:
         """Release all connections; those of a parent process are left to it."""
         if self._process == os.getpid():
             with self._closing:
-                self._engine.dispose()
-                self._in_use = False
+                _dispose(self._engine, self.file, self._process)
 
     def snapshot(self) -> AbstractContextManager[Session]:
         """A transaction that only reads."""
         return self.transaction(writing=False)
+
+    def check_process(self) -> None:
+        """Refuse what a parent process has open.
+
+        Raises:
+            StoreUnavailableError: this process was forked since.
+        """
+        file = self.file
+        if self._process != os.getpid() or (
+            file is not None and file.opened is None and file.is_open_in_parent()
+        ):
+            raise self._failure(
+                StoreUnavailableError,
+                "This process was forked from one that had the database open",
+                "Start processes by another method (spawn or forkserver), or before it is opened."
+                if self.sqlite
+                else "Open the experiment again in this process.",
+            )
 
     @contextmanager
     def transaction(self, *, writing: bool = True) -> Iterator[Session]:
@@ -287,24 +289,19 @@ class Store:
         Raises:
             DuplicateKeyError: see `Session.insert`.
         """
-        self._check_process()
-        checkout, connected = _Checkout(self), False
+        connected = False
         try:
-            try:
-                _checkouts.add(checkout)
-                session = self._begin(checkout, writing=writing)
-                connected = True
-                yield session
-                if checkout.process != os.getpid():
-                    raise self._inherited()
-                session.commit()
-                if self.file is not None:
-                    self._check_file(self.file, checkout)
-            except self._failures:
-                checkout.pool = None
-                raise
-            finally:
-                self._give_back(checkout)
+            while not connected:
+                with self._borrow(writing=writing) as (connection, content):
+                    session = self._begin(connection, writing=writing)
+                    if session is None:
+                        continue
+                    connected = True
+                    yield session
+                    self.check_process()
+                    session.commit()
+                    if self.file is not None:
+                        self._check_file(self.file, connection, content)
         except self._failures as error:
             raise self._error(error, connected=connected) from error
         except (KeyboardInterrupt, SystemExit):
@@ -312,83 +309,98 @@ class Store:
             self.close()
             raise
 
-    def _begin(self, checkout: _Checkout, *, writing: bool) -> Session:
-        """A transaction that has begun. A server's connection that has ended in the pool is
-        replaced here: to test it before would take a round trip more."""
-        while True:
-            connection = checkout.connection = self._connect(checkout, writing=writing)
-            info = connection.info
-            used_before = info.get(_USED, False)
-            info[_USED] = True
-            session: Session
-            try:
-                if self.file is None:
-                    session = PostgresSession(connection.driver_connection, info)
-                    session.begin(writing=writing)
-                else:
-                    if (change := self.file.change(info.get(_LOG))) is not None:
-                        raise self._lost(change)
-                    session = SqliteSession(connection.driver_connection, info)
-                    session.begin(writing=writing)
-                    if info.get(_LOG) is None:
-                        info[_LOG] = self.file.log()
-            except self._driver.OperationalError as error:
-                if self.sqlite or not used_before:
-                    raise
-                connection.invalidate(error)
-            else:
-                return session
+    @contextmanager
+    def _borrow(
+        self, *, writing: bool
+    ) -> Iterator[tuple[sa.PoolProxiedConnection, Content | None]]:
+        """A connection, and the mark of a file that it reads without locks.
 
-    def _check_file(self, file: DatabaseFile, checkout: _Checkout) -> None:
-        """Check after a commit that a file and its log are those that were opened.
+        It goes back to the pool, which rolls back what was not committed; or is closed, after a
+        failure, or if the store was closed meanwhile. A forked process leaves it to its parent.
+        """
+        self.check_process()
+        pool, content = self._engine.pool, None
+        try:
+            connection = self._engine.raw_connection()
+        except self._failures as error:
+            content = None if writing or self.file is None else self.file.content()
+            if self.file is None or content is None or _state(error) not in _NO_LOG:
+                raise
+            connection = self._connect_without_log(self.file)
+        _borrowed.add(connection)
+        failed = False
+        try:
+            yield connection, content
+        except self._failures:
+            failed = True
+            raise
+        finally:
+            if self._process == os.getpid():
+                with self._closing:
+                    try:
+                        if connection.is_valid:
+                            if failed or pool is not self._engine.pool:
+                                connection.invalidate()
+                            connection.close()
+                    finally:
+                        _borrowed.discard(connection)
+
+    def _connect_without_log(self, file: DatabaseFile) -> sa.PoolProxiedConnection:
+        """A connection for a single transaction that reads a file where nobody may write.
+
+        SQLite makes a log even to read. Where it may not, and there is none, nobody writes either.
+        """
+        sealed = {"mode": "ro", "immutable": "1", "uri": "true"}
+        engine = sa.create_engine(
+            self.url.set(database=Path(file.path).as_uri(), query=sealed),
+            connect_args=_CONNECT_SQLITE,
+            poolclass=sa.NullPool,
+        )
+        sa.event.listen(engine, "connect", file.on_connect)
+        return engine.raw_connection()
+
+    def _begin(self, connection: sa.PoolProxiedConnection, *, writing: bool) -> Session | None:
+        """A transaction that has begun; None where a server's connection has ended in the pool: to
+        test it before would take a round trip more."""
+        raw, info = connection.driver_connection, connection.info
+        used_before = info.get(_USED, False)
+        info[_USED] = True
+        session = PostgresSession(raw, info) if self.file is None else SqliteSession(raw, info)
+        try:
+            if self.file is not None:
+                self._check_file(self.file, connection)
+            session.begin(writing=writing)
+        except self._driver.OperationalError as error:
+            if self.sqlite or not used_before:
+                raise
+            connection.invalidate(error)
+            return None
+        if self.file is not None and info.get(_LOG) is None:
+            info[_LOG] = self.file.log()
+        return session
+
+    def _check_file(
+        self,
+        file: DatabaseFile,
+        connection: sa.PoolProxiedConnection,
+        content: Content | None = None,
+    ) -> None:
+        """Check before a transaction, and again after its commit, that a file and its log are those
+        that were opened.
 
         Nothing may be acknowledged that is only in a file without a name; and one that was read
         without locks must not have been written to by then.
         """
-        assert checkout.connection is not None
-        change = file.change(checkout.connection.info.get(_LOG))
-        if change is not None:
-            raise self._lost(change)
-        if checkout.content is not None and checkout.content != file.content():
+        if (change := file.change(connection.info.get(_LOG))) is not None:
+            raise self._failure(
+                StoreUnavailableError,
+                change,
+                "This call may be on record or not, and so may others that were acknowledged. Put "
+                "the file back, or open the experiment again and verify it.",
+            )
+        if content is not None and content != file.content():
             what = "The file was written to while it was read"
             raise self._failure(StoreUnavailableError, what, "Make the same call again.")
-
-    def _lost(self, change: str) -> StoreUnavailableError:
-        return self._failure(
-            StoreUnavailableError,
-            change,
-            "This call may be on record or not, and so may others that were acknowledged. Put "
-            "the file back, or open the experiment again and verify it.",
-        )
-
-    def _give_back(self, checkout: _Checkout) -> None:
-        """Return a connection to the pool, which rolls back what was not committed; or close it,
-        after a failure, or if the store was closed meanwhile. A forked process leaves it to its
-        parent."""
-        if checkout.process != os.getpid():
-            return
-        with self._closing:
-            try:
-                used = checkout.connection
-                if used is not None and used.is_valid:
-                    if checkout.pool is not self._engine.pool:
-                        used.invalidate()
-                    used.close()
-            finally:
-                _checkouts.discard(checkout)
-
-    def _check_process(self) -> None:
-        if self._process != os.getpid() or (
-            self.file is not None and _inherited and self.file.identity() in _inherited
-        ):
-            raise self._inherited()
-
-    def _inherited(self) -> StoreUnavailableError:
-        return self._failure(
-            StoreUnavailableError,
-            "This process was forked from one that had the database open",
-            "Start processes by another method (spawn or forkserver), or before it is opened.",
-        )
 
     @contextmanager
     def try_lock(self, name: str) -> Iterator[bool]:
@@ -446,17 +458,11 @@ class Store:
         """
         if not self.sqlite:
             return
-        self._check_process()
-        checkout = _Checkout(self)
         try:
-            _checkouts.add(checkout)
-            connection = checkout.connection = self._engine.raw_connection()
-            emptied = SqliteSession(connection.driver_connection, connection.info).empty_log()
+            with self._borrow(writing=True) as (connection, _):
+                emptied = SqliteSession(connection.driver_connection, connection.info).empty_log()
         except self._failures as error:
-            checkout.pool = None
             raise self._error(error, connected=True) from error
-        finally:
-            self._give_back(checkout)
         if not emptied:
             what = "The unit is erased, but the file's log (-wal) still has it"
             raise self._failure(StoreUnavailableError, what, "Erase it again when nobody reads.")
@@ -553,51 +559,16 @@ def connected(url: str | Store) -> Iterator[Store]:
         raise
 
 
-# --- Forks --------------------------------------------------------------------------------------
-#
-# A forked process must not use its parent's connections, nor a SQLite file that its parent had
-# open: SQLite would take locks for its own that the parent holds, and what the child acknowledges
-# could be lost.
+# Kept until they are given back: in a forked process, which lacks the threads that use them, they
+# would be collected, and what the parent is writing be rolled back.
+_borrowed: set[sa.PoolProxiedConnection] = set()
 
 
-class _Checkout:
-    """A connection in use, or about to be made."""
-
-    def __init__(self, store: Store) -> None:
-        self.process = os.getpid()
-        self.store = store
-        self.pool: sa.Pool | None = store._engine.pool  # that keeps it, unless it is closed
-        self.connection: sa.PoolProxiedConnection | None = None
-        self.content: Content | None = None  # of a file that is read without locks
-
-
-_stores: weakref.WeakSet[Store] = weakref.WeakSet()
-_checkouts: set[_Checkout] = set()
-_inherited: set[Identity | None] = set()  # files that a parent process had open
-
-
-def _dispose(engine: sa.Engine, process: int) -> None:
+def _dispose(engine: sa.Engine, file: DatabaseFile | None, process: int) -> None:
     if process == os.getpid():
         engine.dispose()
-
-
-def _after_fork_in_child() -> None:
-    """Leave connections to the parent: one that is in use would, if it were closed here, even as
-    the process ends, roll back what the parent is writing."""
-    for checkout in _checkouts:
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(checkout))
-    in_use = {checkout.store for checkout in _checkouts}
-    _checkouts.clear()
-    for store in list(_stores):
-        if store.file is None:
-            store._process = os.getpid()
-            store._open()
-        elif (store._in_use or store in in_use) and store.file.identity() is not None:
-            _inherited.add(store.file.identity())
-
-
-if hasattr(os, "register_at_fork"):  # not everywhere
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+        if file is not None:
+            file.on_close()
 
 
 def _is_foreign_database(path: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 import weakref
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import RLock
 
+from bestarm.errors import StoreUnavailableError
 from bestarm.live.store import schema
 from bestarm.live.store.session import Session, SqliteSession
 
@@ -16,17 +18,29 @@ from bestarm.live.store.session import Session, SqliteSession
 class Memory:
     """SQLite in memory: one connection, which threads use in turns.
 
-    What is read while the same thread writes belongs to its transaction. A forked process must not
-    use it: another thread may have been writing.
+    What is read while the same thread writes belongs to its transaction.
     """
 
     place = "memory"
 
     def __init__(self) -> None:
-        self._lock = RLock()
+        self._lock, self._process = RLock(), os.getpid()
         connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
         weakref.finalize(self, connection.close)
         self._session = SqliteSession(connection, {})
+
+    def check_process(self) -> None:
+        """Refuse a forked process: another thread may have been writing.
+
+        Raises:
+            StoreUnavailableError: this process was forked since.
+        """
+        if self._process != os.getpid():
+            raise StoreUnavailableError(
+                "This process was forked from one that has the experiment in memory.",
+                field="process",
+                remedy="Make an experiment of its own in every process, or keep it in a database.",
+            )
 
     def prepare(self) -> None:
         """Make the tables."""
