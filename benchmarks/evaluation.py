@@ -32,9 +32,9 @@ from scipy.stats import wilcoxon
 
 from bestarm import AnytimeBAI, PairedTests, Problem
 from bestarm.datasets import alpaca_eval
+from bestarm.evaluation.effort import judge_table
 from bestarm.numerics.geometry import Array
 from bestarm.policies.policy import Policy
-from bestarm.records import BlockPlan, Rounds
 
 TOLERANCES = (0.0, 0.01, 0.02, 0.05)
 Found = tuple[int, int]  # judgements, and the model that is named
@@ -43,13 +43,7 @@ Rule = Callable[[Array], Found]
 
 def play(policy: Policy, rows: Array) -> Found:
     """Judge in this order as a policy asks."""
-    seen = judged = 0
-    while (plan := policy.plan()) is not None:
-        assert isinstance(plan, BlockPlan)
-        told = rows[seen : seen + plan.rounds][:, plan.blocks[0]]
-        policy.update(Rounds.of(plan, np.zeros(len(told), dtype=int), told))
-        seen, judged = seen + len(told), judged + told.size
-    return judged, policy.recommend().target
+    return int(judge_table(policy, rows).sum()), policy.recommend().target
 
 
 def ours(rows: Array, *, delta: float, tolerance: float) -> Found:

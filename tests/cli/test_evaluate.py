@@ -324,3 +324,15 @@ def test_a_gate_has_an_exit_code_and_files_for_ci() -> None:
     assert "`price` has 'main=x', which is not a price." in err
     _, err = run(*question, "--control", "main", "--out", "report.pdf", code=2)
     assert "ends in .html, .md or .xml" in err
+
+
+def test_a_plan_says_what_it_will_take_and_needs_no_judge() -> None:
+    question = ("--options", "short,long", "--items", "items.txt", "--plan")
+    out, _ = run(*question, "--price", "short=0.5,long=0.25")
+    assert out.startswith("2 options on 80 items: judging everything takes 160 judgements, which ")
+    assert "cost 60." in out
+    found = data(*question, "--gate", "--control", "short", "--noise", "0.3")
+    assert [each["lead"] for each in found["efforts"]] == [0.1, 0.02, 0.0, -0.02, -0.1]
+    assert not Path("bestarm.db").exists()
+    refused = commands.refused("evaluate", *question, "--noise", "3")
+    assert "`noise` must be at most 1" in refused

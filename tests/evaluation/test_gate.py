@@ -17,6 +17,7 @@ from workers_started import HANG_TIMEOUT, processes
 from bestarm import Experiment, Problem, evaluate
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.evaluation import Evaluation
+from bestarm.evaluation.effort import judge_table
 from bestarm.evaluation.evidence import MeanEvidence
 from bestarm.evaluation.gate import Gate
 from bestarm.numerics.geometry import Array
@@ -49,12 +50,7 @@ def play(table: Array, order: Any, **options: Any) -> Gate:
     labels = [f"o{column}" for column in range(table.shape[1])]
     problem = Problem(labels, delta=options.pop("delta", 0.05))
     gate = Gate(problem, bounds=(0, 1), items=len(table), control=labels[-1], **options)
-    rows, seen = table[order], 0
-    while (plan := gate.plan()) is not None:
-        assert isinstance(plan, BlockPlan)
-        told = rows[seen : seen + plan.rounds][:, plan.blocks[0]]
-        gate.update(Rounds.of(plan, np.zeros(len(told), dtype=int), told))
-        seen += len(told)
+    judge_table(gate, table[order])
     return gate
 
 

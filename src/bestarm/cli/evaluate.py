@@ -46,6 +46,8 @@ def evaluate(
     control: str | None = None,
     gate: bool = False,
     compare: bool = False,
+    plan: bool = False,
+    noise: float | None = None,
     concurrency: int = 8,
     retries: int = 3,
     price: str = "1",
@@ -78,6 +80,11 @@ def evaluate(
             1 if one is worse, 3 if that is not decided.
         compare: Ask which of two options is better: the file defines prefer(first, second, item),
             which returns the name of the better one, or None.
+        plan: Judge nothing: simulate how many judgements it will take, and what they cost, if the
+            best option leads by 1, 2, 5 or 10 hundredths of the range. No judge is needed.
+        noise: With --plan: a guess of the standard deviation of the difference between two options'
+            scores on an item, half the range of scores if left out. If scores are right or wrong,
+            the square root of the share of items on which two good options differ.
         concurrency: Calls of the judge at a time.
         retries: Further calls on a pair after one that failed, with growing pauses.
         price: What a call costs: a number, or large=0.02,small=0.001 for each option.
@@ -92,15 +99,21 @@ def evaluate(
     from bestarm.evaluation.result import check_ending
     from bestarm.live.store import Store
 
-    if from_:
-        return _compare(from_, metric, delta, bounds, tolerance, control, gate, seed, out)
-    if judge is None or options is None or items is None:
-        missing = "JUDGE.py" if judge is None else "--options" if options is None else "--items"
+    question: dict[str, Any] = {"delta": delta, "bounds": bounds, "tolerance": tolerance}
+    question |= {"control": control, "gate": gate}
+    if from_ and not plan:
+        return _compare(from_, metric, question, seed, out)
+    needed = {"JUDGE.py": plan or judge, "--options": options, "--items": items}
+    missing = [each for each, given in needed.items() if not given]
+    if missing or options is None or items is None:
         raise InvalidInputError(
-            f"{missing} is missing.",
+            f"{missing[0]} is missing.",
             field="judge",
             remedy="Give JUDGE.py with --options and --items, or results on record with --from.",
         )
+    if plan:
+        return _plan(options, items, question | {"compare": compare}, price, noise, seed)
+    assert judge is not None
     place, colon, function = judge.rpartition(":")
     if not (colon and function.isidentifier()):
         place, function = judge, "prefer" if compare else "judge"
@@ -135,13 +148,9 @@ def evaluate(
                 None if compare else call,
                 compared,
                 judged,
+                **question,
                 name=title,
                 store=database,
-                delta=delta,
-                bounds=bounds,
-                tolerance=tolerance,
-                control=control,
-                gate=gate,
                 compare=call if compare else None,
                 concurrency=concurrency,
                 retries=retries,
@@ -162,14 +171,33 @@ def evaluate(
     return Result(_data(found), str(found).splitlines(), found.exit_code, note=where)
 
 
+def _plan(
+    options: str,
+    items: Path,
+    question: dict[str, Any],
+    price: str,
+    noise: float | None,
+    seed: int | None,
+) -> Result:
+    """What an evaluation will take."""
+    from bestarm.evaluation import plan_evaluation
+
+    known: dict[str, Any] = question | {"price": _read_price(price), "seed": seed or 0}
+    compared, judged = _read_options(options), _read_file(items, "items")
+    try:
+        with show_progress("planning", 0) as progress:
+            found = plan_evaluation(compared, judged, **known, noise=noise, progress=progress)
+    except KeyboardInterrupt:
+        remark("interrupted; nothing was judged.")
+        raise typer.Exit(130) from None
+    data = asdict(found) | {"efforts": [each._asdict() for each in found.efforts]}
+    return Result(data, str(found).splitlines())
+
+
 def _compare(
     paths: list[Path],
     metric: str | None,
-    delta: float,
-    bounds: tuple[float, float],
-    tolerance: float,
-    control: str | None,
-    gate: bool,
+    question: dict[str, Any],
     seed: int | None,
     out: list[Path] | None,
 ) -> Result:
@@ -178,9 +206,7 @@ def _compare(
     from bestarm.evaluation.tables import compare_results, read_results
 
     written = [check_ending(file) for file in out or ()]
-    table = read_results(paths, metric)
-    known: dict[str, Any] = {"delta": delta, "bounds": bounds, "tolerance": tolerance}
-    found = compare_results(table, control=control, gate=gate, seed=seed, **known)
+    found = compare_results(read_results(paths, metric), **question, seed=seed)
     for file in written:
         found.write(file)
     return Result(_data(found), str(found).splitlines(), found.exit_code)

@@ -88,3 +88,15 @@ class MeanEvidence:
     def _tie(self) -> float:
         """Within which two means are taken to be equal: what rounding of sums may do."""
         return 1e-12 * self._reach * (1 + float(np.sqrt(self._items)))
+
+
+def bound_mean(numbers: Array, *, items: int, reach: float, share: float) -> tuple[float, float]:
+    """Bounds on the mean of a list of numbers within ±reach, each wrong with probability `share`.
+
+    The numbers are the first of the list, which has so many `items` in random order.
+    """
+    evidence = MeanEvidence(2, items=items, reach=reach)
+    for number in numbers:
+        evidence.add(np.array([[number], [-number]]), np.ones((2, 1)))
+    low, high = evidence.lower(share=share) * (1, -1)
+    return max(float(low), -reach), min(float(high), reach)

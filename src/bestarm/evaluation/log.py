@@ -13,7 +13,7 @@ import numpy as np
 
 from bestarm.bounds import control_shares
 from bestarm.errors import InvalidInputError, UnknownExperimentError
-from bestarm.evaluation.evidence import MeanEvidence
+from bestarm.evaluation.evidence import bound_mean
 from bestarm.evaluation.gate import Gate, Verdict
 from bestarm.evaluation.inputs import Limits, Question
 from bestarm.evaluation.preferences import Outcome, Preferences
@@ -354,13 +354,7 @@ def _lead(leads: Array, *, reach: float, share: float) -> Lead:
     if not known.any():
         return Lead(np.nan, -reach, reach)
     first = int(np.argmin(known)) if not known.all() else len(known)
-    ends = []
-    for sign in (1.0, -1.0):
-        evidence = MeanEvidence(1, items=len(leads), reach=reach)
-        for lead in leads[:first]:
-            evidence.add(np.array([[sign * lead]]), np.ones((1, 1)))
-        ends.append(sign * float(evidence.lower(share=share)[0]))
-    low, high = max(ends[0], -reach), min(ends[1], reach)
+    low, high = bound_mean(leads[:first], items=len(leads), reach=reach, share=share)
     return Lead(float(np.clip(leads[known].mean(), low, high)), low, high)
 
 
@@ -384,7 +378,7 @@ def open_log(
         InvalidInputError: another process has it open, or it is of something else.
     """
     problem = Problem(question.labels, delta=question.delta)
-    policy, options = _policy_of(question)
+    policy, options = policy_of(question)
     with connected(url) as store:
 
         def open_or_create(name: str) -> Experiment:
@@ -419,7 +413,7 @@ def open_log(
             yield JudgementLog(experiment, question, judge)
 
 
-def _policy_of(question: Question) -> tuple[str, dict[str, Any]]:
+def policy_of(question: Question) -> tuple[str, dict[str, Any]]:
     """The name of the policy that asks for pairs, and its options."""
     options: dict[str, Any] = {"items": len(question.items)}
     options |= {"tolerance": question.tolerance} if question.tolerance else {}
@@ -478,7 +472,7 @@ def _changes(
 ) -> Iterator[tuple[str, object, object]]:
     """What an experiment was created with that differs from a question, in any letter."""
     spec = experiment.stored_spec("resumed")
-    policy, options = _policy_of(question)
+    policy, options = policy_of(question)
     compared: list[tuple[str, object, object]] = [
         ("options", list(spec.problem.source_labels), question.labels),
         ("delta", spec.problem.delta, question.delta),

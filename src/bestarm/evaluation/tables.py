@@ -17,7 +17,8 @@ from bestarm.bounds import contrast_delta, pairs_delta
 from bestarm.checks import interval
 from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError, MissingDependencyError
-from bestarm.evaluation.evidence import MeanEvidence
+from bestarm.evaluation.effort import judge_table
+from bestarm.evaluation.evidence import bound_mean
 from bestarm.evaluation.gate import State, Verdict, gate_statement
 from bestarm.evaluation.inputs import Question
 from bestarm.evaluation.result import Evaluation, Lead, Score
@@ -25,7 +26,6 @@ from bestarm.numerics.geometry import Array
 from bestarm.policies import AnytimeBAI
 from bestarm.problem import Problem
 from bestarm.recommendation import Recommendation
-from bestarm.records import BlockPlan, Rounds
 
 _KNOWN = (
     "Known are tables (.csv: an item per row, an option per column), Inspect logs (.eval), samples "
@@ -229,11 +229,8 @@ def _lead(leads: Array, *, reach: float, share: float) -> Lead:
     known = leads[~np.isnan(leads)]
     if not len(known):
         return Lead(math.nan, -reach, reach)
-    evidence = MeanEvidence(2, items=_ENDLESS, reach=reach)
-    for lead in known:
-        evidence.add(np.array([[lead], [-lead]]), np.ones((2, 1)))
-    low, high = evidence.lower(share=share) * (1, -1)
-    return Lead(float(np.clip(known.mean(), low, high)), max(low, -reach), min(high, reach))
+    low, high = bound_mean(known, items=_ENDLESS, reach=reach, share=share)
+    return Lead(float(np.clip(known.mean(), low, high)), low, high)
 
 
 def _notes(table: ScoreTable, question: Question, rows: Array) -> Iterator[str]:
@@ -241,15 +238,10 @@ def _notes(table: ScoreTable, question: Question, rows: Array) -> Iterator[str]:
     if not table.complete:
         yield "Some pairs have no score: leads are over the items that have both."
         return
+    options: dict[str, Any] = {"items": len(rows), "bounds": question.bounds}
     problem = Problem(question.labels, delta=question.delta)
-    known: dict[str, Any] = {"bounds": question.bounds, "tolerance": question.tolerance}
-    policy = AnytimeBAI(problem, block=problem.arms, items=len(rows), **known)
-    seen = judged = 0
-    while (plan := policy.plan()) is not None:
-        assert isinstance(plan, BlockPlan)
-        told = rows[seen : seen + plan.rounds][:, plan.blocks[0]]
-        policy.update(Rounds.of(plan, np.zeros(len(told), dtype=int), told))
-        seen, judged = seen + len(told), judged + told.size
+    policy = AnytimeBAI(problem, block=problem.arms, tolerance=question.tolerance, **options)
+    judged = int(judge_table(policy, rows).sum())
     yield (
         f"In a random order drawn now, `evaluate` would have judged {judged:,} of {rows.size:,} "
         f"pairs ({judged / rows.size:.0%}) to find the best on these items."
