@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -93,35 +93,31 @@ class RewardsAhead:
 
     def __init__(self, runs: int) -> None:
         self.left, self.used = np.zeros((2, runs), dtype=np.int64)
+        self._places: Indices = np.arange(runs)  # in the arrays that follow, of runs that go on
         self._rewards: list[PresampledRewards | None] = [None] * runs
         self._common, self._rows = np.zeros((runs, 0)), np.zeros((runs, 0), dtype=np.int64)
         self._tables: Array | None = None  # one of all runs, or one for each
         self._pasts: dict[int, AdversaryPast] = {}
 
-    def put(self, places: Indices, rewards: Sequence[PresampledRewards]) -> None:
+    def put(self, runs: Indices, rewards: Sequence[PresampledRewards]) -> None:
         """Replace the rewards of some runs."""
         longest = max((len(each.common) for each in rewards), default=0)
         if longest > self._common.shape[1]:
             wider = ((0, 0), (0, longest - self._common.shape[1]))
             self._common, self._rows = np.pad(self._common, wider), np.pad(self._rows, wider)
-        for place, given in zip(places.tolist(), rewards, strict=True):
-            count = len(given.common)
-            self._rewards[place] = given
+        for run, given in zip(runs.tolist(), rewards, strict=True):
+            count, place = len(given.common), int(self._places[run])
+            before, self._rewards[place] = self._rewards[place], given
             self._common[place, :count], self._rows[place, :count] = given.common, given.rows
-            self.left[place], self.used[place] = count, 0
+            self.left[run], self.used[run] = count, 0
             if given.past is not None:
                 self._pasts[place] = given.past
-        self._tables = None
+            if before is None or before.table is not given.table:
+                self._tables = None
 
     def select(self, kept: Indices) -> None:
         """Go on with these runs alone."""
-        self._rewards = [self._rewards[run] for run in kept]
-        self._pasts = {
-            place: self._pasts[run] for place, run in enumerate(kept.tolist()) if run in self._pasts
-        }
-        self.left, self.used = self.left[kept], self.used[kept]
-        self._common, self._rows = self._common[kept], self._rows[kept]
-        self._tables = None
+        self._places, self.left, self.used = self._places[kept], self.left[kept], self.used[kept]
 
     def pull(self, arms: Indices, sizes: Indices) -> Array:
         """The rewards of the next pulls of every run.
@@ -130,10 +126,11 @@ class RewardsAhead:
             arms: the arms of the first run's pulls, in order, then of the second's, and so on.
             sizes: how many pulls each run makes.
         """
-        runs = np.repeat(np.arange(len(sizes)), sizes)
-        rewards = self._at(runs, self.used[runs] + within(sizes), arms)
+        rewards = self._at(
+            np.repeat(self._places, sizes), np.repeat(self.used, sizes) + within(sizes), arms
+        )
         ends = np.cumsum(sizes)
-        for run, past in self._pasts.items():
+        for run, past in self._adversaries():
             own = slice(ends[run] - sizes[run], ends[run])
             rewards[own] = past.respond(arms[own], rewards[own])
         self.used, self.left = self.used + sizes, self.left - sizes
@@ -141,20 +138,27 @@ class RewardsAhead:
 
     def pull_equally(self, arms: Indices) -> Array:
         """The rewards of the next pulls of every run, equally many in each: (runs, pulls)."""
-        runs, size = np.arange(len(arms))[:, None], arms.shape[1]
-        rewards = self._at(runs, self.used[:, None] + np.arange(size), arms)
-        for run, past in self._pasts.items():
+        size = arms.shape[1]
+        rewards = self._at(self._places[:, None], self.used[:, None] + np.arange(size), arms)
+        for run, past in self._adversaries():
             rewards[run] = past.respond(arms[run], rewards[run])
         self.used, self.left = self.used + size, self.left - size
         return rewards
 
-    def _at(self, runs: Indices, at: Indices, arms: Indices) -> Array:
+    def _adversaries(self) -> Iterator[tuple[int, AdversaryPast]]:
+        """The runs that have an adversary, and what it remembers."""
+        places = self._places.tolist() if self._pasts else []
+        for run, place in enumerate(places):
+            if place in self._pasts:
+                yield run, self._pasts[place]
+
+    def _at(self, places: Indices, at: Indices, arms: Indices) -> Array:
         """What arms pay in these places, but for an adversary's baseline."""
         if self._tables is None:
             self._tables = _stacked([each.table for each in self._rewards if each is not None])
         count, rows, _ = self._tables.shape
-        row = self._rows[runs, at] if rows > 1 else 0
-        paid = self._tables[runs if count > 1 else 0, row, arms] + self._common[runs, at]
+        row = self._rows[places, at] if rows > 1 else 0
+        paid = self._tables[places if count > 1 else 0, row, arms] + self._common[places, at]
         return np.asarray(paid)
 
 

@@ -196,9 +196,10 @@ def _small_span(content: bytes, shape: tuple[int, ...], affine: bool) -> Span:
     return found
 
 
-def lift(coordinates: Array, constant: float = 1.0) -> Array:
-    """φ = (constant, x) for each row x: constant 1 for arms, 0 for contrasts."""
-    return np.column_stack([np.full(len(coordinates), constant), coordinates])
+def lift(coordinates: Array, constant: Array | float = 1.0) -> Array:
+    """φ = (constant, x) for each x along the last axis: constant 1 for arms, 0 for contrasts."""
+    first = np.broadcast_to(constant, coordinates.shape[:-1])
+    return np.concatenate([first[..., None], coordinates], axis=-1)
 
 
 def covariance(source: Array, weights: Array) -> Array:

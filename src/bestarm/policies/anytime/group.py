@@ -225,39 +225,38 @@ class _Draws:
         self._generators = [np.random.Generator(np.random.SFC64(seed)) for seed in seeds]
         self._numbers = np.empty((len(seeds), _AHEAD))
         self._used = np.full(len(seeds), _AHEAD)
+        self._rows: Indices = np.arange(len(seeds))  # of the runs that go on
 
     def select(self, kept: Indices) -> None:
         """Go on with these runs alone."""
-        self._generators = [self._generators[run] for run in kept]
-        self._numbers, self._used = self._numbers[kept], self._used[kept]
+        self._rows = self._rows[kept]
 
-    def take(self, runs: Indices, sizes: Counts) -> Array:
+    def take(self, sizes: Counts) -> Array:
         """The next numbers of every run, in multiples of 1/_STEPS.
 
         Args:
-            runs: whose each number is: `sizes` of them for each run.
             sizes: how many each run takes.
         """
-        most = int(sizes.max())
+        most, rows = int(sizes.max()), self._rows
         if most > self._numbers.shape[1]:
             self._widen(most)
         width = self._numbers.shape[1]
-        for run in np.flatnonzero(self._used + sizes > width):
-            rest = self._numbers[run, self._used[run] :].copy()
-            self._numbers[run, : len(rest)] = rest
-            fresh = self._generators[run].random(width - len(rest))
-            self._numbers[run, len(rest) :] = np.floor(fresh * _STEPS) / _STEPS
-            self._used[run] = 0
-        taken = self._numbers[runs, self._used[runs] + within(sizes)]
-        self._used = self._used + sizes
-        return taken
+        for row in rows[self._used[rows] + sizes > width]:
+            rest = self._numbers[row, self._used[row] :].copy()
+            self._numbers[row, : len(rest)] = rest
+            fresh = self._generators[row].random(width - len(rest))
+            self._numbers[row, len(rest) :] = np.floor(fresh * _STEPS) / _STEPS
+            self._used[row] = 0
+        first = rows * width + self._used[rows]
+        self._used[rows] += sizes
+        return self._numbers.ravel()[np.repeat(first, sizes) + within(sizes)]
 
     def _widen(self, most: int) -> None:
         """Make room for so many numbers of a run, with those that are left at the end."""
         old = self._numbers
         self._numbers = np.empty((len(old), 2 * most))
         self._numbers[:, -old.shape[1] :] = old
-        self._used = self._used + self._numbers.shape[1] - old.shape[1]
+        self._used += self._numbers.shape[1] - old.shape[1]
 
 
 def draw(
@@ -271,7 +270,7 @@ def draw(
     bounds[np.arange(arms) >= last[:, None]] = 1.0
     cells = (bounds + np.arange(count)[:, None]).ravel()
     # The cell of an arm; those of probability 0 are empty.
-    drawn = np.searchsorted(cells, draws.take(runs, sizes) + runs, side="right")
+    drawn = np.searchsorted(cells, draws.take(sizes) + runs, side="right")
     return drawn, ahead.pull(drawn - runs * arms, sizes)
 
 

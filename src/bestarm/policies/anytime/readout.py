@@ -165,23 +165,36 @@ def may_tilt(contrasts: Array, margin: float, reader: Reader, belief: Belief) ->
     return np.asarray((shared * signal > variance * room).any(axis=1) & (belief.pulls > 0))
 
 
-def sums_of_weights(contrasts: Array, margin: float, reader: Reader, belief: Belief) -> Array:
-    """The sum Σ p w that is best for each contrast, for what is known of θ and of the level."""
+def sums_of_weights(
+    contrasts: Array,
+    margin: float,
+    reader: Reader,
+    belief: Belief,
+    explores: float | None = None,
+) -> Array:
+    """The sum Σ p w that is best for each contrast, for what is known of θ and of the level.
+
+    Args:
+        contrasts: in coordinates; (runs, contrasts, rank).
+        margin: what is added to each contrast.
+        reader: how contrasts are read off a pull.
+        belief: what is known.
+        explores: of designs: the errors that gaps are at least taken to be. Bets are cautious
+            instead: charges for gaps that are not there lose wealth for good.
+    """
     sums = np.zeros(contrasts.shape[:2])
-    if (some := may_tilt(contrasts, margin, reader, belief)).any():
-        parts = contrasts[some], margin, reader.select(some), belief.select(some)
-        sums[some] = _cautious_sums(*parts)
+    if not (some := may_tilt(contrasts, margin, reader, belief)).any():
+        return sums
+    rows, reader, belief = contrasts[some], reader.select(some), belief.select(some)
+    gaps, errors = belief.gaps(rows, margin, 1.0 if explores is None else explores)
+    found = tilts(rows, gaps, reader, belief)
+    if explores is None:
+        size = np.abs(gaps)
+        safe = np.where(size > 0, size, 1.0)
+        less = np.minimum(2 * np.abs(found) * belief.bound / safe, 1.0) * errors
+        found = tilts(rows, gaps * np.maximum(size - less, 0.0) / safe, reader, belief)
+    sums[some] = found
     return sums
-
-
-def _cautious_sums(contrasts: Array, margin: float, reader: Reader, belief: Belief) -> Array:
-    gaps, errors = belief.gaps(contrasts, margin, 1.0)
-    sums = tilts(contrasts, gaps, reader, belief)
-    # Charges for gaps that are not there lose wealth for good: the larger, the more caution.
-    size = np.abs(gaps)
-    safe = np.where(size > 0, size, 1.0)
-    less = np.minimum(2 * np.abs(sums) * belief.bound / safe, 1.0) * errors
-    return tilts(contrasts, gaps * np.maximum(size - less, 0.0) / safe, reader, belief)
 
 
 def tilts(contrasts: Array, gaps: Array, reader: Reader, belief: Belief) -> Array:

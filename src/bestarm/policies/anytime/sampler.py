@@ -26,7 +26,7 @@ from bestarm.policies.anytime.assumptions import (
 from bestarm.policies.anytime.bets import BatchOutcome, Frame, Scale, StakeGrid, Totals
 from bestarm.policies.anytime.estimates import Estimates
 from bestarm.policies.anytime.evidence import AnyBatch, AnyFrame, Evidence
-from bestarm.policies.anytime.readout import may_tilt, read, standard_errors, tilts
+from bestarm.policies.anytime.readout import read, standard_errors, sums_of_weights
 from bestarm.problem import Problem, as_weights
 from bestarm.records import Counts, Plan, Summary
 
@@ -37,7 +37,6 @@ G_DESIGN_SHARE = 0.02  # it keeps every contrast, and the bound C, within reach
 EVEN_SHARE = 0.04  # of pulls that options without features share evenly
 LEAST_GAP_ERRORS = 2.0  # standard errors: gaps are not believed to be smaller than this
 LEAST_WEIGHT = 1e-6
-_TILT_STEPS = 3
 _FEW = 64  # arms and contrasts up to which the designs of many runs are solved side by side
 _TOL = 0.02  # how far from its optimum a design may be: estimates are farther from the truth
 _SINGULAR = 1e-13  # a scale of Σ_cov,p, relative to the largest, that is zero but for rounding
@@ -297,46 +296,25 @@ class Allocation:
         config, targets = self._config, self._config.targets
         rows = targets[pairs[..., 0]] - targets[pairs[..., 1]]
         counted = pairs[..., 0] != pairs[..., 1]
-        information, begin = estimates.information, start if warm else None
-        gaps = _believed_gaps(rows, estimates.slope, information, estimates, config.margin)
+        slope, information = estimates.slope, estimates.information
+        margin: Array | float = config.margin
+        if (belief := estimates.belief) is not None:
+            reader = read(config.arms, start.weights, estimates.spread)
+            sums = sums_of_weights(rows, config.margin, reader, belief, LEAST_GAP_ERRORS)
+            rows = lift(rows, sums)
+            margin = config.margin - np.abs(sums) * config.bound
+            slope, information = lift(slope, belief.level), estimates.lifted_information
+        gaps = _believed_gaps(rows, slope, information, estimates, margin)
         if self.closed_form(pairs):
             gaps = np.where(counted, gaps, np.inf)
             weights = shares_of_names(self._arm_of[pairs], gaps, estimates.spread)
             return Solved(weights, np.zeros(counted.shape))
         posed = _posed(rows, gaps, counted)
         if config.features.shape[1] > posed.shape[2]:
-            posed = np.concatenate([np.zeros((*posed.shape[:2], 1)), posed], axis=2)
+            posed = lift(posed, 0.0)
+        begin = start if warm else None
         found = least_variance_weights(config.features, estimates.spread, posed, begin)
-        weights = _mixed(found.weights, g_design(config.problem))
-        if (belief := estimates.belief) is not None:
-            reader = read(config.arms, start.weights, estimates.spread)
-            if (some := may_tilt(rows, config.margin, reader, belief)).any():
-                few = estimates.of(some), start.weights[some]
-                weights[some] = self._for_a_small_baseline(rows[some], counted[some], *few)
-        return Solved(weights, found.multipliers)
-
-    def _for_a_small_baseline(
-        self, rows: Array, counted: Array, estimates: Estimates, design: Array
-    ) -> Array:
-        """With a bound R on the baseline, the sums s of the contrasts' weights are the best ones
-        under a design, the design for these sums is a better one, and so on."""
-        config, belief = self._config, estimates.belief
-        assert belief is not None
-        information = estimates.lifted_information
-        slope = np.concatenate([belief.level[:, None], belief.slope], axis=1)
-        gaps, _ = belief.gaps(rows, config.margin, LEAST_GAP_ERRORS)
-        for _ in range(_TILT_STEPS):
-            reader = read(config.arms, design, estimates.spread)
-            sums = tilts(rows, gaps, reader, belief)
-            tilted = np.concatenate([sums[..., None], rows], axis=2)
-            margin = config.margin - np.abs(sums) * config.bound
-            signals = _believed_gaps(tilted, slope, information, estimates, margin)
-            posed = _posed(tilted, signals, counted)
-            found = least_variance_weights(config.features, estimates.spread, posed)
-            design = _mixed(found.weights, g_design(config.problem))
-            if not sums.any():
-                break
-        return design
+        return Solved(_mixed(found.weights, g_design(config.problem)), found.multipliers)
 
 
 def _believed_gaps(
