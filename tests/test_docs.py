@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import io
 import json
 import os
 import pkgutil
@@ -120,13 +121,13 @@ def run_in_a_process(target: Callable[..., None], *args: Path, shown: Path) -> N
 
 
 def show_in_a_file(shown: Path, target: Callable[..., None], *args: Path) -> None:
-    """Call a function; what it prints goes into a file."""
+    """Call a function; its output goes into a file, and so does an error, but not its log."""
     with shown.open("w", encoding="utf-8", buffering=1) as output:
-        sys.stdout = sys.stderr = output
+        sys.stdout, sys.stderr = output, io.StringIO()
         try:
             target(*args)
         except BaseException:
-            traceback.print_exc()
+            traceback.print_exc(file=output)
             raise
 
 
