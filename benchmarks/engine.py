@@ -78,10 +78,9 @@ class Planned(Policy):
         rule: type[LUCB | ActionElimination],
         sigma: float,
         max_pulls: int | None = None,
-        seed: int,
     ) -> None:
         self.problem = problem
-        self._rule = rule(problem, sigma=sigma, max_pulls=max_pulls, seed=seed)
+        self._rule = rule(problem, sigma=sigma, max_pulls=max_pulls)
 
     def plan(self) -> Plan | None:
         """As the rule does."""

@@ -121,12 +121,11 @@ class Variant(SequentialHalving):
         problem: Problem,
         *,
         budget: int,
-        seed: int = 0,
         fit: type[halving._Fit] = halving._Fit,
         ratio: float = 1.0,
         batches: int = 32,
     ) -> None:
-        super().__init__(problem, budget=budget, seed=seed, batches=batches)
+        super().__init__(problem, budget=budget, batches=batches)
         self._fit = fit(problem)
         pilot, ends = self._lengths[0], [size for size in self._keep if size < halving.EVERY_TARGET]
         shares = np.cumsum(ratio ** np.arange(len(ends)))

@@ -111,7 +111,7 @@ def _planned(method: Method, world: Semiparametric | Ratings, seed: int) -> int:
     """A run of a policy with its pulls made one by one; returns their number."""
     rng = np.random.default_rng(seed)
     reward = _rewards(world, rng)
-    policy = method(world.problem(DELTA), seed=seed)
+    policy = method(world.problem(DELTA))
     made = 0
     while made < PLAIN_PULLS and (plan := policy.plan()) is not None:
         counts, sums, squares = (np.zeros(plan.arms) for _ in range(3))

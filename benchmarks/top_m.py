@@ -68,7 +68,7 @@ class MeansTop(Policy):
     Reference: Kalyanakrishnan, Tewari, Auer and Stone (2012).
     """
 
-    def __init__(self, problem: Problem, *, top: int, seed: int = 0) -> None:  # noqa: ARG002
+    def __init__(self, problem: Problem, *, top: int) -> None:
         self.problem, self._top = problem, top
         self._counts = np.zeros(problem.arms, dtype=np.int64)
         self._sums = np.zeros(problem.arms)

@@ -351,8 +351,8 @@ def test_a_policy_of_ones_own_that_breaks_loses_nothing(folder: Path) -> None:
     (folder / "breaking.py").write_text(
         "from bestarm.policies import Uniform\n"
         "class Mine(Uniform):\n"
-        "    def __init__(self, problem, *, seed=0):\n"
-        "        super().__init__(problem, budget=4, seed=seed)\n"
+        "    def __init__(self, problem):\n"
+        "        super().__init__(problem, budget=4)\n"
         "    def update(self, summary):\n"
         "        raise KeyError('tea')\n",
         encoding="utf-8",

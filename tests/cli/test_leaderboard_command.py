@@ -54,8 +54,8 @@ def test_it_can_be_resumed() -> None:
 def test_a_method_of_ones_own_gets_the_column_s_budget_and_is_judged_by_its_errors() -> None:
     Path("my_budgets.py").write_text(
         "from bestarm.policies import Uniform\n\n\n"
-        "def spend(problem, *, seed, budget):\n"
-        "    return Uniform(problem, budget=budget, seed=seed)\n"
+        "def spend(problem, *, budget):\n"
+        "    return Uniform(problem, budget=budget)\n"
     )
     methods = ("my_budgets:spend", "uniform:budget=6", "lucb:max_pulls=10")
     found = cells("--runs", "4", methods=methods)

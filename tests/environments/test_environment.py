@@ -125,13 +125,12 @@ SEEN: list[float | None] = []
 def noting(
     problem: Problem,
     *,
-    seed: int,
     mean_bound: float | None = None,
     bounds: tuple[float, float] | None = None,
 ) -> Policy:
     """A policy, whose bound on means is noted."""
     SEEN.append(mean_bound)
-    return Uniform(problem, seed=seed, budget=problem.arms)
+    return Uniform(problem, budget=problem.arms)
 
 
 def test_simulations_tell_methods_how_large_effects_are() -> None:

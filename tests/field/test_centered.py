@@ -14,6 +14,7 @@ from bestarm import Plan, Problem
 from bestarm.environments import Semiparametric, baselines
 from bestarm.field.centered import BOSE, ActionCentered, CenteredBandit, KimPaik
 from bestarm.numerics.geometry import Array
+from bestarm.policies.registry import make_policy
 from bestarm.records import Counts, Summary
 
 ARMS = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8], [-0.5, 0.5]])  # the largest norm is 1
@@ -119,7 +120,7 @@ def test_they_lose_less_than_equal_shares_would(name: str) -> None:
     wave = baselines.custom(lambda t: 2 * np.sin(t / 50), bound=2.0)
     world = Semiparametric(np.eye(3), [0.0, 0.9, 0.6], baseline=wave)
     for seed in range(3):
-        policy = METHODS[name](world.problem(0.1), budget=2000, seed=seed)
+        policy = make_policy(partial(METHODS[name], budget=2000), world.problem(0.1), seed=seed)
         stream = world.begin(np.random.default_rng(seed))
         pulled = np.zeros(3)
         while (plan := policy.plan()) is not None:

@@ -204,8 +204,8 @@ def test_a_picture_has_a_mark_for_every_method_and_drift() -> None:
     assert marks[100.5] != "#ffffff"
 
 
-def needs_a_budget(problem: Problem, *, seed: int, budget: int) -> Policy:
-    return Uniform(problem, budget=budget, seed=seed)
+def needs_a_budget(problem: Problem, *, budget: int) -> Policy:
+    return Uniform(problem, budget=budget)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,6 @@ class Chained(Policy):
 
     Args:
         problem: the problem.
-        seed: accepted like every policy's.
         sizes: how many pulls each plan asks for.
         kind: `"randomised"` or `"fixed"` for plans of one kind, `"mixed"` for both in turn;
             `"open"`, or `"turning"` for open and closed ones in turn; `"provisional"`; `"blocks"`
@@ -42,7 +41,6 @@ class Chained(Policy):
         self,
         problem: Problem = PROBLEM,
         *,
-        seed: int = 0,
         sizes: tuple[int, ...] = SIZES,
         kind: str = "mixed",
         forecasts: bool = False,

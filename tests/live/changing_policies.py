@@ -22,7 +22,6 @@ class Even(Policy):
 
     Args:
         problem: the problem.
-        seed: accepted like every policy's.
         sizes: how many pulls each plan asks for.
         kind: of plans: `"provisional"`, `"open"` or `"closed"`.
         changes: whether options come and go.
@@ -34,14 +33,13 @@ class Even(Policy):
         self,
         problem: Problem,
         *,
-        seed: int = 0,
         sizes: tuple[int, ...] = (8, 8, 8),
         kind: str = "provisional",
         changes: bool = True,
         ends: bool = True,
         control: str | None = None,
     ) -> None:
-        self.problem, self.kind, self._seed = problem, kind, seed
+        self.problem, self.kind = problem, kind
         self._sizes, self._changes, self._fewest = tuple(sizes), changes, 1 + ends
         self._control = None if control is None else problem.target_labels.index(control)
         self.heard: list[tuple[str, int]] = []  # what it was told, in order

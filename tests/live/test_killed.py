@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from random import Random
@@ -41,7 +42,7 @@ from bestarm.live.store import Store
 from bestarm.live.store import schema as s
 from bestarm.live.store.rows import as_data
 from bestarm.policies import Policy
-from bestarm.policies.registry import policies
+from bestarm.policies.registry import make_policy, policies
 from bestarm.recommendation import Recommendation
 from bestarm.records import Plan, Summary, round_robin
 
@@ -477,7 +478,8 @@ def make(made_with: dict[str, Any]) -> Policy:
         n: tuple(v) if isinstance(v, list) else v for n, v in made_with["policy_options"].items()
     }
     method = policies()[made_with["policy"]].method
-    return method(PROBLEM, seed=made_with["seed"], **options)
+    policy: Policy = make_policy(partial(method, **options), PROBLEM, seed=made_with["seed"])
+    return policy
 
 
 def uninterrupted(turn: int, tables: Tables) -> Experiment:

@@ -24,7 +24,7 @@ PAGES = Problem(["old", "new"])
 class NeedsMore(Policy):
     """A policy with an option that must be given."""
 
-    def __init__(self, problem: Problem, *, patience: int, seed: int = 0) -> None:
+    def __init__(self, problem: Problem, *, patience: int) -> None:
         raise AssertionError("it must not be made")
 
 

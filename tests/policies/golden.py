@@ -77,7 +77,7 @@ class Case:
     Attributes:
         policy: its class.
         problem: one of `PROBLEMS`.
-        options: besides problem and seed.
+        options: besides the problem.
         losses: whether outcomes are missing, and some come late.
     """
 
@@ -93,7 +93,7 @@ class Case:
 
     def make(self) -> Policy:
         """The policy at the start."""
-        policy: Policy = self.policy(PROBLEMS[self.problem], **{"seed": 0, **self.options})
+        policy: Policy = self.policy(PROBLEMS[self.problem], **self.options)
         return policy
 
 

@@ -55,7 +55,7 @@ def test_no_design_is_solved_for_plans_on_record(
         baseline=old.baseline,
     )
     case = CASES[name]
-    policy: Policy = case.policy(problem, **{"seed": 0, **case.options})
+    policy: Policy = case.policy(problem, **case.options)
     for number, step in enumerate(RUNS[name]["steps"]):
         policy.adopt(read_plan(step["plan"]))
         update(policy, case, number, RUNS[name]["steps"])

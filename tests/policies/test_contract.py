@@ -101,14 +101,14 @@ def test_every_policy_obeys_the_contract(name: str, kind: str) -> None:
     problem = PROBLEMS[kind]
     if name in PULLS_ITS_TARGETS and problem.source is not problem.target:
         with pytest.raises(InvalidInputError, match="chooses among the arms it pulls"):
-            METHODS[name](problem, seed=0)
+            METHODS[name](problem)
     else:
         check_policy(METHODS[name], problem)
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_what_is_no_summary_is_refused_and_changes_nothing(name: str) -> None:
-    policy = METHODS[name](PROBLEMS["one-hot"], seed=0)
+    policy = METHODS[name](PROBLEMS["one-hot"])
     before = policy.plan()
     assert before is not None
     for summary in (None, [1, 2, 3, 4], {"counts": [1, 2, 3, 4]}):
@@ -122,7 +122,7 @@ def test_what_is_no_summary_is_refused_and_changes_nothing(name: str) -> None:
 @pytest.mark.parametrize("name", policies())
 def test_a_plain_name_without_an_outcome_does_not_lead(name: str) -> None:
     """Whoever has low outcomes may be behind it all the same. Of plans all pulls are of one arm."""
-    policy, told = METHODS[name](PROBLEMS["one-hot"], seed=0), np.zeros(4)
+    policy, told = METHODS[name](PROBLEMS["one-hot"]), np.zeros(4)
     for _ in range(5):
         if (plan := policy.plan()) is None:
             break
@@ -156,7 +156,7 @@ LONG: dict[str, Any] = {
 @pytest.mark.parametrize("cap", [4, 50])
 def test_a_cap_is_kept_and_is_never_final(name: str, cap: int) -> None:
     """All arms pay alike. Whole rounds may leave some of the pulls."""
-    policy = LONG[name](PROBLEMS["one-hot"], seed=0, max_pulls=cap)
+    policy = LONG[name](PROBLEMS["one-hot"], max_pulls=cap)
     while (plan := policy.plan()) is not None:
         if isinstance(plan, BlockPlan):
             kinds = np.zeros(plan.rounds, dtype=int)
@@ -206,7 +206,7 @@ def test_many_pulls_at_once_are_the_planned_pulls(name: str) -> None:
         table = LinearRewards(problem).means + rng.normal(size=(300, problem.arms))
         table.flags.writeable = False
         rewards = PresampledRewards(table, np.arange(300), np.zeros(300))
-        one, many = (PRESAMPLED[name](problem, seed=5) for _ in range(2))
+        one, many = (PRESAMPLED[name](problem) for _ in range(2))
         assert vars(run(one, rewards)) == vars(run(many, rewards, block=97))
         assert np.array_equal(many._counts, one._counts)
         assert np.array_equal(many._sums, one._sums)

@@ -24,12 +24,12 @@ REPLICATION = partial(SPBAI, preset="replication")
 def test_a_phase_over_the_cap_is_the_last_and_names_the_best_of_all(method: Method) -> None:
     """Phases drop arms as the first is the best; a cut one then sees the second far ahead."""
     problem = small_gap(4, 0.4).problem(0.1)
-    free = method(problem, seed=0)
+    free = method(problem)
     while not (free.recommend().trace and free.recommend().trace[-1].eliminated):
         without_noise(free, problem.source @ [2.0, 0, 0, 0], 1)
     lengths = [phase.pulls for phase in free.recommend().trace]
     cap = max(lengths)
-    capped = method(problem, seed=0, max_phase_pulls=cap)  # type: ignore[call-arg]
+    capped = method(problem, max_phase_pulls=cap)
     without_noise(capped, problem.source @ [2.0, 0, 0, 0], len(lengths))  # the cap is not over it
     before = capped.recommend()
     assert before.reason == "running"
@@ -64,7 +64,7 @@ def test_no_phase_is_ever_longer_than_its_cap(
     if kind == "rage":
         phases = phases or 6
     caps = {"max_phase_pulls": cap, "max_pulls": total, "max_phases": phases}
-    answer = carry_out(methods[kind](problem, seed=seed, **caps), world, seed=seed)  # type: ignore[operator]
+    answer = carry_out(methods[kind](problem, **caps), world, seed=seed)  # type: ignore[operator]
     lengths = [phase.pulls for phase in answer.trace]
     assert max(lengths) <= cap
     assert answer.pulls == sum(lengths) <= (total or answer.pulls)
@@ -75,7 +75,7 @@ def test_no_phase_is_ever_longer_than_its_cap(
     elif kind != "rage":
         # Whoever did not meet the cap runs as if there were none.
         caps["max_phase_pulls"] = None
-        free = carry_out(methods[kind](problem, seed=seed, **caps), world, seed=seed)  # type: ignore[operator]
+        free = carry_out(methods[kind](problem, **caps), world, seed=seed)  # type: ignore[operator]
         assert [phase.pulls for phase in free.trace] == lengths
         assert free.target == answer.target
 

@@ -49,7 +49,7 @@ def test_every_policy_names_a_version_of_its_own_and_has_all_its_options_kept(na
 
 @pytest.mark.parametrize("info", BUILT_IN, ids=lambda info: info.name)
 def test_a_policy_that_names_a_version_has_a_recorded_run(info: PolicyInfo) -> None:
-    policy = info.method(Problem(np.eye(3)), seed=0, **info.example)
+    policy = info.method(Problem(np.eye(3)), **info.example)
     recorded = policy.traits.version is None or type(policy).__name__ in CLASSES
     assert recorded, f"Add a Case for {info.name} to CASES in tests/policies/golden.py, and run it."
 

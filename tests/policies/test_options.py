@@ -77,4 +77,4 @@ def test_what_cannot_be_is_refused(method: Any, options: dict[str, object], fiel
 @pytest.mark.parametrize("method", [SPBAI, SBE, RAGE, LUCB, ActionElimination])
 def test_features_alone_are_no_problem(method: Method) -> None:
     with pytest.raises(InvalidInputError, match="`problem` must be a Problem; got list"):
-        method([[1, 0], [0, 1]], seed=0)  # type: ignore[arg-type]
+        method([[1, 0], [0, 1]])  # type: ignore[arg-type]

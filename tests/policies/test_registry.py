@@ -55,7 +55,7 @@ class Guess(Policy):
 
 @pytest.mark.parametrize("info", BUILT_IN, ids=lambda info: info.name)
 def test_what_the_table_says_is_what_the_policy_declares(info: PolicyInfo) -> None:
-    policy = info.method(PROBLEM, seed=0, **info.example)
+    policy = info.method(PROBLEM, **info.example)
     assert policy.traits.blind is info.blind
     assert policy.traits.budgeted is info.budgeted
     assert not (info.blind and info.model == "drift")

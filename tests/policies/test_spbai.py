@@ -43,7 +43,7 @@ def test_targets_a_radius_below_the_leader_are_dropped_and_the_ridge_is_the_pape
 ) -> None:
     """The ridge has δ_1 = δ/(H² · 1 · 2); the replication preset takes δ itself."""
     problem = small_gap(3, 0.5, declared_baseline=1.0).problem(0.1)
-    policy = method(problem, seed=3)
+    policy = method(problem)
     weights, pulls = next_weights(policy), next_plan(policy).pulls
     rng = np.random.default_rng(8)
     arms = rng.choice(problem.arms, size=pulls, p=weights)
@@ -176,7 +176,7 @@ def test_xor_pulls_active_arms_only_around_the_best_of_them() -> None:
 def test_a_tie_ends_after_ten_phases() -> None:
     problem = Problem(np.eye(2), noise=1e-3, baseline=0.0)
     for method, phases in ((REPLICATION, 10), (partial(REPLICATION, max_phases=3), 3)):
-        policy = method(problem, seed=0)
+        policy = method(problem)
         without_noise(policy, np.zeros(2))
         answer = policy.recommend()
         assert (len(answer.trace), answer.reason, answer.final) == (phases, "max_phases", False)

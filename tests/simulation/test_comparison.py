@@ -128,7 +128,7 @@ def test_runs_whose_assumptions_are_contradicted_are_counted() -> None:
 
 
 def test_an_error_of_a_method_is_kept_and_an_unknown_reference_is_refused() -> None:
-    def broken(problem: Problem, *, seed: int) -> SPBAI:
+    def broken(problem: Problem) -> SPBAI:
         raise RuntimeError("out of order")
 
     methods: dict[str, Method] = {"rage": RAGE, "broken": broken}

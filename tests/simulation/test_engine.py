@@ -170,7 +170,7 @@ def test_ctrl_c_in_a_worker_interrupts_the_simulation(pool: Executor) -> None:
 
 
 def test_nothing_finished_is_still_a_result() -> None:
-    def interrupted(problem: Problem, *, seed: int) -> ArmMeans:
+    def interrupted(problem: Problem) -> ArmMeans:
         raise KeyboardInterrupt
 
     results = simulate(interrupted, small_gap(), runs=3)
@@ -241,7 +241,7 @@ def test_a_missing_bar_is_said_before_anything_runs(monkeypatch: pytest.MonkeyPa
         ({"delta": 5}, r"`delta` must lie in \(0, 0.5\]; got 5"),
         ({"delta": "0.1"}, r"`delta` must"),
         ({"delta": math.nan}, r"`delta` must"),
-        ({"method": "SPBAI"}, "`method` must make a policy from a problem and a seed; got 'SPBAI'"),
+        ({"method": "SPBAI"}, "`method` must make a policy from a problem; got 'SPBAI'"),
         ({"environment": 3}, "`environment` must have a name"),
         ({"executor": 4}, r"`executor` must be a concurrent\.futures executor; got 4"),
         ({"progress": "yes"}, "`progress` must be True, False or a function; got 'yes'"),

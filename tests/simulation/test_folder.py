@@ -90,7 +90,7 @@ def test_a_damaged_first_line_is_reported_and_its_runs_are_kept(
     assert path.read_bytes() == content
 
 
-def method_with(problem: Problem, *, seed: int, rule: object) -> LUCB:
+def method_with(problem: Problem, *, rule: object) -> LUCB:
     return LUCB(problem, max_pulls=30)
 
 

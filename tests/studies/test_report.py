@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import re
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from html import escape
 from html.parser import HTMLParser
@@ -140,34 +140,15 @@ def test_everything_is_there_and_nothing_else(report: Path) -> None:
 
 
 def test_the_same_bytes_with_other_workers_and_over_an_old_report(
-    report: Path, tmp_path: Path, pool: Executor
+    report: Path, tmp_path: Path
 ) -> None:
-    """Threads make the runs and other processes draw, each of them several figures."""
     with ThreadPoolExecutor(2) as executor:
         again = replicated(executor)
     (tmp_path / "runs.csv").write_text("old", encoding="utf-8")
     (tmp_path / ".report").mkdir()  # of a process that was killed
     (tmp_path / ".report" / "runs.csv").write_text("half", encoding="utf-8")
-    write_report(again, tmp_path, executor=pool)
+    write_report(again, tmp_path)
     assert files(tmp_path) == files(report)
-
-
-def test_threads_do_not_draw(tmp_path: Path) -> None:
-    """Matplotlib is not safe in threads."""
-    with ThreadPoolExecutor(2) as executor, pytest.raises(InvalidInputError) as caught:
-        write_report(replication(), tmp_path, executor=executor)
-    assert (caught.value.field, caught.value.value) == ("executor", executor)
-    assert "ProcessPoolExecutor" in str(caught.value.remedy)
-    assert not files(tmp_path)
-
-
-def test_a_failure_of_another_process_leaves_nothing_behind(tmp_path: Path, pool: Executor) -> None:
-    (table, *others) = study().tables
-    # Half of a character can be neither drawn nor written.
-    broken = replace(table, rows=tuple(replace(row, label="\ud800") for row in table.rows))
-    with pytest.raises((TypeError, UnicodeEncodeError)):
-        write_report(with_tables(broken, *others), tmp_path, executor=pool)
-    assert not files(tmp_path)
 
 
 @pytest.mark.usefixtures("no_pictures")

@@ -62,7 +62,7 @@ def test_errors_come_with_the_lines_that_repeat_them() -> None:
                 raise ArithmeticError(f"no luck with {summary.sums.tolist()}")
             super().update(summary)
 
-    for method, kind in ((BROKEN[0].policy, AssertionError), (Failing, ArithmeticError)):
+    for method, kind in ((BROKEN[1].policy, AssertionError), (Failing, ArithmeticError)):
         with pytest.raises(kind) as caught:
             check_policy(method, PROBLEM, seed=3, max_plans=40)
         (note,) = caught.value.__notes__

@@ -90,11 +90,11 @@ def _methods() -> dict[str, Method]:
     return made | {_PROVEN: _anytime}
 
 
-def _anytime(problem: Problem, *, seed: int) -> Policy:
+def _anytime(problem: Problem) -> Policy:
     """SP-BAI is told |ν_t| ≤ 1, as in the paper; a proof needs what ν_t = 1 + sin 2t reaches."""
     from bestarm import AnytimeBAI
 
-    return AnytimeBAI(problem.with_baseline(2.0), seed=seed)
+    return AnytimeBAI(problem.with_baseline(2.0))
 
 
 def _draw(methods: Mapping[str, Method], *, seed: int, delta: float, out: Path) -> list[Path]:

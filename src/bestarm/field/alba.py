@@ -54,7 +54,6 @@ class ALBA(StepwisePolicy):
         *,
         sigma: float = 1.0,
         mean_bound: float | None = None,
-        seed: int = 0,  # noqa: ARG002
         max_pulls: int | None = None,
     ) -> None:
         super().__init__(problem, max_pulls=max_pulls)

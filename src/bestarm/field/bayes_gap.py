@@ -54,7 +54,6 @@ class BayesGap(PullByPull):
         budget: int,
         sigma: float = 1.0,
         prior: float = 1.0,
-        seed: int = 0,  # noqa: ARG002
     ) -> None:
         super().__init__(problem, budget=budget)
         whole(budget, "budget", least=problem.arms + 1)

@@ -164,14 +164,7 @@ class BOSE(CenteredBandit):
     _realised: ClassVar[float] = 1.0
     _expected: ClassVar[float] = 0.0
 
-    def __init__(
-        self,
-        problem: Problem,
-        *,
-        budget: int,
-        width: float | None = None,
-        seed: int = 0,  # noqa: ARG002
-    ) -> None:
+    def __init__(self, problem: Problem, *, budget: int, width: float | None = None) -> None:
         whole(budget, "budget", least=1)
         if width is None:
             ridge, self._width = thresholds.bose_constants(

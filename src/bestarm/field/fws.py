@@ -74,7 +74,6 @@ class FrankWolfeSampling(LinearRule):
         *,
         sigma: float = 1.0,
         threshold: Threshold = "published",
-        seed: int = 0,  # noqa: ARG002
         max_pulls: int | None = None,
     ) -> None:
         super().__init__(

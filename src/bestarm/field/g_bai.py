@@ -34,7 +34,7 @@ class GBAI(OneShot):
 
     _blind = True
 
-    def __init__(self, problem: Problem, *, budget: int, seed: int = 0) -> None:  # noqa: ARG002
+    def __init__(self, problem: Problem, *, budget: int) -> None:
         super().__init__(problem, budget=budget)
 
     def _make_plan(self) -> Plan:

@@ -41,14 +41,7 @@ class GSE(LinearShrinking):
 
     _transductive = False
 
-    def __init__(
-        self,
-        problem: Problem,
-        *,
-        budget: int,
-        factor: int = 2,
-        seed: int = 0,  # noqa: ARG002
-    ) -> None:
+    def __init__(self, problem: Problem, *, budget: int, factor: int = 2) -> None:
         super().__init__(problem)
         self._keep = stage_sizes(problem.arms, whole(factor, "factor", least=2))
         whole(budget, "budget", least=linear_rank(problem) * len(self._keep))

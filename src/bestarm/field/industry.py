@@ -115,7 +115,6 @@ class EpochStratified(PeriodRule):
         problem: Problem,
         *,
         sigma: float = 1.0,
-        seed: int = 0,  # noqa: ARG002
         max_pulls: int | None = None,
     ) -> None:
         super().__init__(problem, max_pulls=max_pulls)

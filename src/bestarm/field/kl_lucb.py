@@ -59,7 +59,6 @@ class KLLUCB(MeansRule):
         sigma: float = 1.0,
         threshold: Literal["published", "small", "experiments"] = "published",
         bounds: tuple[float, float] | None = None,
-        seed: int = 0,  # noqa: ARG002
         max_pulls: int | None = None,
     ) -> None:
         super().__init__(problem, sigma=sigma, bounds=bounds, max_pulls=max_pulls)

@@ -75,7 +75,6 @@ class LazyTrackAndStop(LinearRule):
         *,
         sigma: float = 1.0,
         threshold: Threshold = "published",
-        seed: int = 0,  # noqa: ARG002
         max_pulls: int | None = None,
     ) -> None:
         source, _ = coordinates(as_problem(problem))

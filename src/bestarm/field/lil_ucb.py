@@ -49,7 +49,6 @@ class LilUCB(MeansRule):
         *,
         sigma: float = 1.0,
         threshold: Literal["published", "experiments"] = "published",
-        seed: int = 0,  # noqa: ARG002
         max_pulls: int | None = None,
     ) -> None:
         super().__init__(problem, sigma=sigma, max_pulls=max_pulls)

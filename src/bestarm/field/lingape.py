@@ -73,7 +73,6 @@ class LinGapE(LinearRule):
         sigma: float = 1.0,
         norm: float = 2.0,
         threshold: Threshold = "published",
-        seed: int = 0,  # noqa: ARG002
         max_pulls: int | None = None,
     ) -> None:
         self._norm, scale = positive(norm, "norm"), positive(sigma, "sigma")

@@ -42,7 +42,7 @@ class ODLinBAI(LinearShrinking):
 
     _transductive = False
 
-    def __init__(self, problem: Problem, *, budget: int, seed: int = 0) -> None:  # noqa: ARG002
+    def __init__(self, problem: Problem, *, budget: int) -> None:
         super().__init__(problem)
         rank = linear_rank(problem)
         phases = max(1, math.ceil(math.log2(rank)))

@@ -46,7 +46,7 @@ class P1RAGE(StepwisePolicy):
 
     _blind = True
 
-    def __init__(self, problem: Problem, *, budget: int, seed: int = 0) -> None:  # noqa: ARG002
+    def __init__(self, problem: Problem, *, budget: int) -> None:
         super().__init__(problem, budget=budget)
         epochs = max(1, math.ceil(math.log2(self._design(self._active).lower_bound)))
         self._length = max(1, budget // epochs)

@@ -62,7 +62,6 @@ class PeaceBudget(LinearShrinking):
         *,
         budget: int,
         design: Literal["width", "variance"] = "width",
-        seed: int = 0,  # noqa: ARG002
     ) -> None:
         super().__init__(problem)
         choice(design, ("width", "variance"), "design")

@@ -62,7 +62,6 @@ class TrackAndStop(MeansRule):
         sigma: float = 1.0,
         threshold: Literal["published", "certified", "experiments"] = "published",
         bounds: tuple[float, float] | None = None,
-        seed: int = 0,  # noqa: ARG002
         max_pulls: int | None = None,
     ) -> None:
         super().__init__(problem, sigma=sigma, bounds=bounds, max_pulls=max_pulls)

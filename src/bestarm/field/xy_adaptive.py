@@ -60,7 +60,6 @@ class XYAdaptive(StepwisePolicy):
         *,
         sigma: float = 1.0,
         threshold: Literal["published", "small"] = "published",
-        seed: int = 0,  # noqa: ARG002
         max_pulls: int | None = None,
     ) -> None:
         super().__init__(problem, max_pulls=max_pulls)

@@ -64,7 +64,6 @@ class XYStatic(LinearRule):
         *,
         sigma: float = 1.0,
         threshold: Literal["published", "small"] = "published",
-        seed: int = 0,  # noqa: ARG002
         max_pulls: int | None = None,
     ) -> None:
         delta, targets = as_problem(problem).delta, problem.targets
@@ -131,10 +130,9 @@ class XYOracle(XYStatic):
         theta: object,
         sigma: float = 1.0,
         threshold: Literal["published", "small"] = "published",
-        seed: int = 0,
         max_pulls: int | None = None,
     ) -> None:
-        super().__init__(problem, sigma=sigma, threshold=threshold, seed=seed, max_pulls=max_pulls)
+        super().__init__(problem, sigma=sigma, threshold=threshold, max_pulls=max_pulls)
         values = np.full(problem.dimension, theta) if isinstance(theta, int | float) else theta
         self._truth = tuple(vector(values, "theta").tolist())
         oracle_allocation(problem, self._truth)  # refuses what does not fit the problem

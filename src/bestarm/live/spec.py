@@ -28,7 +28,7 @@ from bestarm.live.store.rows import UNREADABLE, canonical
 from bestarm.policies.catalog import BUILT_IN
 from bestarm.policies.guardrail import Guardrail, read_guardrails
 from bestarm.policies.policy import Policy, Traits
-from bestarm.policies.registry import free_options, load, policies, unknown_option
+from bestarm.policies.registry import free_options, load, make_policy, policies, unknown_option
 from bestarm.problem import Problem, problem_of, read_names
 from bestarm.records import BlockPlan, Plan
 
@@ -360,7 +360,7 @@ def _make(
         method = partial(method, **given)
         if forecasts:
             method, problem, _ = subtract_forecasts(method, problem)
-        policy = method(problem, seed=seed)
+        policy = make_policy(method, problem, seed=seed)
     if not isinstance(policy, Policy):
         message = f"{name!r} does not make a policy."
         remedy = "Derive it from bestarm.policies.Policy."

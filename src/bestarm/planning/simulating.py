@@ -18,7 +18,7 @@ from bestarm.errors import InvalidInputError
 from bestarm.planning.request import PlanRequest
 from bestarm.planning.worlds import AssumedWorld
 from bestarm.policies import Method
-from bestarm.policies.registry import accepted
+from bestarm.policies.registry import accepted, make_policy
 from bestarm.simulation import simulate
 from bestarm.simulation.progress import Progress, Report, reporting
 from bestarm.simulation.results import Results, RunJournal
@@ -187,12 +187,12 @@ def capped(plain: Method, request: PlanRequest, *, cap: int) -> Method:
     options = accepted(plain, max_pulls=cap, bounds=request.bounds, block=request.block)
     changing: Method = partial(plain, **accepted(plain, changes=True), **options)
     try:
-        changing(request.problem, seed=0)  # refuses before anything is simulated
+        make_policy(changing, request.problem)  # refuses before anything is simulated
     except InvalidInputError as error:
         if error.field != "changes":
             raise
     else:
         return changing
     method: Method = partial(plain, **options)
-    method(request.problem, seed=0)
+    make_policy(method, request.problem)
     return method

@@ -38,7 +38,6 @@ class BernsteinElimination(BoundedRule):
         problem: the problem; its targets must be its source arms, and its features are not used.
         bounds: the lowest and the highest reward there can be; one outside is refused.
         growth: a batch's pulls of an arm, as a part of those before it.
-        seed: accepted like every policy's; nothing is drawn.
         max_pulls: stop before exceeding this many pulls; such a stop is never final.
 
     Example:
@@ -61,7 +60,6 @@ class BernsteinElimination(BoundedRule):
         *,
         bounds: tuple[float, float],
         growth: float = 0.05,
-        seed: int = 0,  # noqa: ARG002
         max_pulls: int | None = None,
     ) -> None:
         super().__init__(problem, bounds=bounds, max_pulls=max_pulls)

@@ -77,7 +77,7 @@ class PolicyInfo:
 
     @property
     def method(self) -> Callable[..., Policy]:
-        """What makes the policy from a problem and a seed."""
+        """What makes the policy from a problem."""
         return partial(self.factory, **self.options) if self.options else self.factory
 
     @property

@@ -32,7 +32,6 @@ class Fixed(StepwisePolicy):
             out, it goes on until it is stopped.
         bounds: the lowest and the highest reward; others are refused.
         control: the name of the option that others are compared with.
-        seed: accepted like every policy's; the draws are not the policy's to make.
 
     Example:
         >>> from bestarm import Problem
@@ -54,7 +53,6 @@ class Fixed(StepwisePolicy):
         max_pulls: int | None = None,
         bounds: tuple[float, float] | None = None,
         control: str | None = None,
-        seed: int = 0,  # noqa: ARG002
     ) -> None:
         super().__init__(problem, max_pulls=max_pulls)
         self._probabilities = _read_probabilities(probabilities, problem)

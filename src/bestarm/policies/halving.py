@@ -44,7 +44,6 @@ class SequentialHalving(Shrinking):
             a single regression under the design for all targets.
         batches: plans per stage; the more, the better a moving baseline is followed. Each must be
             answered before the next begins; none is made shorter than 50 pulls for it.
-        seed: accepted like every policy's; the draws are not the policy's to make.
         tol: the relative gap to which designs are certified.
 
     Example:
@@ -66,7 +65,6 @@ class SequentialHalving(Shrinking):
         budget: int,
         stages: int | None = None,
         batches: int = 32,
-        seed: int = 0,  # noqa: ARG002
         tol: float = 1e-3,
     ) -> None:
         super().__init__(problem)

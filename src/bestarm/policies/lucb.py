@@ -30,7 +30,6 @@ class LUCB(RoundRule):
         problem: the problem; its targets must be its source arms, and its features are not used.
         sigma: the sub-Gaussian scale it assumes.
         radius: `"lil"` as published, or `"certified"`, with a proof at the level of δ.
-        seed: accepted like every policy's; nothing is drawn.
         max_pulls: stop at this many pulls; such a stop is never final.
 
     Example:

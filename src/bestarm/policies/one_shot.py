@@ -49,7 +49,6 @@ class Uniform(OneShot):
     Args:
         problem: the problem; its targets must be its source arms.
         budget: the number of pulls, at least one per arm.
-        seed: accepted like every policy's; nothing is drawn.
 
     Example:
         >>> from bestarm import Problem
@@ -63,7 +62,7 @@ class Uniform(OneShot):
     _kind = "fixed"
     _transductive = False
 
-    def __init__(self, problem: Problem, *, budget: int, seed: int = 0) -> None:  # noqa: ARG002
+    def __init__(self, problem: Problem, *, budget: int) -> None:
         super().__init__(problem, budget=budget)
         whole(budget, "budget", least=problem.arms)
 
@@ -87,7 +86,6 @@ class GOpt(OneShot):
         gap: the oracle's smallest gap, in reward units.
         r1: the constant R₁ of the length.
         r2: the constant R₂.
-        seed: accepted like every policy's; the draws are not the policy's to make.
         max_pulls: cut the batch to this; a batch cut short is never final.
         tol: the relative gap to which the design is certified.
 
@@ -110,7 +108,6 @@ class GOpt(OneShot):
         gap: float,
         r1: float = 1 / 3,
         r2: float = 1 / 3,
-        seed: int = 0,  # noqa: ARG002
         max_pulls: int | None = None,
         tol: float = 1e-3,
     ) -> None:
@@ -145,7 +142,6 @@ class DEO(OneShot):
         design: `"anchored"` is DEO's, `"centered"` the exact centered XY-design, which is made for
             the contrasts that decide and needs no anchor.
         anchor: the arm with half the mass.
-        seed: accepted like every policy's; the draws are not the policy's to make.
         tol: the relative gap to which the design is certified.
 
     Example:
@@ -166,7 +162,6 @@ class DEO(OneShot):
         budget: int,
         design: Literal["anchored", "centered"] = "anchored",
         anchor: int = 0,
-        seed: int = 0,  # noqa: ARG002
         tol: float = 1e-3,
     ) -> None:
         super().__init__(problem, budget=budget)

@@ -48,7 +48,6 @@ class PairedTests(BoundedRule):
         problem: the problem; its targets must be its source arms, and its features are not used.
         bounds: the lowest and the highest reward there can be; one outside is refused.
         items: the number of items of a finite population; None if rounds never run out.
-        seed: accepted like every policy's; nothing is drawn.
         max_pulls: stop before exceeding this many pulls; such a stop is never final.
 
     Example:
@@ -68,7 +67,6 @@ class PairedTests(BoundedRule):
         *,
         bounds: tuple[float, float],
         items: int | None = None,
-        seed: int = 0,  # noqa: ARG002
         max_pulls: int | None = None,
     ) -> None:
         super().__init__(problem, bounds=bounds, max_pulls=max_pulls)

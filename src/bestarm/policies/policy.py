@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, fields
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -298,16 +298,16 @@ class Group(Protocol):
 class Method(Protocol):
     """Makes a policy from a problem: a policy class, or a `functools.partial` of one.
 
-    `seed` is for what the policy draws itself; most draw nothing, and accept it all the same. Some
-    further options have one meaning wherever a constructor takes them: `max_pulls`, the pulls at
-    which to stop in any case, and never with a final answer; `budget`, the pulls to make; `bounds`,
-    between which all rewards lie; `mean_bound`, which no |x·θ| exceeds; `block`, the pulls per
-    round. Simulations offer them: see `registry.accepted`. Live experiments ask for `changes`,
-    whether options may be added and retired, unless the policy refuses it by that field, and show
-    `floors`, the least probability of options by name.
+    Some options have one meaning wherever a constructor takes them: `seed`, for what the policy
+    draws itself; `max_pulls`, the pulls at which to stop in any case, and never with a final
+    answer; `budget`, the pulls to make; `bounds`, between which all rewards lie; `mean_bound`,
+    which no |x·θ| exceeds; `block`, the pulls per round. Simulations offer them: see
+    `registry.accepted`. Live experiments ask for `changes`, whether options may be added and
+    retired, unless the policy refuses it by that field, and show `floors`, the least probability of
+    options by name.
     """
 
-    def __call__(self, problem: Problem, *, seed: int) -> Policy:
+    def __call__(self, problem: Problem, /, *args: Any, **options: Any) -> Policy:
         """Make a policy."""
         ...
 

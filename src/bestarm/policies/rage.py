@@ -126,7 +126,6 @@ class RAGE(LeastSquaresElimination):
     Args:
         problem: the problem; its scales are not used.
         sigma: the noise scale it assumes.
-        seed: not used; RAGE draws nothing.
         max_pulls: stop before exceeding this many pulls; such a stop is never final.
         max_phases: stop after this many phases; never final either, unless one target is left.
         max_phase_pulls: a longer phase is cut to this many pulls, and the run continues as
@@ -148,7 +147,6 @@ class RAGE(LeastSquaresElimination):
         problem: Problem,
         *,
         sigma: float = 1.0,
-        seed: int = 0,  # noqa: ARG002
         max_pulls: int | None = None,
         max_phases: int | None = None,
         max_phase_pulls: int | None = None,

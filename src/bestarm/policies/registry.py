@@ -25,6 +25,7 @@ from bestarm.checks import suggestion, without_punctuation
 from bestarm.errors import BestArmError, InvalidInputError, describe_error
 from bestarm.policies.catalog import BUILT_IN, PolicyInfo
 from bestarm.policies.policy import Method
+from bestarm.problem import Problem
 
 GROUP = "bestarm.policies"
 
@@ -76,6 +77,7 @@ def spelling() -> Mapping[str, str]:
 def accepted(
     method: Callable[..., Any],
     *,
+    seed: int | None = None,
     max_pulls: int | None = None,
     bounds: tuple[float, float] | None = None,
     block: int | None = None,
@@ -88,6 +90,7 @@ def accepted(
     What is None, or is bound already, is left out.
     """
     offered = {
+        "seed": seed,
         "max_pulls": max_pulls,
         "bounds": bounds,
         "block": block,
@@ -102,6 +105,11 @@ def accepted(
         for name, value in offered.items()
         if value is not None and name in taken and name not in bound
     }
+
+
+def make_policy(method: Callable[..., Any], problem: Problem, *, seed: int = 0) -> Any:
+    """What a method makes for a problem: with a seed, if it takes one."""
+    return method(problem, **accepted(method, seed=seed))
 
 
 def options_of(method: Callable[..., Any]) -> Collection[str]:

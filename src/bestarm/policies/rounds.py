@@ -59,7 +59,6 @@ class RoundRule(StepwisePolicy):
         *,
         sigma: float = 1.0,
         radius: Literal["lil", "certified"] = "lil",
-        seed: int = 0,  # noqa: ARG002
         max_pulls: int | None = None,
     ) -> None:
         super().__init__(problem, max_pulls=max_pulls)

@@ -27,7 +27,6 @@ class SBE(SPBAI):
         problem: the problem; its targets must be its source arms.
         r1: the constant R₁ of the phase length.
         r2: the constant R₂.
-        seed: accepted like every policy's; the draws are not the policy's to make.
         max_pulls: stop before exceeding this many pulls; such a stop is never final.
         max_phases: stop after this many phases; never final either, unless one arm is left.
         max_phase_pulls: a phase that wants more than this draws this many and is the last; the best
@@ -52,7 +51,6 @@ class SBE(SPBAI):
         *,
         r1: float = 1 / 3,
         r2: float = 1 / 3,
-        seed: int = 0,
         max_pulls: int | None = None,
         max_phases: int | None = None,
         max_phase_pulls: int | None = None,
@@ -62,7 +60,6 @@ class SBE(SPBAI):
             problem,
             r1=r1,
             r2=r2,
-            seed=seed,
             max_pulls=max_pulls,
             max_phases=max_phases,
             max_phase_pulls=max_phase_pulls,

@@ -27,6 +27,7 @@ from bestarm.forecasting import Forecaster, Regression
 from bestarm.forecasting.forecaster import find_forecaster, subtract_forecasts
 from bestarm.numerics.blas import one_thread
 from bestarm.policies.policy import Method, Policy
+from bestarm.policies.registry import accepted
 from bestarm.recommendation import Recommendation
 from bestarm.simulation.methods import Oracle, code_version, method_name, with_mean_bound
 from bestarm.simulation.progress import Progress, reporting
@@ -66,8 +67,8 @@ def simulate(
     """Run a method many times, independently.
 
     Args:
-        method: makes a policy from a problem and a seed: a policy class, or a partial of one; or
-            an `Oracle`, which also tells it truths of the world.
+        method: makes a policy from a problem: a policy class, or a partial of one; or an `Oracle`,
+            which also tells it truths of the world. One that takes a `seed` is given one.
         environment: the environment of the runs.
         runs: the number of runs, at most 10 million.
         seed: results depend only on it; run i is the same whatever `runs` is.
@@ -181,9 +182,10 @@ class Simulation:
         forecaster: Forecaster | str | None = None,
         delay: int = 0,
     ) -> None:
-        if not callable(method.method if isinstance(method, Oracle) else method):
+        maker: Any = method.method if isinstance(method, Oracle) else method
+        if not callable(maker):
             remedy = "Give a policy class, or a functools.partial of one."
-            raise _invalid("method", "make a policy from a problem and a seed", method, remedy)
+            raise _invalid("method", "make a policy from a problem", method, remedy)
         if not isinstance(environment, Environment):
             raise _invalid("environment", "have a name and an instance(rng)", environment, _EXAMPLE)
         self.method, self.environment = method, environment
@@ -195,21 +197,22 @@ class Simulation:
             what, remedy = "Forecasts cannot be simulated with a delay.", "Leave one of them out."
             raise InvalidInputError(what, field="delay", value=delay, remedy=remedy)
         self._fixed = fixed_world(environment)
+        self._draws = "seed" in accepted(maker, seed=self.seed)
         self._pickled: tuple[bytes, str] | None = None
 
     def begin(self, run: int) -> tuple[Policy, Stream, World]:
         """The policy, stream and world of run number `run`."""
         world = self._world(run)
         method = self.method.bind(world) if isinstance(self.method, Oracle) else self.method
-        seed = self._policy_seed(run)
+        drawn: dict[str, Any] = {"seed": self._policy_seed(run)} if self._draws else {}
         problem, stream = world.problem(self.delta), world.begin(_generator(self._seed(run, 2)))
         method = with_mean_bound(method, world, problem)
         if self.forecaster is None:
-            return method(problem, seed=seed), stream, world
+            return method(problem, **drawn), stream, world
         adjusted = subtract_forecasts(method, problem)
         forecaster = deepcopy(self.forecaster)
         stream = ForecastStream(stream, forecaster, problem.source, adjusted.interval)
-        return adjusted.method(adjusted.problem, seed=seed), stream, world
+        return adjusted.method(adjusted.problem, **drawn), stream, world
 
     def _policy_seed(self, run: int) -> int:
         return int(self._seed(run, 1).generate_state(1, np.uint64)[0]) >> 11  # exact in JSON

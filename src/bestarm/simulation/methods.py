@@ -20,7 +20,7 @@ class Oracle:
     """A method that is told truths of its world, which only a simulation knows.
 
     Args:
-        method: makes a policy from a problem, a seed and the truths.
+        method: makes a policy from a problem and the truths.
         truths: for each keyword of the method, the name of the attribute of the world to pass.
 
     Example:

@@ -6,9 +6,6 @@ import csv
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +25,7 @@ _RUNS = ("table", "row", "method", "environment", "run", "pulls", "success", *Ou
 DrawnPicture = tuple[str, str, str]  # its title, its caption, and its SVG
 
 
-def write_report(
-    results: StudyResults[Any], folder: Path, *, executor: Executor | None = None
-) -> Path:
+def write_report(results: StudyResults[Any], folder: Path) -> Path:
     """Write the report of a finished study; the same results give the same bytes.
 
     In `folder` there are then `report.html`, which needs no other file, `report.md`, `runs.csv`,
@@ -40,18 +35,16 @@ def write_report(
     Args:
         results: what `run_study` returned, with every row finished.
         folder: where to; it is made if need be.
-        executor: processes of this machine that draw the pictures; without it this process does.
 
     Returns:
         The path of the page.
 
     Raises:
-        InvalidInputError: rows are not finished, `executor` has threads, or another process writes
-            to the folder.
+        InvalidInputError: rows are not finished, or another process writes to the folder.
         MissingDependencyError: Matplotlib or Jinja2 is not installed.
         OSError: the folder cannot be written.
     """
-    _check(results, executor)
+    _check(results)
     folder.mkdir(parents=True, exist_ok=True)
     fresh = folder / _FRESH
     with exclusive(folder), naming_file(fresh):
@@ -60,14 +53,14 @@ def write_report(
             fresh.mkdir()  # not through a link that somebody left in its place
             for name in _PARTS:
                 (fresh / name).mkdir()
-            _write(results, fresh, executor)
+            _write(results, fresh)
             _move(fresh, folder, results.study)
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
     return folder / _PAGE
 
 
-def _check(results: StudyResults[Any], executor: Executor | None) -> None:
+def _check(results: StudyResults[Any]) -> None:
     missing = results.missing()
     if results.interrupted or missing:
         raise InvalidInputError(
@@ -77,48 +70,19 @@ def _check(results: StudyResults[Any], executor: Executor | None) -> None:
             value=missing,
             remedy="Go on with it with resume=True.",
         )
-    if isinstance(executor, ThreadPoolExecutor):  # Matplotlib draws in one thread at a time
-        raise InvalidInputError(
-            f"`executor` must have processes, not threads; got {executor!r}.",
-            field="executor",
-            value=executor,
-            remedy="Try concurrent.futures.ProcessPoolExecutor(), or leave it out.",
-        )
 
 
-def _write(results: StudyResults[Any], fresh: Path, executor: Executor | None) -> None:
+def _write(results: StudyResults[Any], fresh: Path) -> None:
     report = results.study.report(results)
-    with _drawing(report.sections, fresh / "figures", executor) as drawings:
-        _write_csv(fresh / "runs.csv", [_RUNS, *_runs(results)])
-        _write_csv(fresh / "cells.csv", report.cells)
-        for section in report.sections:
-            if section.caption:
-                _write_text(fresh / "tables" / f"{section.key}.tex", latex(section))
-        _write_text(fresh / "report.md", markdown(report))
-        sections = [(section, drawings[section.key]()) for section in report.sections]
+    _write_csv(fresh / "runs.csv", [_RUNS, *_runs(results)])
+    _write_csv(fresh / "cells.csv", report.cells)
+    for section in report.sections:
+        if section.caption:
+            _write_text(fresh / "tables" / f"{section.key}.tex", latex(section))
+    _write_text(fresh / "report.md", markdown(report))
+    figures = fresh / "figures"
+    sections = [(section, draw_section(section.draw, figures)) for section in report.sections]
     _write_text(fresh / _PAGE, page(report, sections))
-
-
-@contextmanager
-def _drawing(
-    sections: Sequence[Section], folder: Path, executor: Executor | None
-) -> Iterator[dict[str, Callable[[], list[DrawnPicture]]]]:
-    """Functions that give the pictures of each section; an executor has begun to draw them.
-
-    Nothing is drawn any more once this ends.
-    """
-    work = {each.key: partial(draw_section, each.draw, folder) for each in sections}
-    if executor is None:
-        yield dict(work)
-        return
-    futures: dict[str, Future[list[DrawnPicture]]] = {}
-    try:
-        futures.update((key, executor.submit(each)) for key, each in work.items())
-        yield {key: future.result for key, future in futures.items()}
-    finally:
-        for future in futures.values():
-            future.cancel()
-        wait(futures.values())
 
 
 def draw_section(draw: Callable[[], Iterable[Picture]] | None, folder: Path) -> list[DrawnPicture]:

@@ -101,7 +101,7 @@ class Section:
         caption: of its LaTeX file; without a caption there is none.
         legend: what the marks in that file mean, as LaTeX.
         notes: letters and sentences.
-        draw: makes its pictures, within `house_style()`, also in another process.
+        draw: makes its pictures, within `house_style()`.
     """
 
     key: str

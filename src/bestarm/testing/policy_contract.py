@@ -22,6 +22,7 @@ import numpy as np
 from bestarm.errors import ProtocolError
 from bestarm.numerics.geometry import Array
 from bestarm.policies.policy import Method, Policy, Traits
+from bestarm.policies.registry import accepted, make_policy
 from bestarm.problem import Problem
 from bestarm.recommendation import FINAL, Phase, Recommendation
 from bestarm.records import BlockPlan, Plan, Rounds, Summary
@@ -45,9 +46,9 @@ def check_policy(
     problem, the seed and the rewards that the policy had been told.
 
     Args:
-        method: makes a policy: `method(problem, seed=seed)`.
+        method: makes a policy from the problem, and from the seed if it takes one.
         problem: an easy problem of the kind that the method is for.
-        seed: passed to the method; it also seeds the simulated rewards.
+        seed: of the policy, if it draws anything itself, and of the simulated rewards.
         pull: carries out a plan; `LinearRewards(problem)` if left out.
         max_plans: the number of plans within which the policy must stop.
     """
@@ -92,7 +93,7 @@ class _Case:
     def policy(self, problem: Problem | None = None) -> Policy:
         problem = problem or self.problem
         self.told.clear()
-        policy = self.method(problem, seed=self.seed)
+        policy: Policy = make_policy(self.method, problem, seed=self.seed)
         _require(isinstance(policy, Policy), "the method made something that is not a Policy")
         _require(policy.problem is problem, "policy.problem is not the problem it was made for")
         return policy
@@ -129,10 +130,11 @@ def _how_to_repeat(case: _Case) -> str:
     problem, told = case.problem, case.told
     target = None if problem.target is problem.source else problem.target.tolist()
     scales = f"delta={problem.delta!r}, noise={problem.noise!r}, baseline={problem.baseline!r}"
+    seed = f", seed={case.seed}" if accepted(case.method, seed=case.seed) else ""
     lines = [
         "The same call of check_policy repeats it, rewards included. Alone:",
         f"problem = Problem({problem.source.tolist()}, {target}, {scales})",
-        f"policy = method(problem, seed={case.seed})",
+        f"policy = method(problem{seed})",
     ]
     if any(isinstance(summary, Rounds) for summary in told):
         lines.append(f"# and {len(told)} summaries of rounds, as check_policy drew them")

@@ -27,6 +27,7 @@ from bestarm.policies.registry import (
     free_options,
     is_path,
     load_own,
+    make_policy,
     policies,
     unknown_option,
 )
@@ -40,7 +41,7 @@ class Entry:
 
     Attributes:
         name: what it was asked for as, in its usual spelling.
-        factory: makes the policy from a problem, a seed and the options.
+        factory: makes the policy from a problem and the options.
         options: keywords bound to it.
         truths: keywords it is told truths of the world for, with the world's attributes.
         module: the module of a user's own method; empty for a built-in one.
@@ -137,7 +138,7 @@ def check_method(
     """
     name, method = entry.name, method or entry.method
     try:
-        policy = (method.bind(world) if isinstance(method, Oracle) else method)(problem, seed=0)
+        policy = make_policy(method.bind(world) if isinstance(method, Oracle) else method, problem)
     except Exception as error:
         what = (
             str(error) if isinstance(error, BestArmError) else describe_error(error, entry.module)

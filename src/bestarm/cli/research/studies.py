@@ -183,7 +183,7 @@ def _run(
         )
         if not results.interrupted:
             with suppress(KeyboardInterrupt):
-                report = write_report(results, out, executor=executor)
+                report = write_report(results, out)
     if report is None:  # the workers have ended by now
         remark(f"interrupted; finished runs are kept. Continue with: {again}.")
         raise typer.Exit(130)
