@@ -21,7 +21,7 @@ def table(**options: object) -> TextTable:
     columns = (
         Column("Method", align="l"),
         Column("mean", "Pulls", interval=True),
-        Column("sd", "Pulls", media="page"),
+        Column("sd", "Pulls", page_only=True),
         Column("verdict", "Pulls", align="c", marks=MARKS),
         Column("share", "Error"),
     )
@@ -101,7 +101,7 @@ def test_a_line_of_latex_says_what_its_entries_say() -> None:
 
 
 def test_a_page_has_its_own_columns_and_groups() -> None:
-    assert table().shown("page") == [0, 1, 2, 3]
+    assert table().printed() == [0, 2, 3]
     assert table().page_groups() == [("Pulls", 3), ("Error", 1)]
     plain = TextTable((Column("Method"), Column("pulls")), ())
     assert plain.page_groups() == []

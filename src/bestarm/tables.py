@@ -64,7 +64,7 @@ class Column:
         group: a heading that it shares with the columns beside it.
         interval: whether its entries have 95 % intervals. Print has a column for these; a page and
             a terminal show them with their values.
-        media: whether it is shown in print (Markdown and LaTeX), on a page, or in both.
+        page_only: whether print (Markdown, LaTeX, a terminal) leaves it out.
         align: left, right or centered.
         marks: LaTeX for entries that have a short mark there; the column has no heading then.
     """
@@ -72,7 +72,7 @@ class Column:
     heading: str
     group: str = ""
     interval: bool = False
-    media: Literal["all", "page", "print"] = "all"
+    page_only: bool = False
     align: Literal["l", "r", "c"] = "r"
     marks: Mapping[str, str] | None = None
 
@@ -128,13 +128,11 @@ class TextTable:
         columns: the first one holds the names of lines.
         lines: the lines.
         title: its heading, where it needs one.
-        collapsed: whether a page shows it only if asked to.
     """
 
     columns: tuple[Column, ...]
     lines: tuple[Line, ...]
     title: str = ""
-    collapsed: bool = False
 
     @classmethod
     def of(
@@ -145,17 +143,13 @@ class TextTable:
         lines = tuple(Line(name, tuple(map(Entry, texts))) for name, *texts in rows)
         return cls(columns, lines, title)
 
-    def shown(self, medium: Literal["page", "print"]) -> list[int]:
-        """The numbers of the columns after the first that a medium shows."""
-        return [
-            number
-            for number, column in enumerate(self.columns[1:])
-            if column.media in ("all", medium)
-        ]
+    def printed(self) -> list[int]:
+        """The numbers of the columns after the first that print has."""
+        return [number for number, each in enumerate(self.columns[1:]) if not each.page_only]
 
     def page_groups(self) -> list[tuple[str, int]]:
         """The headings that columns of a page share, and how many columns share each."""
-        return _spans([self.columns[number + 1] for number in self.shown("page")])
+        return _spans(self.columns[1:])
 
     def sections(self) -> Iterator[tuple[str, list[Line]]]:
         """The lines by section."""
@@ -229,7 +223,7 @@ class TextTable:
     def _printed_columns(self) -> list[Column]:
         """The columns of print, intervals among them."""
         columns = [self.columns[0]]
-        for number in self.shown("print"):
+        for number in self.printed():
             column = self.columns[number + 1]
             columns.append(column)
             if column.interval:
@@ -238,7 +232,7 @@ class TextTable:
 
     def _printed(self, line: Line) -> Iterator[tuple[str, bool, Column]]:
         """The texts of a line after its name, in print, and whether they are bold."""
-        for number in self.shown("print"):
+        for number in self.printed():
             entry, column = line.entries[number], self.columns[number + 1]
             yield entry.text if entry.printed is None else entry.printed, entry.bold, column
             if column.interval:

@@ -117,10 +117,10 @@ def table(first: str, *figures: str) -> Table:
 
 def _grid(shown: TextTable) -> Table:
     """A table with the columns of print."""
-    columns = [shown.columns[0], *(shown.columns[n + 1] for n in shown.shown("print"))]
+    columns = [shown.columns[0], *(shown.columns[n + 1] for n in shown.printed())]
     grid = table(*(printable(column.heading) for column in columns))
     for line in shown.lines:
-        texts = (line.entries[n].text for n in shown.shown("print"))
+        texts = (line.entries[n].text for n in shown.printed())
         grid.add_row(*map(printable, (line.name, *texts)))
     return grid
 

@@ -186,7 +186,7 @@ def summary_table(found: Sequence[Standing], goal: Goal) -> TextTable:
         Column("Method", align="l"),
         Column("assumes", align="l"),
         *map(Column, heads if sure else ("largest error", "mean error")),
-        Column("published", media="page", align="l"),
+        Column("published", page_only=True, align="l"),
     ]
     ordered = sorted(lines, key=lambda item: item[:2])
     return TextTable(tuple(columns), tuple(line for _, _, line in ordered))
@@ -221,7 +221,7 @@ def instance_table(found: Sequence[Standing], instance: BenchmarkInstance, goal:
     return TextTable(
         (
             Column("Method", align="l"),
-            Column("assumes", media="page", align="l"),
+            Column("assumes", page_only=True, align="l"),
             *map(Column, drifts),
         ),
         tuple(lines),

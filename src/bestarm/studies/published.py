@@ -77,7 +77,7 @@ class PublishedTable(Table):
         delta: the error probability asked for; the ranking asks for none and uses it for its ridge.
         rate: whether the table counts errors or successes.
         counts_pulls: whether pulls are a figure of the table, rather than fixed.
-        heavy_tailed: whether quantiles of pulls stand beside their means.
+        heavy_tailed: whether a few long runs carry the means of its pulls.
         figures: the published figures, by row and metric.
         differences: those that the paper draws: of which row, from which, in what.
         reruns: the authors' own code, run again, by row and metric.

@@ -135,9 +135,6 @@ class Replication(Study[Cell]):
 
     def _section(self, table: PublishedTable, results: StudyResults[Cell]) -> Section:
         cells = [cell for cell in results.cells if cell.table == table.key]
-        tables = [main_table(table, cells)]
-        if table.counts_pulls:
-            tables.append(quantile_table(table, cells))
         runs, own = results.runs, {row.key: results.of(table, row) for row in table.rows}
         warning = ""
         if table.heavy_tailed and runs < _ENOUGH:
@@ -149,7 +146,7 @@ class Replication(Study[Cell]):
             key=table.key,
             title=table.title,
             text=prose(table.protocol),
-            tables=tuple(tables),
+            tables=(main_table(table, cells),),
             warning=warning,
             caption=f"{table.title}. {prose(table.protocol)} Ours: {runs} runs with seed "
             f"{results.seed} and 95{THIN_SPACE}% intervals; published: {table.published_runs} "
@@ -285,7 +282,7 @@ def main_table(table: PublishedTable, cells: Sequence[Cell]) -> TextTable:
     if table.counts_pulls:
         columns[:0] = [
             Column("mean", "Pulls", interval=True),
-            Column("sd", "Pulls", media="page"),
+            Column("sd", "Pulls", page_only=True),
             Column("median", "Pulls"),
             Column("published", "Pulls"),
             Column("verdict", "Pulls", align="c", marks=_MARKS),
@@ -300,33 +297,6 @@ def main_table(table: PublishedTable, cells: Sequence[Cell]) -> TextTable:
         for row in table.rows
     }
     return TextTable((Column("Method", align="l"), *columns), _lines(table, entries))
-
-
-def quantile_table(table: PublishedTable, cells: Sequence[Cell]) -> TextTable:
-    """The quantiles of our pulls, row by row."""
-    decimals = _printed_decimals(cells)
-    entries, levels = {}, []
-    for cell in cells:
-        if cell.metric == "pulls":
-            assert cell.quantiles is not None
-            levels = ["median" if q == 0.5 else f"{100 * q:g}{THIN_SPACE}%" for q in cell.quantiles]
-            texts = [number(value) for value in cell.quantiles.values()]
-            texts += [number(cell.spread or 0.0, _ends(cell)), number(cell.value, decimals)]
-            texts.append("" if cell.printed is None else number(cell.printed.value, decimals))
-            entries[cell.row] = tuple(map(Entry, texts))
-    columns = (
-        Column("Pulls", align="l"),
-        *map(Column, levels),
-        Column("sd", media="print"),
-        Column("mean", media="page"),
-        Column("published mean", media="page"),
-    )
-    return TextTable(
-        columns,
-        _lines(table, entries),
-        title="Quantiles of the pulls",
-        collapsed=not table.heavy_tailed,
-    )
 
 
 def _rerun_entries(rerun: Rerun, decimals: int) -> list[Entry]:

@@ -133,7 +133,7 @@ def _move(fresh: Path, folder: Path, study: Study[Any]) -> None:
 def latex(section: Section) -> str:
     """The tables of a section in one float."""
     return latex_float(
-        [table for table in section.tables if not table.collapsed],
+        section.tables,
         caption=section.caption,
         label=f"tab:{section.key}",
         legend=section.legend,
@@ -150,8 +150,7 @@ def markdown(report: Report) -> str:
     for section in report.sections:
         parts += [f"## {section.title}", section.text, section.warning]
         for table in section.tables:
-            if not table.collapsed:
-                parts += [f"### {table.title}" if table.title else "", table.to_markdown()]
+            parts += [f"### {table.title}" if table.title else "", table.to_markdown()]
         parts.append("\n".join(f"- ({letter}) {sentence}" for letter, sentence in section.notes))
     return "\n\n".join(part for part in parts if part) + "\n"
 

@@ -95,7 +95,7 @@ class Section:
     Attributes:
         key: its anchor on the page, and the name of its LaTeX file.
         title: its heading.
-        tables: its tables; collapsed ones are only on the page.
+        tables: its tables.
         text: what to know before reading them.
         warning: what to know before relying on them.
         caption: of its LaTeX file; without a caption there is none.
