@@ -6,7 +6,9 @@ by hand after its schema. An Inspect log is written in the test.
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import commands
 import numpy as np
 import pytest
 from needed import need_module
+from workers_started import HANG_TIMEOUT, processes
 
 from bestarm.errors import InvalidInputError
 from bestarm.evaluation.tables import ScoreTable, compare_results, read_results
@@ -118,6 +121,34 @@ def test_results_are_compared_on_the_command_line(folder: Path) -> None:
     assert "has the highest mean of 3 options, which 300 items do not show." in out
     _, err = run("--items", "items.txt", code=2)
     assert "JUDGE.py is missing." in err
+
+
+def compare_until_killed(file: str) -> None:
+    """Compare results, and be killed once half of a file is written."""
+
+    def write_half(path: Path, text: str, **_: object) -> None:
+        path.write_bytes(text[: len(text) // 2].encode())
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    Path.write_text = write_half  # type: ignore[assignment, method-assign]
+    run("--from", file, "--out", "junit.xml")
+
+
+def test_a_comparison_that_is_killed_leaves_files_whole_and_comes_out_the_same(
+    folder: Path,
+) -> None:
+    """Nothing is stored but the files that were asked for."""
+    file = str(write_table(folder / "scores.csv"))
+    command = ("--from", file, "--seed", "1", "--out", "junit.xml")
+    first, _ = run(*command)
+    written = Path("junit.xml").read_bytes()
+    process = processes.Process(target=compare_until_killed, args=(file,))
+    process.start()
+    process.join(HANG_TIMEOUT)
+    assert process.exitcode == -signal.SIGKILL
+    assert Path("junit.xml").read_bytes() == written
+    again, _ = run(*command)
+    assert (again, Path("junit.xml").read_bytes()) == (first, written)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from bestarm.errors import InvalidInputError, MissingDependencyError
 from bestarm.evaluation.gate import Verdict
 from bestarm.evaluation.preferences import Outcome
 from bestarm.figures import Distance, as_axes, draw_distances, shorten
+from bestarm.files import replacing
 from bestarm.recommendation import Recommendation
 from bestarm.tables import Column, Entry, Line, TextTable
 from bestarm.units import Unit, decimal, plural
@@ -341,7 +342,8 @@ class Evaluation:
         file = Path(path)
         text = render(self, file)
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
+        with replacing(file) as part:
+            part.write_text(text, encoding="utf-8")
         return file
 
 

@@ -50,6 +50,8 @@ T = TypeVar("T")
 _Result = tuple[Any, BaseException | None]
 
 _MAX_BACKOFF = 60.0  # seconds
+_SLOW = 60.0  # seconds after which a call that has not ended is mentioned
+_MOST_WARNINGS = 5  # that are printed: a model may refuse hundreds of times
 _AGAIN = "start the same evaluation again (without `fresh`)"
 _RESUMABLE = f"Everything judged so far is kept: to continue, {_AGAIN}."
 _FAILED = (
@@ -350,6 +352,7 @@ class Run:
             self._left -= log.lost * max(self._prices)
         self._error: JudgeError | None = None
         self._judging = False  # whether a call was made
+        self._warnings = 0
         self.failures, self.failed_cost, self.capped = 0, Fraction(0), False
         self.answers: dict[tuple[int, int], Any] = {}
 
@@ -417,6 +420,7 @@ class Run:
         for attempt in range(self._limits.retries + 1):
             if attempt and (await self._pause(attempt) or not self._pay(pair)):
                 return None
+            slow = asyncio.get_running_loop().call_later(_SLOW, self._warn_of_slow, pair)
             try:
                 value = await caller(*options, self._question.items[item])
             except (Exception, SystemExit) as error:
@@ -425,6 +429,8 @@ class Run:
                 cause: BaseException = error
             else:
                 return self._read_score(value, pair)
+            finally:
+                slow.cancel()
         why = caller.describe(cause)
         times = "once" if not self._limits.retries else f"{self._limits.retries + 1} times"
         raise self._judge_error(pair, f"failed {times}, last with {why}.", why) from cause
@@ -460,14 +466,30 @@ class Run:
         what = f"returned {reprlib.repr(value)}, which is neither {labels[0]!r} nor {labels[1]!r}, "
         raise self._judge_error(pair, what + "nor None.", value)
 
-    def _judge_error(self, pair: Pair, what: str, value: object) -> JudgeError:
+    def _warn_of_slow(self, pair: Pair) -> None:
+        self._warn(
+            f"{self._where(pair)}, the judge has not answered for {_SLOW:g} s. Set a time limit in "
+            "your client: its exception is retried. To leave the calls in flight, interrupt twice; "
+            "the same evaluation then continues without them."
+        )
+
+    def _warn(self, sentences: str) -> None:
+        self._warnings += 1
+        if self._warnings <= _MOST_WARNINGS:
+            _log.warning(sentences)
+        if self._warnings == _MOST_WARNINGS:
+            _log.warning("Further warnings are left out: the result has the number of such pairs.")
+
+    def _where(self, pair: Pair) -> str:
         labels, item = self._question.labels, self._question.items[pair.item]
         options = f"the option {labels[pair.option]!r}"
         if pair.second is not None:
             options = f"the options {labels[pair.option]!r} and {labels[pair.second]!r}"
+        return f"On {options} and item {self._question.ids[pair.item]!r} ({reprlib.repr(item)})"
+
+    def _judge_error(self, pair: Pair, what: str, value: object) -> JudgeError:
         return JudgeError(
-            f"On {options} and item {self._question.ids[pair.item]!r} "
-            f"({reprlib.repr(item)}), the judge {what}",
+            f"{self._where(pair)}, the judge {what}",
             field="judge",
             value=value,
             remedy=_FAILED if pair.second is None else _COMPARISON_FAILED,
@@ -490,7 +512,7 @@ class Run:
                     self._error = self._error or error
                     self._stopping.set()
                 else:
-                    _log.warning("%s It counts as %g.", error.message, score)
+                    self._warn(f"{error.message} It counts as {score:g}.")
                     unjudged += 1
                     # Its last call is counted as that of its judgement.
                     if error.__cause__ is not None:
