@@ -15,7 +15,6 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
-from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +24,6 @@ from bestarm.environments import Semiparametric, baselines
 from bestarm.figures import RIVALS, add_heading, new_figure, save
 from bestarm.numerics.geometry import Array
 from bestarm.policies import Policy
-from bestarm.policies.anytime.sampler import IndependentSampler
 from bestarm.recommendation import Recommendation
 from bestarm.records import Plan, Summary
 from bestarm.simulation import run_once
@@ -122,16 +120,6 @@ def _set_at_once(make: Callable[..., Any], top: int, run: int, seed: int) -> tup
     return answer.pulls, answer.final and set(answer.chosen) == set(range(top))
 
 
-def _uniformly(top: int, run: int, seed: int) -> tuple[int, bool]:
-    """The same evidence, from options shown equally often."""
-
-    def equal(*_: object) -> Array:
-        return np.full(OPTIONS, 1 / OPTIONS)
-
-    with mock.patch.object(IndependentSampler, "_design", equal):
-        return _set_at_once(RULE, top, run, seed)
-
-
 def _one_by_one(top: int, run: int, seed: int) -> tuple[int, bool]:
     """The best, then the best of the rest, and so on: m searches, each allowed δ/m."""
     left, named, pulls = np.arange(OPTIONS), set(), 0
@@ -147,7 +135,6 @@ RULE = partial(AnytimeBAI, mean_bound=float(MEANS.max()), max_pulls=CAP)
 RULES: dict[str, Rule] = {
     "top=m": partial(_set_at_once, RULE),
     "top=m, tolerance of half a step": partial(_set_at_once, partial(RULE, tolerance=STEP / 2)),
-    "top=m, options shown equally often": _uniformly,
     "the best, m times in a row": _one_by_one,
     "arm means (LUCB): not valid here": partial(_set_at_once, MeansTop),
 }
@@ -204,7 +191,7 @@ def _draw(found: dict[str, dict[int, Measured]], path: Path) -> None:
     figure.legend(loc="outside lower left", ncols=2, frameon=False, fontsize=9, handlelength=3.4)
     add_heading(
         figure,
-        "The set at once is cheaper than its members one by one",
+        "From three options on, the set at once is cheaper than one by one",
         "Twelve options in equal steps, the level swinging by ±3 a day; means, 95 % intervals.\n",
     )
     save(figure, path)
