@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -17,7 +16,7 @@ _DURABLE = {  # settings of PostgreSQL, and what may happen where one is off
     "full_page_writes": "a crash of the machine may damage pages",
     "synchronous_commit": "a crash may lose outcomes that were acknowledged",
 }
-_NAMES = ("server_version", "server_encoding", "transaction_read_only", *_DURABLE)
+_NAMES = ("transaction_read_only", *_DURABLE)
 _SETTINGS = f"""SELECT has_schema_privilege(current_schema(), 'CREATE'),
     {", ".join(f"current_setting('{name}')" for name in _NAMES)}"""
 
@@ -39,13 +38,10 @@ def check_database(url: str) -> Checks:
 
 def _file(store: Store) -> Iterator[Check]:
     assert store.file is not None
-    reachable = _reachable(Path(store.file.path))
-    yield reachable
+    yield (reachable := _reachable(Path(store.file.path)))
     if reachable.level == "alarm":
         return
-    yield _build(sqlite3.sqlite_version_info)
-    tables = _tables(store)
-    yield tables
+    yield (tables := _tables(store))
     if tables.level == "ok" and store.version():  # the file of another program is left alone
         with store.snapshot() as session:
             ((mode,),) = session.raw.execute("PRAGMA journal_mode").fetchall()
@@ -69,23 +65,6 @@ def _reachable(path: Path) -> Check:
         return Check("reachable", "ok", "The file can be written.")
     finding = f"The file {str(path)!r} cannot be read and written."
     return Check("reachable", "alarm", finding, action)
-
-
-def _build(version: tuple[int, ...]) -> Check:
-    # https://www.sqlite.org/wal.html#walresetbug: 3.7.0 to 3.51.2, mended in 3.44.6 and 3.50.7 too.
-    mended = {44: (3, 44, 6), 50: (3, 50, 7)}.get(version[1], (3, 51, 3))
-    name = f"SQLite {'.'.join(map(str, version))}"
-    newer = "Use a Python with SQLite 3.51.3 or later"
-    if version < (3, 37, 0):
-        return Check("program", "alarm", f"{name} is too old for bestarm.", f"{newer}.")
-    if version < mended:
-        finding = (
-            f"{name} has a bug (WAL reset) that may, very rarely, damage a file that several "
-            "processes write to."
-        )
-        until = "until then keep backups (some systems mend it without changing the number)."
-        return Check("program", "warning", finding, f"{newer}, or PostgreSQL; {until}")
-    return Check("program", "ok", f"{name} has no known bug that damages files.")
 
 
 def _tables(store: Store) -> Check:
@@ -146,9 +125,7 @@ def _server(store: Store) -> Iterator[Check]:
         return
     settings = dict(zip(_NAMES, found, strict=True))
     yield _may_write(read_only=settings["transaction_read_only"] == "on", create=bool(create))
-    yield _program(settings["server_version"], settings["server_encoding"])
-    tables = _tables(store)
-    yield tables
+    yield (tables := _tables(store))
     yield _durability(settings)
     if tables.level == "ok" and store.version():
         yield _clock(store)
@@ -162,19 +139,6 @@ def _may_write(*, read_only: bool, create: bool) -> Check:
         finding = "This user may not create tables: the first experiment needs it."
         return Check("reachable", "warning", finding, "Have the owner grant CREATE on the schema.")
     return Check("reachable", "ok", "Tables can be created and written.")
-
-
-def _program(version: str, encoding: str) -> Check:
-    name = f"PostgreSQL {version}"
-    if encoding == "UTF8":
-        return Check("program", "ok", f"{name}, with text in UTF8.")
-    finding = f"{name} keeps text as {encoding}, which lacks some letters."
-    if encoding == "SQL_ASCII":
-        finding = (
-            f"{name} does not know the encoding of its text (SQL_ASCII): other programs may read "
-            "other letters than bestarm writes."
-        )
-    return Check("program", "warning", finding, "Use a database with the encoding UTF8.")
 
 
 def _durability(settings: Mapping[str, str]) -> Check:
