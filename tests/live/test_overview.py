@@ -184,7 +184,7 @@ def test_table_and_log_name_the_phase_whose_outcomes_dropped_an_option(sqlite_ur
         assert dropped.data["phase"] < open_phase
         for seen in (watch.overview(), overview(experiment)):
             [old] = [each for each in seen.leaderboard if each.label == "old"]
-            assert old.phase_out == dropped.data["phase"]
+            assert old.status == "out"
             [out] = [each for each in seen.story if each.event.kind == "eliminated"]
             assert out.words == "‘old’ is ruled out."
             assert out.event == dropped
@@ -242,8 +242,7 @@ def test_it_follows_to_the_winner(experiment: Experiment) -> None:
     assert Watch(experiment).headline() == seen.verdict
     assert seen.forecast is None
     assert seen.health == experiment.health()
-    out = {event.data["phase"] for event in experiment.events() if event.kind == "eliminated"}
-    assert {each.phase_out for each in seen.leaderboard[1:]} == out
+    assert {each.status for each in seen.leaderboard[1:]} == {"out"}
     # Every line of one that was dropped ends where its evidence is enough.
     for line in seen.timeline.evidence[1:]:
         assert line.out

@@ -127,7 +127,6 @@ def test_one_stretch_says_nothing_of_how_the_level_moved(sqlite_url: str) -> Non
     with experiment(sqlite_url, "anytime", 60, bounds=[0, 1]) as made:
         seen = overview(made)
     assert len(seen.baseline.level.x) == 1
-    assert seen.baseline.swing is None
 
 
 def test_pulls_that_no_phase_has_closed_over_are_not_denied(sqlite_url: str) -> None:

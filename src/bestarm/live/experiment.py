@@ -23,7 +23,7 @@ from bestarm.errors import (
 from bestarm.forecasting import Forecaster
 from bestarm.live import ask, change, inputs, state, tell, units
 from bestarm.live.audit.verify import Audit, audit
-from bestarm.live.draws import read_seed
+from bestarm.live.draws import read_seed, seed_data
 from bestarm.live.engine import Engine
 from bestarm.live.events import log, sha256
 from bestarm.live.export import Progress, assignments_frame, export, outcomes_frame, reports_frame
@@ -140,11 +140,6 @@ class Experiment:
         engine: what carries its calls out, for servers that gather calls of many.
     """
 
-    name = ""
-    description = ""
-    place: str | None = None
-    _document = ""  # what a stored one is made of, as text
-
     def __init__(
         self,
         options: Iterable[str] | Problem | Policy,
@@ -179,8 +174,10 @@ class Experiment:
             )
 
     def _use(self, engine: Engine) -> None:
-        self.engine = engine
+        ledger, self.engine = engine.ledger, engine
         self.spec, self.traits, self.seed = engine.spec, engine.traits, engine.seed
+        self.name, self.description = ledger.name, ledger.description
+        self.place = None if engine.spec is None else ledger.store.place
 
     @classmethod
     def _stored(
@@ -192,12 +189,6 @@ class Experiment:
     ) -> Experiment:
         made = cls.__new__(cls)
         made._use(Engine(ledger, spec, spec.seed, clock, forecaster, spec.guardrails))
-        made.place, made.name, made.description = (
-            ledger.store.place,
-            ledger.name,
-            ledger.description,
-        )
-        made._document = ledger.document
         return made
 
     @classmethod
@@ -841,9 +832,9 @@ class Experiment:
         Args:
             progress: called with (assignments checked, in total) after every piece.
         """
-        created: dict[str, object] = {"seed": self.seed}
+        created: dict[str, object] = {"seed": seed_data(self.seed)}
         if self.spec is not None:
-            created |= _created(self.name, self._document, self.description)
+            created |= _created(self.name, self.engine.ledger.document, self.description)
         with self.read() as snapshot:
             return audit(
                 snapshot,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from copy import deepcopy
 from numbers import Real
 from threading import Lock
 from typing import Any
@@ -190,7 +189,7 @@ class Forecasts:
         return self._forecaster is None or self._is_ready
 
     def begin(self, snapshot: Snapshot, features: Array) -> None:
-        """Learn what is on record, and compile, before anybody has to wait for it.
+        """Learn what is on record, before anybody has to wait for it.
 
         Args:
             snapshot: the record.
@@ -198,9 +197,6 @@ class Forecasts:
         """
         with self._lock:
             if self._forecaster is not None and not self._is_ready:
-                spare = deepcopy(self._forecaster)
-                spare.forecast(0, EARLIEST, None)
-                spare.learn(0, features[0], 0.0)
                 self._catch_up(snapshot, features)
                 self._is_ready = True
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 import reprlib
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence
 from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from bestarm.checks import duration, finite
-from bestarm.errors import (
-    ClockError,
-    InvalidInputError,
-)
+from bestarm.errors import ClockError, InvalidInputError
 from bestarm.live.store.head import TimeLimits
 from bestarm.live.store.rows import UnitKey
 
@@ -170,12 +167,6 @@ def lone_decision_point() -> InvalidInputError:
     message = "`decision_point` is that of a unit, and there is none."
     remedy = 'Give the `unit` too, for example unit="person-7".'
     return InvalidInputError(message, field="unit", value=None, remedy=remedy)
-
-
-def _several(value: Any) -> list[Any]:
-    """The items of a list; what has no order cannot be one, as covariates follow it."""
-    unordered = isinstance(value, (str, bytes, Set, Mapping))
-    return [value] if unordered or not isinstance(value, Iterable) else [*value]
 
 
 def read_keys(units: Sequence[Any], points: Sequence[Any]) -> list[UnitKey]:

@@ -117,7 +117,7 @@ def last_recommendation(snapshot: Snapshot) -> dict[str, Any] | None:
     """What the event that ended an experiment says that its policy recommended.
 
     By it every process serves the same, whatever the policy would say now. None before the end, and
-    where the policy could not say it: one of another version, or stopped by an older bestarm.
+    where the policy could not say it, as one of another version cannot.
     """
     head = snapshot.head
     if not head.over:

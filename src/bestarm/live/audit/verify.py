@@ -295,8 +295,11 @@ class _Log:
         elif event.kind == "created":
             self._limits = {name: event.data.get(name) for name in TimeLimits._fields}
             for name, value in self._created.items():
-                what = f"its {name}" if name != "document" else "the problem, the policy or options"
-                if not _is_said(event.data, name, value):
+                what, expected = f"its {name}", value
+                if name == "document":
+                    what = "the problem, the policy or options"
+                    expected = events.salted(str(event.data.get("salt")), value)
+                if event.data.get(name) != expected:
                     other = f"Event {event.number} is about another experiment"
                     self._findings.add("created", f"{other}: {what} differs.")
         elif event.kind == "erased":
@@ -623,15 +626,6 @@ class _Redraw:
         if digest([self._snapshot.rows_of(waiting)]) != end["waiting"]:
             what = "Assignments that were outstanding when their phase closed"
             self._findings.add("rest", f"{what} {changed}")
-
-
-def _is_said(data: dict[str, Any], name: str, value: Any) -> bool:
-    """Whether the first event says this of the experiment."""
-    if name == "document":  # in older experiments, without a salt
-        return data.get(name) in {events.salted(str(data.get("salt")), value), events.sha256(value)}
-    if name == "seed":  # in older experiments a number, of any size
-        return str(data.get(name)) == str(value)
-    return bool(data.get(name) == value)
 
 
 def _noun(number: int) -> str:

@@ -41,7 +41,7 @@ import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
-from bestarm.errors import DamagedStoreError, ExperimentExistsError, UnknownExperimentError
+from bestarm.errors import ExperimentExistsError, UnknownExperimentError
 from bestarm.live.store import schema as s
 from bestarm.live.store.database import Store
 from bestarm.live.store.head import Head
@@ -259,17 +259,14 @@ class Snapshot:
         return self.session.select(statement, experiment=self._number, **values)
 
     def _columns(self, statement: sa.Select[Any], **values: Any) -> list[NDArray[Any]]:
-        """Columns of numbers, as whole numbers where all of a column are; NaN for NULL."""
+        """Columns of numbers: the tables take no others."""
         found = self.session.fetch(statement, experiment=self._number, **values)
-        try:
-            return [_numbers(column) for column in zip(*found, strict=True)]
-        except (ValueError, TypeError, OverflowError) as error:
-            raise _unreadable(str(error).rstrip(".")) from error
+        return [np.array(column) for column in zip(*found, strict=True)]
 
     def _ids(self, statement: sa.Select[Any], **values: Any) -> Ids:
         """The first column of whole numbers."""
         columns = self._columns(statement, **values)
-        return _whole(columns[0]) if columns else np.empty(0, dtype=np.int64)
+        return columns[0] if columns else np.empty(0, dtype=np.int64)
 
     # --- records ---
 
@@ -370,9 +367,7 @@ class Snapshot:
                 return
             rows = np.empty(len(columns[0]), dtype=ROW)
             for name, column in zip(_DRAWN, columns, strict=True):
-                rows[name] = _whole(column) if ROW[name].kind == "i" else column
-            if np.isnan(rows["probability"]).any() or np.isnan(rows["asked"]).any():
-                raise _unreadable("a number is missing")
+                rows[name] = column
             end_of_piece = int(rows["id"][-1]) + 1
             rows["reward"] = rows["told"] = rows["lost"] = np.nan
             rows["late"] = False
@@ -455,7 +450,7 @@ class Snapshot:
         """The outstanding ids and when each was asked for, of `size` assignments, then of twice as
         many, and so on up to the size of a piece."""
         while columns := self._columns(_ASKED, start=start, end=end, size=size):
-            ids, asked = _whole(columns[0]), columns[1]
+            ids, asked = columns
             near = {"start": start, "end": int(ids[-1]) + 1, "size": ALL}
             settled = np.concatenate([self._ids(each, **near) for each in (_TOLD, _LOST)])
             left = ~np.isin(ids, settled)
@@ -477,7 +472,7 @@ class Snapshot:
         """
         read = _WAITING if waiting else _DEFERRALS
         columns = self._columns(read, start=first, end=end, size=ALL)
-        ids, covered_by = map(_whole, columns or [np.empty(0, dtype=np.int64)] * 2)
+        ids, covered_by = columns or [np.empty(0, dtype=np.int64)] * 2
         return ids, covered_by
 
     def arrivals(self) -> Ids:
@@ -586,29 +581,14 @@ class Transaction(Snapshot):
         self.session.execute_many(_COVER, rows)
 
 
-def _numbers(column: Sequence[Any]) -> NDArray[Any]:
-    numbers = np.array(column)
-    return numbers if numbers.dtype.kind == "i" else np.array(column, dtype=float)
-
-
 def _join(rows: Rows, names: Sequence[str], columns: Sequence[NDArray[Any]]) -> None:
     """Set columns of rows from those of another table, whose first has the ids."""
     if columns:
-        ids = _whole(columns[0])
+        ids = columns[0]
         places = np.searchsorted(rows["id"], ids)
         known = rows["id"][places] == ids
         for name, column in zip(names, columns[1:], strict=True):
             rows[name][places[known]] = column[known] > 0 if name == "late" else column[known]
-
-
-def _whole(column: NDArray[Any]) -> Ids:
-    if column.dtype.kind != "i":
-        raise _unreadable("a whole number is missing")
-    return column
-
-
-def _unreadable(why: str) -> DamagedStoreError:
-    return damaged(f"The record of assignments, outcomes or losses cannot be read ({why}).")
 
 
 # --- Ledgers ------------------------------------------------------------------------------------

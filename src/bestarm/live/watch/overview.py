@@ -70,7 +70,6 @@ class Option:
     label: str
     status: str  # "best" once shown, "leads", "in", "out" or "retired"
     reason: str = ""  # why it was retired
-    phase_out: int | None = None  # the phase whose outcomes dropped it
     arm: int | None = None  # the source arm that is this very target
     pulls: int | None = None  # pulls of that arm with an outcome
     behind: float | None = None  # estimated leader − target, in reward units
@@ -120,7 +119,6 @@ class BaselineView:
 
     level: Line  # the mean of all outcomes of each stretch
     raw: tuple[Line, ...]  # the mean outcome of single arms
-    swing: float | None  # how far `level` went up and down; None before a second stretch
 
 
 @dataclass(frozen=True)
@@ -301,10 +299,8 @@ def leaderboard(follower: Follower, level: float, *, radii: bool = True) -> tupl
             known |= {"behind": effect.estimate, "low": effect.lower, "high": effect.upper}
         if status == "retired":
             known = {"reason": retired[target].reason}  # what is known is about those that stay
-        if status == "out":
-            known["phase_out"] = dropped.get(target)
-            if "evidence" in known:  # what was dropped stays so, though evidence may ebb away later
-                known["evidence"] = 1.0
+        if status == "out" and "evidence" in known:
+            known["evidence"] = 1.0  # what was dropped stays so, though evidence may ebb away later
         arm = arms.get(problem.target[target].tobytes())
         if follower.rates is not None and status != "retired":
             rates = follower.rates
@@ -434,12 +430,7 @@ def baseline_lines(follower: Follower, problem: Problem, board: Sequence[Option]
     for rank, target, arm in arms:
         y = tuple(_ratio(each.sums[arm], each.counts[arm], least=_LEAST) for each in slices)
         raw.append(Line(problem.source_labels[arm], target, rank, False, x, y))
-    seen = [mean for mean in means if mean is not None]
-    return BaselineView(
-        Line("all outcomes", -1, -2, False, x, means),
-        tuple(raw),
-        max(seen) - min(seen) if len(seen) > 1 else None,
-    )
+    return BaselineView(Line("all outcomes", -1, -2, False, x, means), tuple(raw))
 
 
 def _ratio(sums: float, counts: float, *, least: int = 1) -> float | None:

@@ -34,8 +34,7 @@ _ROUTINE = {
 }
 _COUNTED = {"planned": "phase", "closed": "phase", "unavailable": "unit"}
 
-
-_SECRET = {"seed", "salt", "document"}  # older experiments have no salt in the document's digest
+_SECRET = {"seed", "salt", "document"}  # the document has the seed, and its digest the salt
 
 
 def without_seed(event: Event) -> Event:
