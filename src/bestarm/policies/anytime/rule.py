@@ -85,9 +85,11 @@ from bestarm.units import Unit
 
 _LATE_SHARE = 1 / 20  # of the outcomes of a batch may be outstanding when it is learned from, …
 _OLD_LATE_SHARE = 1 / 4  # … and once as many pulls again were drawn
-# Where stakes are centred, in units of signal to noise: over √(1 + rank); for blocks as it is; for
-# a finite population over √items, at most, since it has no smaller gaps than that to show.
+# Where stakes are centred, in units of signal to noise: over √(1 + rank), unless a level is known
+# so well that pulls far apart say much of a contrast; for blocks as it is; for a finite population
+# over √items, at most, since it has no smaller gaps than that to show.
 _LIKELY, _LIKELY_BOUNDED = 0.06, 0.03
+_KNOWN_LEVEL = 0.25  # of a deviation of the noise: a baseline that may move by no more than this
 _LIKELY_OF_BLOCKS, _LIKELY_OF_ITEMS, _MOST_LIKELY = 0.02, 6.0, 0.3
 
 
@@ -326,8 +328,13 @@ class AnytimeBAI(Policy):
             return min(_LIKELY_OF_ITEMS / math.sqrt(self._items), _MOST_LIKELY)
         if self._block > 1:
             return _LIKELY_OF_BLOCKS
-        likely = _LIKELY if self._bounds is None else _LIKELY_BOUNDED
-        return likely / math.sqrt(1 + self.problem.rank)
+        likely, problem = _LIKELY if self._bounds is None else _LIKELY_BOUNDED, self.problem
+        known = not problem.drifts
+        if self._bounds is None:
+            known = problem.baseline <= _KNOWN_LEVEL * problem.noise
+        if known and not problem.expresses_level:
+            return likely
+        return likely / math.sqrt(1 + problem.rank)
 
     @property
     def _side_by_side(self) -> bool:
