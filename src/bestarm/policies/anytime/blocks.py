@@ -20,7 +20,7 @@ from bestarm.policies.anytime.block_bets import (
     Population,
     laplacian,
 )
-from bestarm.policies.anytime.evidence import Evidence
+from bestarm.policies.anytime.certificates import Evidence
 from bestarm.policies.anytime.sampler import LEAST_GAP_ERRORS, REDESIGN, Config, RunState
 from bestarm.records import BlockPlan, Blocks, Counts, Plan, Rounds, Summary
 

@@ -21,6 +21,7 @@ from bestarm.policies.anytime.evidence import (
     AnyBatch,
     AnyFrame,
     BestTargetEvidence,
+    EffectMeasurement,
     Flags,
     Placed,
     TargetCoordinates,
@@ -359,3 +360,6 @@ class TopTargetsEvidence:
         if lacking.size:
             evidence[self.chosen] = self._threshold - lacking.max(axis=1)
         return evidence
+
+
+Evidence = BestTargetEvidence | TopTargetsEvidence | EffectMeasurement

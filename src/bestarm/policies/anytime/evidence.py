@@ -8,73 +8,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from copy import copy
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.bounds import ChangeShares
 from bestarm.numerics.geometry import TIE, Array, Indices
-from bestarm.policies.anytime.bets import LEVEL_GRID, BetResult, StakeGrid
-from bestarm.records import Summary
+from bestarm.policies.anytime.bets import LEVEL_GRID, BatchOutcome, Bets, Frame, StakeGrid
+from bestarm.policies.anytime.block_bets import BlockBets, BlockFrame, BlockOutcome
 
 WINDOW = 32  # batches with outcomes outstanding, at the end of each of which the wealth is read
 
 Flags = NDArray[np.bool_]
 
 
-class AnyBets(Protocol):
-    """Bets on contrasts, fixed before a batch was drawn."""
-
-    def settle(self, batch: Any) -> BetResult:
-        """Settle the bets on a batch drawn under their frame."""
-        ...
-
-    def log_growth(self, batch: Any) -> Array:
-        """By how much the log wealth of every contrast and stake grows with a batch's outcome."""
-        ...
-
-
-class AnyFrame(Protocol):
-    """All that is fixed before a batch is drawn; the bets on any contrast follow from it."""
-
-    @property
-    def leaders(self) -> Indices:
-        """The targets that look best and second best; (1, 2)."""
-        ...
-
-    def bets(self, contrasts: Array, *, margin: float = 0.0) -> AnyBets:
-        """Bets that contrasts (rows, in coordinates) exceed −margin."""
-        ...
-
-
-class AnyBatch(Protocol):
-    """The outcome of pulls that were drawn under a frame."""
-
-    pending: bool
-
-    @property
-    def frame(self) -> AnyFrame:
-        """What was fixed before."""
-        ...
-
-    @property
-    def summary(self) -> Summary:
-        """What came of it."""
-        ...
-
-    @property
-    def exposure(self) -> float:
-        """By how much the log wealth of a stake λ = 1 falls if the margin falls by 1."""
-        ...
-
-    @property
-    def capped_exposure(self) -> float:
-        """By how much it falls besides if the margin is negative and falls by 1.
-
-        That of outstanding outcomes whose factor is at most 1, with a margin above 0 as well.
-        """
-        ...
+AnyFrame = Frame | BlockFrame
+AnyBatch = BatchOutcome | BlockOutcome
 
 
 def finalized(past: Sequence[AnyBatch], window: int = WINDOW) -> int:
@@ -87,54 +37,6 @@ def finalized(past: Sequence[AnyBatch], window: int = WINDOW) -> int:
     while done < len(past) and not past[done].pending:
         done += 1
     return done
-
-
-class Evidence(Protocol):
-    """Evidence that grows batch by batch until a set of targets is shown to be the best."""
-
-    @property
-    def chosen(self) -> Indices:
-        """The targets that look best, the best first."""
-        ...
-
-    @property
-    def active(self) -> Indices:
-        """The targets that are not shown to be out."""
-        ...
-
-    @property
-    def leaders(self) -> tuple[int, int]:
-        """The targets that look best and second best."""
-        ...
-
-    @property
-    def decided(self) -> bool:
-        """Whether `chosen` is shown to be right."""
-        ...
-
-    def open_pairs(self) -> Indices:
-        """The pairs of targets that want evidence: the one to be ahead, and the other; (n, 2)."""
-        ...
-
-    def place_bets(self, frame: AnyFrame) -> list[Placed]:
-        """Bets on a batch to be drawn under `frame`, to be given back to `settle`."""
-        ...
-
-    def settle(self, placed: Sequence[Placed], batch: AnyBatch) -> None:
-        """Take what a batch made of bets that were placed before."""
-        ...
-
-    def amend(self, place: int, before: AnyBatch, after: AnyBatch) -> None:
-        """Take batch number `place` once more, with outcomes that were outstanding `before`."""
-        ...
-
-    def rank(self, slope: Array, past: Sequence[AnyBatch]) -> None:
-        """Take a new estimate of θ."""
-        ...
-
-    def log_evidence(self) -> Array:
-        """The log of the evidence against every target, which drops it at the threshold."""
-        ...
 
 
 # --- the wealth of many runs ---------------------------------------------------------------------
@@ -186,12 +88,12 @@ class Placed(NamedTuple):
         opponent: against whom each was.
     """
 
-    bets: AnyBets | None = None
+    bets: Bets | BlockBets | None = None
     targets: Indices = np.zeros(0, dtype=np.int64)
     opponent: Indices = np.zeros(0, dtype=np.int64)
 
-    def growth(self, batch: AnyBatch) -> Array:
-        """What the batch adds to the log wealth of each bet and stake."""
+    def growth(self, batch: Any) -> Array:
+        """What a batch, of the frame of the bets, adds to the log wealth of each and of stakes."""
         return np.zeros((0, 0)) if self.bets is None else self.bets.log_growth(batch)
 
 
@@ -523,7 +425,7 @@ class EffectMeasurement:
 
     decided = True
 
-    def __init__(self, before: Evidence, target: int, control: int) -> None:
+    def __init__(self, before: BestTargetEvidence, target: int, control: int) -> None:
         self.before = before
         self.chosen: Indices = np.array([target])
         self.active: Indices = np.sort([target, control])
@@ -554,14 +456,19 @@ class EffectMeasurement:
         return self._evidence
 
 
-class Ended:
-    """What a run of a group ended with.
+class EndedRun(NamedTuple):
+    """How a run of a group ended.
 
-    Args:
-        left: the targets that were left.
-        leader: the one that looked best.
+    Attributes:
+        active: the targets that were left.
+        chosen: the one that looked best.
+        pulls: pulls in all.
+        plans: plans in all.
+        contradicted: whether its rewards contradicted the assumptions.
     """
 
-    def __init__(self, left: Indices, leader: int) -> None:
-        self.active = left
-        self.chosen: Indices = np.array([leader])
+    active: Indices
+    chosen: Indices
+    pulls: int
+    plans: int
+    contradicted: bool

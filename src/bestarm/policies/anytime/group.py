@@ -6,8 +6,7 @@ rewards of a run come from its own streams, so that it is the same however many 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -15,7 +14,14 @@ from bestarm.numerics.geometry import Array, Indices
 from bestarm.numerics.grouping import group
 from bestarm.policies.anytime.assumptions import LEVEL_NATS, contradictions
 from bestarm.policies.anytime.bets import Frame, Totals
-from bestarm.policies.anytime.evidence import Flags, LevelEvidence, drop, opponents, ranked_first
+from bestarm.policies.anytime.evidence import (
+    EndedRun,
+    Flags,
+    LevelEvidence,
+    drop,
+    opponents,
+    ranked_first,
+)
 from bestarm.policies.anytime.sampler import Config, IndependentSampler
 from bestarm.policies.policy import GroupForecaster
 from bestarm.presampled import PresampledRewards, RewardsAhead, within
@@ -24,23 +30,6 @@ from bestarm.records import Counts
 
 _STEPS = 2.0**40  # probabilities are rounded to this: sums with a run's number are then exact
 _AHEAD = 2**12  # random numbers of a run that are drawn at a time
-
-
-class Recommend(Protocol):
-    """What a rule would recommend after a run that ended like this."""
-
-    def __call__(
-        self,
-        *,
-        left: Indices,
-        leader: int,
-        pulls: int,
-        plans: int,
-        stopped: str,
-        contradicted: bool,
-    ) -> Recommendation:
-        """The recommendation."""
-        ...
 
 
 class AnytimeGroup:
@@ -69,7 +58,7 @@ class AnytimeGroup:
         floors: Mapping[str, float],
         threshold: float,
         most: int | None,
-        recommend: Recommend,
+        recommend: Callable[[EndedRun], Recommendation],
         forecaster: GroupForecaster | None = None,
     ) -> None:
         runs, targets = len(seeds), len(config.targets)
@@ -205,14 +194,9 @@ class AnytimeGroup:
 
     def recommend(self, run: int) -> Recommendation:
         """What the rule recommends at the end of a run."""
-        return self._recommend(
-            left=np.flatnonzero(self._left[run]),
-            leader=int(self._leaders[run, 0]),
-            pulls=int(self.pulls[run]),
-            plans=int(self.plans[run]),
-            stopped="identified" if self._left[run].sum() == 1 else "max_pulls",
-            contradicted=bool(self._contradicted[run]),
-        )
+        left, leaders = np.flatnonzero(self._left[run]), self._leaders[run, :1]
+        counts = int(self.pulls[run]), int(self.plans[run])
+        return self._recommend(EndedRun(left, leaders, *counts, bool(self._contradicted[run])))
 
 
 Sums = tuple[Array, Array, Array]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -188,7 +189,8 @@ def _settled(
         [batch], [rows_now], [some] = past, rows, known
         sums = np.zeros((3, len(rows_now), stakes_each))
         if some.any():
-            stakes, sums[0, some] = batch.frame.bets(rows_now[some]).settle(batch)
+            bets: Any = batch.frame.bets(rows_now[some])
+            stakes, sums[0, some] = bets.settle(batch)
             sums[1, some] = batch.exposure * stakes
             sums[2, some] = batch.capped_exposure * stakes
         return sums[0], sums[1], sums[2]

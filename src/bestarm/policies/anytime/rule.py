@@ -36,14 +36,17 @@ from bestarm.policies.anytime.assumptions import (
 )
 from bestarm.policies.anytime.bets import SLACK, StakeGrid
 from bestarm.policies.anytime.blocks import BlockSampler
-from bestarm.policies.anytime.certificates import GoodEnoughEvidence, TopTargetsEvidence
+from bestarm.policies.anytime.certificates import (
+    Evidence,
+    GoodEnoughEvidence,
+    TopTargetsEvidence,
+)
 from bestarm.policies.anytime.conclusion import conclusion
 from bestarm.policies.anytime.eras import Era, next_era
 from bestarm.policies.anytime.evidence import (
     BestTargetEvidence,
     EffectMeasurement,
-    Ended,
-    Evidence,
+    EndedRun,
     LevelEvidence,
     Placed,
     TargetCoordinates,
@@ -63,7 +66,6 @@ from bestarm.policies.anytime.sampler import (
     Config,
     IndependentSampler,
     RunState,
-    Sampler,
     coordinates,
     target_coordinates,
 )
@@ -253,7 +255,6 @@ class AnytimeBAI(Policy):
         self._extended: dict[int, OpenPlan] = {}
         self._outstanding: dict[int, OpenPlan] = {}  # plans with pulls that are pending
         self._contradicted = self._measuring = False
-        self._ended_in_group = False  # whether this is the end of a run of a group: no batches
         self._binary = not forecasts and self._bounds == (0.0, 1.0)
         self._stopped: str | None = None
         self._exact: tuple[int, ...] | None = None  # the best of all items
@@ -299,7 +300,7 @@ class AnytimeBAI(Policy):
             worst_case=self._worst_case,
             bound=problem.baseline if tilted else math.inf,
         )
-        sampler: Sampler = (
+        sampler = (
             IndependentSampler(config, forecasts=self._forecasts, floors=self._floors)
             if self._block == 1
             else BlockSampler(
@@ -313,9 +314,8 @@ class AnytimeBAI(Policy):
         return Era(None, config, sampler)
 
     @property
-    def _sampler(self) -> Sampler:
-        sampler: Sampler = self._era.sampler
-        return sampler
+    def _sampler(self) -> IndependentSampler | BlockSampler:
+        return self._era.sampler
 
     @property
     def _estimates(self) -> Any:
@@ -488,23 +488,16 @@ class AnytimeBAI(Policy):
             forecaster=forecaster,
         )
 
-    def _recommend_of(
-        self,
-        *,
-        left: Indices,
-        leader: int,
-        pulls: int,
-        plans: int,
-        stopped: str,
-        contradicted: bool,
-    ) -> Recommendation:
-        """What this rule would recommend after a run of a group that ended like this."""
+    def _recommend_of(self, ended: EndedRun) -> Recommendation:
+        """What this rule would recommend after a run of a group."""
         rule = copy(self)
-        rule._ended_in_group, rule._contradicted, rule._stopped = True, contradicted, stopped
-        rule._pulls = rule._rounds = rule._outcomes = pulls
-        rule._plans, rule._binary = plans, False
-        ended: Any = Ended(left, leader)
-        rule._evidence = ended
+        known: Any = ended
+        rule._evidence, rule._contradicted = known, ended.contradicted
+        rule._stopped = "identified" if len(ended.active) == 1 else "max_pulls"
+        rule._pulls = rule._rounds = rule._outcomes = ended.pulls
+        rule._plans, rule._binary = ended.plans, False
+        # Its batches are not kept.
+        rule._carried, rule._answered = True, set(range(self.problem.arms))
         return rule.recommend()
 
     def _count(self, summary: Summary, sign: int) -> None:
@@ -579,8 +572,9 @@ class AnytimeBAI(Policy):
         elif self._evidence.decided:
             self._stopped = "identified"
         if self._stopped == "identified" and self._effects is not None and self._is_imprecise():
-            target = int(self._evidence.chosen[0])
-            self._evidence = EffectMeasurement(self._evidence, target, self._effects.control)
+            assert isinstance(evidence, BestTargetEvidence)
+            target = int(evidence.chosen[0])
+            self._evidence = EffectMeasurement(evidence, target, self._effects.control)
             self._stopped, self._measuring = None, True
         if self._stopped is None and not self._pending:
             self._stop_at_the_last_item()
@@ -663,7 +657,7 @@ class AnytimeBAI(Policy):
         alone: the baseline and the leads may move as they like. None with blocks, or where targets
         are not arms.
         """
-        if self._ended_in_group or self._block > 1 or self._contradicted:
+        if self._block > 1 or self._contradicted:
             return None
         past = [
             batch for i, batch in enumerate(self._past) if self._targets.uses_current_options(i)
@@ -791,9 +785,7 @@ class AnytimeBAI(Policy):
         """The leader, or the leading set; final once it is shown to be right."""
         chosen, final = self._named_targets, self._reason in FINAL
         leads = self._has_estimates and (
-            self._ended_in_group
-            or not self.problem.unstructured
-            or self._answered.issuperset(chosen)
+            not self.problem.unstructured or self._answered.issuperset(chosen)
         )
         recommendation = Recommendation(
             target=chosen[0],
@@ -823,12 +815,8 @@ class AnytimeBAI(Policy):
     def _has_estimates(self) -> bool:
         """Whether estimates rest on an outcome."""
         learned = enumerate(self._past[: self._learned])
-        return (
-            self._ended_in_group
-            or self._carried
-            or any(
-                batch.summary.pulls for i, batch in learned if self._targets.uses_current_options(i)
-            )
+        return self._carried or any(
+            batch.summary.pulls for i, batch in learned if self._targets.uses_current_options(i)
         )
 
     def _effect(self, target: int, final: bool) -> Effect | None:

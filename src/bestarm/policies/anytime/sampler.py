@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,8 +24,8 @@ from bestarm.policies.anytime.assumptions import (
     has_unrestricted_means,
 )
 from bestarm.policies.anytime.bets import BatchOutcome, Frame, Scale, StakeGrid, Totals
+from bestarm.policies.anytime.certificates import Evidence
 from bestarm.policies.anytime.estimates import Estimates
-from bestarm.policies.anytime.evidence import AnyBatch, AnyFrame, Evidence
 from bestarm.policies.anytime.readout import read, standard_errors, sums_of_weights
 from bestarm.problem import Problem, as_weights
 from bestarm.records import Counts, Plan, Summary
@@ -113,73 +113,6 @@ class RunState(NamedTuple):
     rounds: int
     most: int | None
     before: Plan | None
-
-
-class SlopeEstimates(Protocol):
-    """Estimates of θ."""
-
-    @property
-    def slope(self) -> Array:
-        """θ̂ in coordinates of the span; (1, rank)."""
-        ...
-
-
-class Sampler(Protocol):
-    """Draws batches: its plans, what is fixed with them, and what is learned from outcomes."""
-
-    @property
-    def estimates(self) -> SlopeEstimates:
-        """What is known so far."""
-        ...
-
-    def smallest(self, evidence: Evidence) -> int:
-        """The pulls of the smallest plan there can be now."""
-        ...
-
-    def plan(self, evidence: Evidence, run: RunState) -> Plan:
-        """The next plan."""
-        ...
-
-    def check(self, plan: Plan) -> None:
-        """Raise unless a recorded plan is of a rule with these options."""
-        ...
-
-    def prepare(self, plan: Plan, evidence: Evidence, run: RunState) -> AnyFrame:
-        """Fix all that bets on a plan rest on, from the past and the plan alone."""
-        ...
-
-    @property
-    def learned(self) -> Any:
-        """The pulls, or the rounds, that estimates rest on."""
-        ...
-
-    def keep(self, frame: Any, learned: Any) -> None:
-        """Note how the last batch was drawn, and what was learned from when it was planned."""
-        ...
-
-    def contradicted_by(self, frame: Any, summary: Summary) -> bool:
-        """Whether rewards contradict the assumptions; raise if they cannot be."""
-        ...
-
-    def outcome(self, frame: Any, summary: Summary) -> AnyBatch:
-        """What came of a plan."""
-        ...
-
-    def amended(self, before: Any, summary: Summary) -> AnyBatch:
-        """What came of it once outcomes that were outstanding are settled; nothing is learned."""
-        ...
-
-    def record(self, before: Any | None, after: Any) -> None:
-        """Record what bets rest on: a batch, or what it is now instead of what it was before."""
-        ...
-
-    def learn(self, place: int, batch: Any, drawn: int) -> None:
-        """Learn from batch number `place`; `drawn` is the number of all pulls so far."""
-        ...
-
-    def relearn(self, place: int, before: Any, after: Any, summary: Summary) -> None:
-        """Take in outcomes that were outstanding when their batch was learned from."""
-        ...
 
 
 # --- designs -------------------------------------------------------------------------------------
