@@ -168,8 +168,7 @@ class Changing:
         for _ in range(plans):
             if self.policy.plan() is not None:
                 play(self.policy, means, self._rng, plans=1, **options)
-                assert self.policy._before is not None
-                self.placed += self.policy._before.bets
+                self.placed += self.policy._extended[self.policy._plans].bets
 
     def values(self, *, first: int = 0, counted: tuple[int, ...] = ()) -> Array:
         """The largest log e-value of each target after the batch of this place and later ones,
@@ -481,8 +480,7 @@ def test_batches_that_measure_an_effect_bet_nothing_and_keep_their_place() -> No
     def go_on(means: list[float], plans: int) -> None:
         for _ in range(plans):
             play(policy, means, rng, plans=1, pending=3)
-            assert policy._before is not None
-            placed.extend(policy._before.bets)
+            placed.extend(policy._extended[policy._plans].bets)
 
     go_on([0.2, 0.3, 0.8], 10)
     assert policy.recommend().reason == "measuring"

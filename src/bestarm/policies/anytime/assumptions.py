@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,11 @@ from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.numerics.geometry import Array, linear_span
 from bestarm.policies.anytime.bets import EPSILON, ROUNDINGS, Scale
 from bestarm.problem import Problem
-from bestarm.records import BlockPlan, Counts, Plan, Summary
+from bestarm.records import BlockPlan, Counts, Plan
 
 Flags = NDArray[np.bool_]
 
 CONTRADICTION_NATS = 30.0  # nats: what happens so rarely by chance contradicts what was declared
-LEVEL_NATS = 10.0  # nats of evidence against the declared bound on the baseline that do so
 _STILL = "Noise apart, each option always pays its x·θ: there is no baseline."
 _BLOCKS = (
     "In a round each option pays its x·θ plus a baseline that all options of the round share, "
@@ -234,57 +233,6 @@ class Question(NamedTuple):
         return (changes, _AVERAGED) if self.control else (changes,)
 
 
-class Limits(NamedTuple):
-    """The limits of totals about a center.
-
-    Attributes:
-        half: half the range of rewards.
-        shift: the center less the middle of the range.
-        likely: by how much Σx may exceed it for √n pulls.
-        bounded: whether single rewards lie within the range.
-    """
-
-    half: Array
-    shift: Array
-    likely: float
-    bounded: bool
-
-
-def contradictions(
-    sums: tuple[Array | Counts, Array, Array],
-    extremes: tuple[Array, Array, Array] | None,
-    limits: Limits,
-) -> tuple[Flags, Flags]:
-    """Which arms have totals that no rewards can have, and which that none within the limits can.
-
-    Args:
-        sums: counts, Σx and Σx² of rewards less a center; (…, arms).
-        extremes: the least and the largest x, and Σx³, where these are known.
-        limits: where rewards lie; the first two (…, 1) or numbers.
-    """
-    n, first, second = (np.asarray(part, dtype=float) for part in sums)
-    relative = 4 * (n + ROUNDINGS) * EPSILON
-    squares = np.maximum(second, 0.0)
-    impossible = (second < 0) | (first * first > n * squares * (1 + relative))
-    half, shift, likely, bounded = limits
-    size = half + np.abs(shift)
-    lost = EPSILON * (n + 8.0) * n * size
-    total = first + shift * n
-    outside = np.abs(total) > half * n + likely * np.sqrt(n) + lost
-    if bounded:
-        most = half * half * n + 4 * size * lost
-        outside |= (n > 0) & (second + shift * (first + total) > most)
-    if extremes is not None:
-        least, largest, _ = extremes
-        slack = relative * np.sqrt(n * squares)
-        impossible |= (n * least > first + slack) | (n * largest < first - slack)
-        if bounded:
-            slack = 8 * EPSILON * size
-            beyond = (least + shift < -half - slack) | (largest + shift > half + slack)
-            outside |= (n > 0) & beyond
-    return impossible, outside
-
-
 @dataclass(frozen=True)
 class Assumptions:
     """Where rewards lie.
@@ -367,8 +315,17 @@ class Assumptions:
             "neither on the option drawn nor on the reward.",
         )
 
-    def contradicted_by(self, summary: Summary, labels: tuple[str, ...], scale: Scale) -> bool:
-        """Whether no rewards within the scale have these totals, but for rare noise.
+    def contradicted_by(
+        self,
+        sums: tuple[Array | Counts, Array, Array],
+        extremes: tuple[Array, Array, Array] | None,
+        *,
+        low: Array,
+        high: Array,
+        shift: float,
+        labels: tuple[str, ...],
+    ) -> Flags:
+        """In which runs no rewards within the limits have these totals, but for rare noise.
 
         Rewards at most h from the middle m have |Σ(r − m)| ≤ nh and Σ(r − m)² ≤ nh². Adding up n
         of them may lose nε of the sum of their sizes, so that much is let pass: where totals are
@@ -376,44 +333,53 @@ class Assumptions:
         the least and the largest reward are known, they must lie in the range themselves.
 
         Args:
-            summary: the totals.
+            sums: counts, Σx and Σx² of rewards less a center; (runs, arms).
+            extremes: the least and the largest x, and Σx³, where these are known.
+            low: where rewards lie, less their forecasts and the center of the range; (runs,).
+            high: the other end; (runs,).
+            shift: the center of the totals less that of the range.
             labels: the arms' names.
-            scale: where they lie, less their forecasts.
 
         Raises:
             InvalidInputError: no rewards have these totals, or rewards are bounded, and these
                 cannot be.
         """
-        sums = summary.counts, summary.sums, summary.squares
-        limits = self.limits(scale.low, scale.high, summary.center - scale.center, scale.noise)
-        return self.judge(*contradictions(sums, summary.extremes, limits), labels)
-
-    def limits(self, low: Any, high: Any, shift: float, noise: float) -> Limits:
-        """The limits of totals whose center is off that of the range by `shift`."""
-        likely = noise * math.sqrt(2 * CONTRADICTION_NATS)
-        half = (high - low) / 2
-        return Limits(half, shift - (low + high) / 2, likely, self.bounds is not None)
-
-    def judge(self, impossible: Flags, outside: Flags, labels: tuple[str, ...]) -> bool:
-        """Whether totals contradict the assumptions, by what `contradictions` found of each arm.
-
-        Raises:
-            InvalidInputError: see `contradicted_by`.
-        """
+        n, first, second = (np.asarray(part, dtype=float) for part in sums)
+        relative = 4 * (n + ROUNDINGS) * EPSILON
+        squares = np.maximum(second, 0.0)
+        impossible = (second < 0) | (first * first > n * squares * (1 + relative))
+        half, off = ((high - low) / 2)[:, None], (shift - (low + high) / 2)[:, None]
+        size = half + np.abs(off)
+        lost = EPSILON * (n + 8.0) * n * size
+        total = first + off * n
+        likely = self.scale.noise * math.sqrt(2 * CONTRADICTION_NATS)
+        outside = np.abs(total) > half * n + likely * np.sqrt(n) + lost
+        if self.bounds is not None:
+            most = half * half * n + 4 * size * lost
+            outside |= (n > 0) & (second + off * (first + total) > most)
+        if extremes is not None:
+            least, largest, _ = extremes
+            slack = relative * np.sqrt(n * squares)
+            impossible |= (n * least > first + slack) | (n * largest < first - slack)
+            if self.bounds is not None:
+                slack = 8 * EPSILON * size
+                beyond = (least + off < -half - slack) | (largest + off > half + slack)
+                outside |= (n > 0) & beyond
         if impossible.any():
-            label = labels[int(impossible.argmax())]
+            label = labels[np.argwhere(impossible)[0, 1]]
             raise InvalidInputError(
                 f"The totals of option {label!r} contradict each other.",
                 field="summary",
                 value=label,
                 remedy="Squares, cubes and extremes are of (reward − center), all of one center.",
             )
-        if not outside.any() or self.bounds is None:
-            return bool(outside.any())
-        label, (low, high) = labels[int(outside.argmax())], self.bounds
-        raise InvalidInputError(
-            f"The rewards of option {label!r} cannot all lie between {low:g} and {high:g}.",
-            field="summary",
-            value=label,
-            remedy="Make the policy with `bounds` that hold for every reward.",
-        )
+        if outside.any() and self.bounds is not None:
+            label, (lowest, highest) = labels[np.argwhere(outside)[0, 1]], self.bounds
+            raise InvalidInputError(
+                f"The rewards of option {label!r} cannot all lie between {lowest:g} and "
+                f"{highest:g}.",
+                field="summary",
+                value=label,
+                remedy="Make the policy with `bounds` that hold for every reward.",
+            )
+        return np.asarray(outside.any(axis=1))

@@ -356,11 +356,19 @@ class BlockSampler:
     def contradicted_by(self, frame: BlockFrame, summary: Summary) -> bool:
         """Whether rewards of a block lie farther apart than they can, but for rare noise."""
         assert isinstance(summary, Rounds)
-        assumptions, labels = self._config.assumptions, self._config.problem.source_labels
+        assumptions = self._config.assumptions
         if frame.population is not None:
             self._check_items(frame.population, summary)
         if assumptions.bounds is not None:
-            return assumptions.contradicted_by(summary, labels, self._scale)
+            [found] = assumptions.contradicted_by(
+                (summary.counts[None], summary.sums[None], summary.squares[None]),
+                summary.extremes,
+                low=np.array([self._scale.low]),
+                high=np.array([self._scale.high]),
+                shift=summary.center - self._scale.center,
+                labels=self._config.problem.source_labels,
+            )
+            return bool(found)
         apart = BlockOutcome(frame, summary)
         arms = len(frame.sampling.arms)
         observed = apart.entered & (apart.residuals != 0)

@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 from bestarm.bounds import ChangeShares
 from bestarm.numerics.geometry import TIE, Array, Indices
-from bestarm.policies.anytime.bets import LEVEL_GRID, BatchOutcome, Bets, Frame, StakeGrid
+from bestarm.policies.anytime.bets import LEVEL_GRID, BatchOutcome, Bets, Frame, StakeGrid, Totals
 from bestarm.policies.anytime.block_bets import BlockBets, BlockFrame, BlockOutcome
 
 WINDOW = 32  # batches with outcomes outstanding, at the end of each of which the wealth is read
+
+_LEVEL_NATS = 10.0  # nats of evidence that contradict the declared bound on the baseline
 
 Flags = NDArray[np.bool_]
 
@@ -39,24 +41,7 @@ def finalized(past: Sequence[AnyBatch], window: int = WINDOW) -> int:
     return done
 
 
-# --- the wealth of many runs ---------------------------------------------------------------------
-
-
-def ranked_first(values: Array, left: Flags) -> Indices:
-    """The targets of the largest and the second largest value of each run; (runs, 2).
-
-    Values that differ by less than `TIE` times the largest count as equal: the first then leads.
-    Where one is left, it comes twice.
-    """
-    order = np.empty((len(values), 2), dtype=np.int64)
-    slack = TIE * np.where(left, np.abs(values), 0.0).max(axis=1)
-    shown = np.where(left, values, -np.inf)
-    runs = np.arange(len(values))
-    for place in range(2):
-        order[:, place] = (shown >= (shown.max(axis=1) - slack)[:, None]).argmax(axis=1)
-        shown[runs, order[:, place]] = -np.inf
-    order[:, 1] = np.where(left.sum(axis=1) > 1, order[:, 1], order[:, 0])
-    return order
+# --- targets that are left -----------------------------------------------------------------------
 
 
 def opponents(leaders: Indices, targets: Indices) -> Indices:
@@ -65,15 +50,95 @@ def opponents(leaders: Indices, targets: Indices) -> Indices:
     return np.asarray(np.where(targets == leader, second, leader))
 
 
-def drop(values: Array, threshold: float, left: Flags) -> Flags:
-    """The targets that are left of those whose log e-value is below the threshold.
+class Standing:
+    """Which targets are left in each run, and which of them lead.
 
-    If all have reached it, which is an error, the one with the least evidence against it stays.
+    Args:
+        runs: the number of runs.
+        targets: the number of targets.
     """
-    kept = np.asarray(left & (values < threshold))
-    least = np.where(left, values, np.inf).argmin(axis=1)
-    kept[np.arange(len(kept)), least] |= ~kept.any(axis=1)
-    return kept
+
+    def __init__(self, runs: int, targets: int) -> None:
+        self._left: Flags = np.ones((runs, targets), np.bool_)
+        # The best and the second best by estimates; where one is left, it comes twice.
+        self._leaders: Indices = np.tile([0, min(1, targets - 1)], (runs, 1))
+
+    def _drop(self, values: Array, threshold: float) -> None:
+        """Keep targets whose log e-value is below the threshold; values are (runs, targets).
+
+        If all have reached it, which is an error, the one with the least evidence against it stays.
+        """
+        kept = np.asarray(self._left & (values < threshold))
+        least = np.where(self._left, values, np.inf).argmin(axis=1)
+        kept[np.arange(len(kept)), least] |= ~kept.any(axis=1)
+        self._left = kept
+
+    def _rank(self, values: Array) -> None:
+        """Find the targets of the two largest estimates; values are (runs, targets).
+
+        Those that differ by less than `TIE` times the largest count as equal: the first then leads.
+        """
+        left, runs = self._left, np.arange(len(values))
+        order = np.empty((len(values), 2), dtype=np.int64)
+        slack = TIE * np.where(left, np.abs(values), 0.0).max(axis=1)
+        shown = np.where(left, values, -np.inf)
+        for place in range(2):
+            order[:, place] = (shown >= (shown.max(axis=1) - slack)[:, None]).argmax(axis=1)
+            shown[runs, order[:, place]] = -np.inf
+        order[:, 1] = np.where(left.sum(axis=1) > 1, order[:, 1], order[:, 0])
+        self._leaders = order
+
+
+class RunsEvidence(Standing):
+    """The evidence of `BestTargetEvidence` in runs side by side, whose outcomes are all in.
+
+    Args:
+        runs: the number of runs.
+        targets: in coordinates; (targets, rank).
+        threshold: log(1/δ).
+        grid: the stakes.
+    """
+
+    def __init__(self, runs: int, targets: Array, *, threshold: float, grid: StakeGrid) -> None:
+        super().__init__(runs, len(targets))
+        self._targets, self._threshold, self._grid = targets, threshold, grid
+        self._wealth = np.zeros((runs, len(targets), len(grid)))
+
+    def select(self, kept: Indices) -> None:
+        """Go on with these runs alone."""
+        self._left, self._leaders = self._left[kept], self._leaders[kept]
+        self._wealth = self._wealth[kept]
+
+    @property
+    def leaders(self) -> Indices:
+        """The leader and the runner-up of each run; (runs, 2)."""
+        return self._leaders
+
+    @property
+    def left(self) -> Flags:
+        """Which targets are left in each run; (runs, targets)."""
+        return self._left
+
+    def pairs(self) -> Indices:
+        """The leader with all others that are left; with itself in the place of those that are not;
+        (runs, targets, 2)."""
+        leaders = np.broadcast_to(self._leaders[:, :1], self._left.shape)
+        others = np.where(self._left, np.arange(leaders.shape[1]), leaders)
+        return np.stack([leaders, others], axis=2)
+
+    def settle(self, frame: Frame, totals: Totals) -> None:
+        """Add to each wealth what a batch of every run makes of it, and drop targets."""
+        # As many targets as are left in any run: where fewer are, others stand beside them.
+        most, runs = int(self._left.sum(axis=1).max()), np.arange(len(self._left))[:, None]
+        targets = np.argsort(~self._left, axis=1, kind="stable")[:, :most]
+        against = self._targets[opponents(self._leaders, targets)]
+        growth = frame.settle(against - self._targets[targets], totals).growth
+        self._wealth[runs, targets] += np.where(self._left[runs, targets][..., None], growth, 0.0)
+        self._drop(self._grid.log_value(self._wealth), self._threshold)
+
+    def rank(self, slope: Array) -> None:
+        """Take new estimates of θ; (runs, rank)."""
+        self._rank(slope @ self._targets.T)
 
 
 # --- batches that lack outcomes ------------------------------------------------------------------
@@ -247,7 +312,7 @@ class TargetCoordinates:
 # --- the best target -----------------------------------------------------------------------------
 
 
-class BestTargetEvidence:
+class BestTargetEvidence(Standing):
     """One e-process per target, against the hypothesis that it is the best.
 
     Before each batch every target bets that some opponent is better: the leader, or the runner-up
@@ -274,13 +339,12 @@ class BestTargetEvidence:
         shares: ChangeShares | None = None,
     ) -> None:
         count = len(targets)
+        super().__init__(1, count)
         self._targets, self._threshold, self._grid, self._shares = targets, threshold, grid, shares
         self._account = Account((count if shares else 1, count, len(grid)))
-        self._left: Flags = np.ones((1, count), np.bool_)
         self._values: Array = np.zeros(count)
         self._capital: Array = np.zeros(count)  # log wealth that a target starts with
         self._counted: list[int] = []  # retired while not ruled out
-        self._leaders: Indices = np.array([[0, min(1, count - 1)]])
 
     @property
     def chosen(self) -> Indices:
@@ -342,12 +406,12 @@ class BestTargetEvidence:
     def _update(self) -> None:
         """Drop targets whose wealth has reached 1/δ after some prefix."""
         self._values[self.active] = self._log_values()[self.active]
-        self._left = drop(self._values[None], self._threshold, self._left)
+        self._drop(self._values[None], self._threshold)
 
     def rank(self, slope: Array, past: Sequence[AnyBatch]) -> None:  # noqa: ARG002 - no pair is replayed
         """Find the leader and the runner-up."""
         values = np.where(self._left[0], np.nan_to_num(self._targets.now) @ slope, 0.0)
-        self._leaders = ranked_first(values[None], self._left)
+        self._rank(values[None])
 
     def add(self) -> None:
         """The best of more targets is the best of those before: their wealth goes on."""
@@ -374,9 +438,8 @@ class BestTargetEvidence:
             self._capital[start] = math.log(share / self._shares.unchanged)
             values, present = self._log_values(), ~np.isnan(self._targets.now[:, 0])
             self._values[present] = values[present]
-            self._left = drop(
-                np.where(present, values, np.inf)[None], self._threshold, present[None]
-            )
+            self._left = present[None]
+            self._drop(np.where(present, values, np.inf)[None], self._threshold)
             back = (values < self._threshold) & ~present
             back[self._counted] = False
             if not back.any():
@@ -405,10 +468,14 @@ class LevelEvidence:
     def __init__(self, runs: int = 1) -> None:
         self.wealth: Array = np.zeros((runs, 2, len(LEVEL_GRID)))  # logs
 
-    def add(self, growth: Array) -> Array:
-        """Take what a batch adds to the wealth; the larger of the two log e-values of each run."""
+    def select(self, kept: Indices) -> None:
+        """Go on with these runs alone."""
+        self.wealth = self.wealth[kept]
+
+    def add(self, growth: Array) -> Flags:
+        """Take what a batch adds to the wealth; return in which runs the declaration is wrong."""
         self.wealth = self.wealth + growth
-        return np.asarray(LEVEL_GRID.log_value(self.wealth).max(axis=1))
+        return np.asarray(LEVEL_GRID.log_value(self.wealth).max(axis=1) >= _LEVEL_NATS)
 
 
 # --- after the decision --------------------------------------------------------------------------

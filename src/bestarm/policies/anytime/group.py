@@ -12,16 +12,8 @@ import numpy as np
 
 from bestarm.numerics.geometry import Array, Indices
 from bestarm.numerics.grouping import group
-from bestarm.policies.anytime.assumptions import LEVEL_NATS, contradictions
 from bestarm.policies.anytime.bets import Frame, Totals
-from bestarm.policies.anytime.evidence import (
-    EndedRun,
-    Flags,
-    LevelEvidence,
-    drop,
-    opponents,
-    ranked_first,
-)
+from bestarm.policies.anytime.evidence import EndedRun, Flags, LevelEvidence, RunsEvidence
 from bestarm.policies.anytime.sampler import Config, IndependentSampler
 from bestarm.policies.policy import GroupForecaster
 from bestarm.presampled import PresampledRewards, RewardsAhead, within
@@ -61,26 +53,20 @@ class AnytimeGroup:
         recommend: Callable[[EndedRun], Recommendation],
         forecaster: GroupForecaster | None = None,
     ) -> None:
-        runs, targets = len(seeds), len(config.targets)
-        self._config, self._threshold, self._most, self._recommend = (
-            config,
-            threshold,
-            most,
-            recommend,
-        )
+        runs = len(seeds)
+        self._config, self._most, self._recommend = config, most, recommend
         self.running = np.ones(runs, np.bool_)
         self.pulls, self.plans = np.zeros((2, runs), dtype=np.int64)
-        self._contradicted = np.zeros(runs, np.bool_)
-        self._left = np.ones((runs, targets), np.bool_)
-        self._leaders = np.tile([0, 1], (runs, 1))
+        self._ended: dict[int, EndedRun] = {}
         self._live = np.arange(runs)  # the runs that have not stopped
         # What follows has an entry for each of these.
-        self._forecaster = forecaster
         self._sampler = IndependentSampler(
             config, forecasts=forecaster is not None, floors=floors, runs=runs, warm=True
         )
-        self._wealth = np.zeros((runs, targets, len(config.grid)))
+        self._evidence = RunsEvidence(runs, config.targets, threshold=threshold, grid=config.grid)
         self._level_evidence = LevelEvidence(runs)
+        self._contradicted = np.zeros(runs, np.bool_)
+        self._forecaster = forecaster
         self._draws = _Draws(seeds)
         self._ahead = RewardsAhead(runs)
         self._planned: tuple[Frame, Counts] | None = None
@@ -108,56 +94,39 @@ class AnytimeGroup:
 
     def _plan(self) -> tuple[Frame, Counts]:
         """The next batch of every run that has not stopped, and its pulls."""
-        sampler, pulls = self._sampler, self.pulls[self._live]
-        leaders, left = self._leaders[self._live], self._left[self._live]
-        others = np.where(left, np.arange(left.shape[1]), leaders[:, :1])
-        pairs = np.stack([np.broadcast_to(leaders[:, :1], others.shape), others], axis=2)
-        weights, sizes = sampler.next_weights(pairs), sampler.sizes(pulls)
+        sampler, evidence, pulls = self._sampler, self._evidence, self.pulls[self._live]
+        weights, sizes = sampler.next_weights(evidence.pairs()), sampler.sizes(pulls)
         if self._most is not None:
             sizes = np.minimum(sizes, self._most - pulls)
-        ends = sampler.forecasts
-        frame = sampler.frame(weights, sizes, pulls=pulls, leaders=leaders, forecasts=ends)
+        frame = sampler.frame(
+            weights, sizes, pulls=pulls, leaders=evidence.leaders, forecasts=sampler.forecasts
+        )
         return frame, sizes
-
-    def _rivals(self) -> tuple[Indices, Flags]:
-        """The targets that are left in each run, as many as are left in any, and which those are.
-
-        Runs with fewer have others beside them, which do not count.
-        """
-        left = self._left[self._live]
-        targets = np.argsort(~left, axis=1, kind="stable")[:, : int(left.sum(axis=1).max())]
-        return targets, np.take_along_axis(left, targets, axis=1)
 
     def _carry_out(self, frame: Frame, sizes: Counts) -> None:
         """Draw a batch of every run, bet, drop, learn."""
-        config, places, runs = self._config, self._live, np.arange(len(self._live))
-        shape = frame.weights.shape
+        config, evidence, live = self._config, self._evidence, self._live
         drawn, rewards = draw(frame.weights, sizes, self._draws, self._ahead)
         means = np.add.reduceat(rewards, np.cumsum(sizes) - sizes) / sizes
         rewards = self._minus_forecasts(rewards, drawn, sizes)
-        sums, extremes = added_up(drawn, rewards - frame.center, shape)
-        self._judge(frame, sums, extremes)
+        sums, extremes = added_up(drawn, rewards - frame.center, frame.weights.shape)
+        labels = config.problem.source_labels
+        self._contradicted |= config.assumptions.contradicted_by(
+            sums, extremes, low=frame.low, high=frame.high, shift=0.0, labels=labels
+        )
         totals = Totals.about(frame.guess, sums, extremes)
-        targets, counted = self._rivals()
-        contrasts = config.targets[opponents(frame.leaders, targets)] - config.targets[targets]
-        growth = frame.settle(contrasts, totals).growth
-        self._wealth[runs[:, None], targets] += np.where(counted[..., None], growth, 0.0)
+        evidence.settle(frame, totals)
         if frame.belief is not None:
-            against_level = self._level_evidence.add(frame.settle_level(totals).growth)
-            self._contradicted[places] |= against_level >= LEVEL_NATS
-        left = drop(config.grid.log_value(self._wealth), self._threshold, self._left[places])
-        self.pulls[places] += sizes
-        self._sampler.advance(frame, totals, means=means, drawn=self.pulls[places])
-        self.plans[places] += 1
-        self._left[places] = left
-        values = self._sampler.estimates.slope @ config.targets.T
-        self._leaders[places] = ranked_first(values, left)
-        over = left.sum(axis=1) == 1
+            self._contradicted |= self._level_evidence.add(frame.settle_level(totals).growth)
+        self.pulls[live] += sizes
+        self.plans[live] += 1
+        self._sampler.advance(frame, totals, means=means, drawn=self.pulls[live])
+        evidence.rank(self._sampler.estimates.slope)
+        over = evidence.left.sum(axis=1) == 1
         if self._most is not None:
-            over |= self.pulls[places] >= self._most
+            over |= self.pulls[live] >= self._most
         if over.any():
-            self._go_on_with(runs[~over])
-        self.running[places[over]] = False
+            self._end(over)
 
     def _minus_forecasts(self, rewards: Array, drawn: Indices, sizes: Counts) -> Array:
         """Rewards less what was forecast of each before its draw, if anything was."""
@@ -170,33 +139,29 @@ class AnytimeGroup:
         low, high = (np.repeat(end, sizes) for end in ends)
         return rewards - np.clip(forecasts, low, high)
 
-    def _judge(self, frame: Frame, sums: Sums, extremes: Sums) -> None:
-        """Note which runs' rewards contradict the assumptions; raise if they cannot be."""
-        assumptions = self._config.assumptions
-        ends = frame.low[:, None], frame.high[:, None]
-        limits = assumptions.limits(*ends, 0.0, assumptions.scale.noise)
-        impossible, outside = contradictions(sums, extremes, limits)
-        wrong = impossible.any(axis=1) | outside.any(axis=1)
-        labels = self._config.problem.source_labels
-        for run in np.flatnonzero(wrong):
-            self._contradicted[self._live[run]] |= assumptions.judge(
-                impossible[run], outside[run], labels
+    def _end(self, over: Flags) -> None:
+        """Note how runs ended, and go on without them."""
+        evidence = self._evidence
+        for place in np.flatnonzero(over):
+            run = int(self._live[place])
+            self._ended[run] = EndedRun(
+                np.flatnonzero(evidence.left[place]),
+                evidence.leaders[place, :1],
+                int(self.pulls[run]),
+                int(self.plans[run]),
+                bool(self._contradicted[place]),
             )
-
-    def _go_on_with(self, kept: Indices) -> None:
-        self._live, self._wealth = self._live[kept], self._wealth[kept]
-        self._sampler.select(kept)
-        self._level_evidence.wealth = self._level_evidence.wealth[kept]
-        self._draws.select(kept)
-        self._ahead.select(kept)
+        self.running[self._live[over]] = False
+        kept = np.flatnonzero(~over)
+        self._live, self._contradicted = self._live[kept], self._contradicted[kept]
+        for part in (self._sampler, evidence, self._level_evidence, self._draws, self._ahead):
+            part.select(kept)
         if self._forecaster is not None:
             self._forecaster.select(kept)
 
     def recommend(self, run: int) -> Recommendation:
         """What the rule recommends at the end of a run."""
-        left, leaders = np.flatnonzero(self._left[run]), self._leaders[run, :1]
-        counts = int(self.pulls[run]), int(self.plans[run])
-        return self._recommend(EndedRun(left, leaders, *counts, bool(self._contradicted[run])))
+        return self._recommend(self._ended[run])
 
 
 Sums = tuple[Array, Array, Array]

@@ -29,7 +29,6 @@ from bestarm.checks import interval, not_negative, positive, whole
 from bestarm.errors import ProtocolError
 from bestarm.numerics.geometry import Array, Indices
 from bestarm.policies.anytime.assumptions import (
-    LEVEL_NATS,
     Assumptions,
     Question,
     check_options,
@@ -249,7 +248,6 @@ class AnytimeBAI(Policy):
         self._outcomes = self._pending = self._missing = 0
         self._learned = self._learned_pulls = 0  # the first batches, that estimates rest on
         self._open: OpenPlan | None = None
-        self._before: OpenPlan | None = None  # the plan before
         # Plans under which pulls may still come in, without `bounds`: the plan before, and those
         # before it where a plan closed with nothing because options changed.
         self._extended: dict[int, OpenPlan] = {}
@@ -315,7 +313,8 @@ class AnytimeBAI(Policy):
 
     @property
     def _sampler(self) -> IndependentSampler | BlockSampler:
-        return self._era.sampler
+        sampler: IndependentSampler | BlockSampler = self._era.sampler
+        return sampler
 
     @property
     def _estimates(self) -> Any:
@@ -345,8 +344,7 @@ class AnytimeBAI(Policy):
     @property
     def _run_state(self) -> RunState:
         most = None if self._max_pulls is None else self._max_pulls - self._pulls
-        before = None if self._before is None else self._before.drawn
-        return RunState(self._plans + 1, self._pulls, self._rounds, most, before)
+        return RunState(self._plans + 1, self._pulls, self._rounds, most)
 
     @property
     def traits(self) -> Traits:
@@ -408,7 +406,7 @@ class AnytimeBAI(Policy):
         self._take_in(drawn, summary)
         self._plans += 1
         self._sampler.keep(drawn.frame, drawn.learned)
-        self._before, self._open = drawn, None
+        self._open = None
         if summary.rounds:
             self._extended.clear()  # whoever tells of this one has told of all before it
         self._extended[drawn.plan.phase] = drawn
@@ -530,7 +528,7 @@ class AnytimeBAI(Policy):
         if before is not None:
             capped = before.may_be_lost
             growth = growth - frame.settle_level(before.totals, capped=capped).growth
-        self._contradicted |= bool(self._level_evidence.add(growth)[0] >= LEVEL_NATS)
+        self._contradicted |= bool(self._level_evidence.add(growth)[0])
 
     def _learn(self) -> None:
         """Learn from all batches up to the last one of which nearly all outcomes are in.

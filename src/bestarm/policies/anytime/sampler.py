@@ -105,14 +105,12 @@ class RunState(NamedTuple):
         pulls: the pulls drawn so far.
         rounds: the rounds drawn so far.
         most: the pulls that may still be drawn, or None for any number.
-        before: the plan before, or None.
     """
 
     phase: int
     pulls: int
     rounds: int
     most: int | None
-    before: Plan | None
 
 
 # --- designs -------------------------------------------------------------------------------------
@@ -460,10 +458,22 @@ class IndependentSampler:
             drawn: all pulls so far; (runs,).
         """
         self.keep(frame, self.learned)
-        self.estimates.learn(frame, totals)
+        self._take_in(frame, totals, means=means, pulls=frame.sizes, drawn=drawn)
+
+    def _take_in(
+        self,
+        frame: Frame,
+        totals: Totals,
+        *,
+        means: Array,
+        pulls: Array | Counts,
+        drawn: Counts,
+        pending: Counts | None = None,
+    ) -> None:
+        self.estimates.learn(frame, totals, pending)
         if self._interval is not None:
             variance = self.estimates.spread.mean(axis=1)
-            self._interval.learn(means, frame.sizes, drawn=drawn, variance=variance)
+            self._interval.learn(means, pulls, drawn=drawn, variance=variance)
 
     # --- one run, whose outcomes may be late ---
 
@@ -474,10 +484,7 @@ class IndependentSampler:
     def plan(self, evidence: Evidence, run: RunState) -> Plan:
         """The next batch, from the last design or a new one."""
         [weights] = self.next_weights(evidence.open_pairs()[None])
-        before = None if run.before is None else run.before.weights
-        if before is not None and np.array_equal(weights, before):
-            weights = before
-        else:
+        if not np.array_equal(weights, self.weights[0]):
             weights = as_weights(weights, len(weights))
         size = int(self.sizes(np.array([run.pulls]))[0])
         if run.most is not None:
@@ -536,10 +543,16 @@ class IndependentSampler:
 
     def contradicted_by(self, frame: Frame, summary: Summary) -> bool:
         """Whether no rewards within the scale have these totals, but for rare noise."""
-        labels = self._config.problem.source_labels
-        scale = replace(self._scale, low=float(frame.low[0]), high=float(frame.high[0]))
-        scale = replace(scale, center=frame.center)
-        return self._config.assumptions.contradicted_by(summary, labels, scale)
+        counts, sums, squares = summary.counts[None], summary.sums[None], summary.squares[None]
+        [found] = self._config.assumptions.contradicted_by(
+            (counts, sums, squares),
+            summary.extremes,
+            low=frame.low,
+            high=frame.high,
+            shift=summary.center - frame.center,
+            labels=self._config.problem.source_labels,
+        )
+        return bool(found)
 
     def outcome(self, frame: Frame, summary: Summary) -> BatchOutcome:
         """What came of a plan."""
@@ -564,12 +577,11 @@ class IndependentSampler:
         if batch.pending:
             pending = summary.pending[None]
             self._predicted[place] = frame
-        self.estimates.learn(frame, batch.totals, pending)
-        if self._interval is not None:
-            mean = (float(summary.rewards.sum()) + summary.forecast_sum) / summary.pulls
-            known = np.array([mean]), np.array([summary.pulls])
-            variance = self.estimates.spread.mean(axis=1)
-            self._interval.learn(*known, drawn=np.array([drawn]), variance=variance)
+        pulls = np.array([summary.pulls])
+        means = (summary.rewards.sum() + summary.forecast_sum) / pulls
+        self._take_in(
+            frame, batch.totals, means=means, pulls=pulls, drawn=np.array([drawn]), pending=pending
+        )
 
     def _predict(self, batch: BatchOutcome) -> Frame:
         """The frame of a batch with what is predicted for it now: its own, unless it came late.
