@@ -17,11 +17,10 @@ from bestarm.bounds import tolerance_shares
 from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime import certificates
 from bestarm.policies.anytime.bets import BatchOutcome, Frame, Scale, StakeGrid
-from bestarm.policies.anytime.certificates import GoodEnoughEvidence, TopTargetsEvidence
+from bestarm.policies.anytime.certificates import Evidence, GoodEnoughEvidence, TopTargetsEvidence
 from bestarm.policies.anytime.evidence import (
     WINDOW,
     BestTargetEvidence,
-    Evidence,
     TargetCoordinates,
 )
 
@@ -315,7 +314,7 @@ def test_a_former_leader_that_is_shown_to_be_good_enough_is_named_while_it_is_le
     leader.most[0] = math.inf
     assert evidence.chosen.tolist() == [1]  # the leader, if it is good enough as well
     leader.most[0] = 0.0
-    evidence._left[0] = [False, True]
+    evidence.left[0] = [False, True]
     assert evidence.chosen.tolist() == [1]
 
 
@@ -326,7 +325,7 @@ def test_only_those_that_are_left_count() -> None:
     [certificate] = evidence._led
     certificate.most[[1, 2]] = math.inf
     assert not shown(evidence)
-    evidence._left[0, 3] = False
+    evidence.left[0, 3] = False
     assert evidence.decided
     assert evidence.chosen.tolist() == [0]
     assert not evidence.shows_the_best

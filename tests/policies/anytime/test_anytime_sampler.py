@@ -252,9 +252,8 @@ def test_a_run_of_a_group_is_the_run_that_is_told(
         assert (one.active, one.target, one.final) == (other.active, other.target, other.final)
         assert one.pulls == other.pulls
     else:
-        left, wealth = np.flatnonzero(group._evidence.left[0]), group._evidence._wealth[0]
-        values = np.exp(group._config.grid.log_value(wealth))
-        np.testing.assert_allclose(values[left], told.evidence()[left], rtol=1e-7)
+        left, values = group._evidence.active, group._evidence.log_evidence()
+        np.testing.assert_allclose(np.exp(values)[left], told.evidence()[left], rtol=1e-7)
         for part in ("slope", "spread", "information"):
             kept = getattr(group._sampler.estimates, part)
             np.testing.assert_allclose(kept, getattr(told._estimates, part), rtol=1e-7, atol=1e-9)

@@ -220,7 +220,7 @@ class Frame(Runs):
         return settle_bets(self, w, charges, totals, LEVEL_GRID, capped=capped)
 
     def bets(self, contrasts: Array, *, margin: float = 0.0) -> Bets:
-        """Bets of one run that contrasts (rows, in coordinates) exceed −margin."""
+        """Bets that contrasts (rows, in coordinates) exceed −margin."""
         return Bets(self, contrasts, margin)
 
 
@@ -342,6 +342,15 @@ class BatchOutcome:
     def capped_exposure(self) -> float:
         """See `evidence.AnyBatch.capped_exposure`."""
         return self.summary.pending_pulls if self.may_be_lost else 0
+
+
+class RunsOutcome(NamedTuple):
+    """The outcome of a batch of runs side by side, of which none is late or lost."""
+
+    frame: Frame
+    totals: Totals
+    pending: bool = False
+    may_be_lost: bool = False
 
 
 # --- Lemmas 2 to 4: what a bet gains from a batch ------------------------------------------------
@@ -498,11 +507,11 @@ def bet_losses(
 
 @dataclass(frozen=True, eq=False)
 class Bets:
-    """Bets on contrasts in one run.
+    """Bets on contrasts.
 
     Attributes:
         frame: what they are made from.
-        contrasts: one per row.
+        contrasts: one per row, of one run; or (runs, contrasts, rank).
         margin: what is added to each contrast.
     """
 
@@ -516,13 +525,17 @@ class Bets:
         w, _ = self.frame.weigh(self.contrasts[None], self.margin)
         return np.asarray(w[0])
 
-    def settle(self, batch: BatchOutcome) -> BetResult:
+    def settle(self, batch: BatchOutcome | RunsOutcome) -> BetResult:
         """Settle the bets on a batch drawn under the frame."""
+        rows, one = self.contrasts, self.contrasts.ndim == 2
         found = self.frame.settle(
-            self.contrasts[None], batch.totals, margin=self.margin, capped=batch.may_be_lost
+            rows[None] if one else rows,
+            batch.totals,
+            margin=self.margin,
+            capped=batch.may_be_lost,
         )
-        return BetResult(found.stakes[0], found.growth[0])
+        return BetResult(found.stakes[0], found.growth[0]) if one else found
 
-    def log_growth(self, batch: BatchOutcome) -> Array:
+    def log_growth(self, batch: BatchOutcome | RunsOutcome) -> Array:
         """By how much the log wealth of every contrast and stake grows with a batch's outcome."""
         return self.settle(batch).growth

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bestarm.bounds import ChangeShares
 from bestarm.numerics.geometry import TIE, Array, Indices
-from bestarm.policies.anytime.bets import LEVEL_GRID, BatchOutcome, Bets, Frame, StakeGrid, Totals
+from bestarm.policies.anytime.bets import LEVEL_GRID, BatchOutcome, Bets, Frame, StakeGrid
 from bestarm.policies.anytime.block_bets import BlockBets, BlockFrame, BlockOutcome
 
 WINDOW = 32  # batches with outcomes outstanding, at the end of each of which the wealth is read
@@ -41,104 +41,10 @@ def finalized(past: Sequence[AnyBatch], window: int = WINDOW) -> int:
     return done
 
 
-# --- targets that are left -----------------------------------------------------------------------
-
-
 def opponents(leaders: Indices, targets: Indices) -> Indices:
     """Whom each target bets to be behind: the leader, or the leader the runner-up."""
     leader, second = leaders[:, :1], leaders[:, 1:]
     return np.asarray(np.where(targets == leader, second, leader))
-
-
-class Standing:
-    """Which targets are left in each run, and which of them lead.
-
-    Args:
-        runs: the number of runs.
-        targets: the number of targets.
-    """
-
-    def __init__(self, runs: int, targets: int) -> None:
-        self._left: Flags = np.ones((runs, targets), np.bool_)
-        # The best and the second best by estimates; where one is left, it comes twice.
-        self._leaders: Indices = np.tile([0, min(1, targets - 1)], (runs, 1))
-
-    def _drop(self, values: Array, threshold: float) -> None:
-        """Keep targets whose log e-value is below the threshold; values are (runs, targets).
-
-        If all have reached it, which is an error, the one with the least evidence against it stays.
-        """
-        kept = np.asarray(self._left & (values < threshold))
-        least = np.where(self._left, values, np.inf).argmin(axis=1)
-        kept[np.arange(len(kept)), least] |= ~kept.any(axis=1)
-        self._left = kept
-
-    def _rank(self, values: Array) -> None:
-        """Find the targets of the two largest estimates; values are (runs, targets).
-
-        Those that differ by less than `TIE` times the largest count as equal: the first then leads.
-        """
-        left, runs = self._left, np.arange(len(values))
-        order = np.empty((len(values), 2), dtype=np.int64)
-        slack = TIE * np.where(left, np.abs(values), 0.0).max(axis=1)
-        shown = np.where(left, values, -np.inf)
-        for place in range(2):
-            order[:, place] = (shown >= (shown.max(axis=1) - slack)[:, None]).argmax(axis=1)
-            shown[runs, order[:, place]] = -np.inf
-        order[:, 1] = np.where(left.sum(axis=1) > 1, order[:, 1], order[:, 0])
-        self._leaders = order
-
-
-class RunsEvidence(Standing):
-    """The evidence of `BestTargetEvidence` in runs side by side, whose outcomes are all in.
-
-    Args:
-        runs: the number of runs.
-        targets: in coordinates; (targets, rank).
-        threshold: log(1/δ).
-        grid: the stakes.
-    """
-
-    def __init__(self, runs: int, targets: Array, *, threshold: float, grid: StakeGrid) -> None:
-        super().__init__(runs, len(targets))
-        self._targets, self._threshold, self._grid = targets, threshold, grid
-        self._wealth = np.zeros((runs, len(targets), len(grid)))
-
-    def select(self, kept: Indices) -> None:
-        """Go on with these runs alone."""
-        self._left, self._leaders = self._left[kept], self._leaders[kept]
-        self._wealth = self._wealth[kept]
-
-    @property
-    def leaders(self) -> Indices:
-        """The leader and the runner-up of each run; (runs, 2)."""
-        return self._leaders
-
-    @property
-    def left(self) -> Flags:
-        """Which targets are left in each run; (runs, targets)."""
-        return self._left
-
-    def pairs(self) -> Indices:
-        """The leader with all others that are left; with itself in the place of those that are not;
-        (runs, targets, 2)."""
-        leaders = np.broadcast_to(self._leaders[:, :1], self._left.shape)
-        others = np.where(self._left, np.arange(leaders.shape[1]), leaders)
-        return np.stack([leaders, others], axis=2)
-
-    def settle(self, frame: Frame, totals: Totals) -> None:
-        """Add to each wealth what a batch of every run makes of it, and drop targets."""
-        # As many targets as are left in any run: where fewer are, others stand beside them.
-        most, runs = int(self._left.sum(axis=1).max()), np.arange(len(self._left))[:, None]
-        targets = np.argsort(~self._left, axis=1, kind="stable")[:, :most]
-        against = self._targets[opponents(self._leaders, targets)]
-        growth = frame.settle(against - self._targets[targets], totals).growth
-        self._wealth[runs, targets] += np.where(self._left[runs, targets][..., None], growth, 0.0)
-        self._drop(self._grid.log_value(self._wealth), self._threshold)
-
-    def rank(self, slope: Array) -> None:
-        """Take new estimates of θ; (runs, rank)."""
-        self._rank(slope @ self._targets.T)
 
 
 # --- batches that lack outcomes ------------------------------------------------------------------
@@ -148,18 +54,23 @@ class Placed(NamedTuple):
     """Bets on a batch.
 
     Attributes:
-        bets: one per row.
-        targets: whose they are; those without a bet are left out.
+        bets: one per row, or per row of each run.
+        targets: whose they are, by their places in the wealth; those without a bet are left out.
         opponent: against whom each was.
+        counted: with several runs, which rows of each run count; (runs, rows).
     """
 
     bets: Bets | BlockBets | None = None
     targets: Indices = np.zeros(0, dtype=np.int64)
     opponent: Indices = np.zeros(0, dtype=np.int64)
+    counted: Flags | None = None
 
     def growth(self, batch: Any) -> Array:
         """What a batch, of the frame of the bets, adds to the log wealth of each and of stakes."""
-        return np.zeros((0, 0)) if self.bets is None else self.bets.log_growth(batch)
+        if self.bets is None:
+            return np.zeros((0, 0))
+        growth = self.bets.log_growth(batch)
+        return growth if self.counted is None else growth[self.counted]
 
 
 class Account:
@@ -242,6 +153,12 @@ class Account:
                 self._add(wealth, placed, growth)
                 yield wealth
 
+    def select(self, kept: Indices, runs: int) -> None:
+        """Go on with some of so many runs, whose targets stand one run after the other."""
+        opponents, targets, stakes = self._wealth.shape
+        apart = self._wealth.reshape(opponents, runs, targets // runs, stakes)[:, kept]
+        self._wealth = apart.reshape(opponents, -1, stakes)
+
     def enlarge(self) -> None:
         """Make room for one more target."""
         opponents = int(len(self._wealth) > 1)
@@ -312,7 +229,7 @@ class TargetCoordinates:
 # --- the best target -----------------------------------------------------------------------------
 
 
-class BestTargetEvidence(Standing):
+class BestTargetEvidence:
     """One e-process per target, against the hypothesis that it is the best.
 
     Before each batch every target bets that some opponent is better: the leader, or the runner-up
@@ -323,11 +240,18 @@ class BestTargetEvidence(Standing):
     Where options may change, wealth is kept by opponent, because what was bet against one that was
     retired counts for 1 at most from then on, unless it was ruled out before ("Changes").
 
+    A live experiment has one run; only then may outcomes be late, or options change.
+
+    Attributes:
+        left: which targets are left; (runs, targets).
+        leading: those that look best and second best; where one is left, it comes twice; (runs, 2).
+
     Args:
         targets: in coordinates.
         threshold: log(1/δ).
         grid: the stakes.
         shares: what of δ is for options that are added and retired, if they may be.
+        runs: the number of runs side by side.
     """
 
     def __init__(
@@ -337,35 +261,43 @@ class BestTargetEvidence(Standing):
         threshold: float,
         grid: StakeGrid,
         shares: ChangeShares | None = None,
+        runs: int = 1,
     ) -> None:
         count = len(targets)
-        super().__init__(1, count)
         self._targets, self._threshold, self._grid, self._shares = targets, threshold, grid, shares
-        self._account = Account((count if shares else 1, count, len(grid)))
-        self._values: Array = np.zeros(count)
+        self._account = Account((count if shares else 1, runs * count, len(grid)))
+        self.left: Flags = np.ones((runs, count), np.bool_)
+        self.leading: Indices = np.tile([0, min(1, count - 1)], (runs, 1))
+        self._values: Array = np.zeros((runs, count))
         self._capital: Array = np.zeros(count)  # log wealth that a target starts with
         self._counted: list[int] = []  # retired while not ruled out
+
+    def select(self, kept: Indices) -> None:
+        """Go on with these runs alone."""
+        self._account.select(kept, len(self.left))
+        self.left, self.leading = self.left[kept], self.leading[kept]
+        self._values = self._values[kept]
 
     @property
     def chosen(self) -> Indices:
         """The leader."""
-        return self._leaders[0, :1]
+        return self.leading[0, :1]
 
     @property
     def active(self) -> Indices:
         """The targets that are left."""
-        return np.flatnonzero(self._left[0])
+        return np.flatnonzero(self.left[0])
 
     @property
     def leaders(self) -> tuple[int, int]:
         """The leader and the runner-up, while there is one."""
-        leader, second = self._leaders[0].tolist()
+        leader, second = self.leading[0].tolist()
         return leader, second
 
     @property
     def decided(self) -> bool:
         """Whether one target is left."""
-        return int(self._left.sum()) == 1
+        return int(self.left[0].sum()) == 1
 
     def open_pairs(self) -> Indices:
         """The leader with all others that are left."""
@@ -373,14 +305,27 @@ class BestTargetEvidence(Standing):
         others = self.active[self.active != leader]
         return np.stack([np.full(len(others), leader), others], axis=1)
 
+    def pairs_of_runs(self) -> Indices:
+        """The leader of each run with every target, or with itself where that is not left;
+        (runs, targets, 2)."""
+        leaders = np.broadcast_to(self.leading[:, :1], self.left.shape)
+        others = np.where(self.left, np.arange(leaders.shape[1]), leaders)
+        return np.stack([leaders, others], axis=2)
+
     def place_bets(self, frame: AnyFrame) -> list[Placed]:
         """Every target left against the leader, the leader against the runner-up."""
-        if self._left.sum() == 1:
+        left = self.left.sum(axis=1)
+        if left.max() == 1:
             return [Placed()]
-        mine = self.active
-        [against] = opponents(self._leaders, mine)
+        # As many targets as are left in any run: where fewer are, others stand beside them.
+        mine = np.argsort(~self.left, axis=1, kind="stable")[:, : left.max()]
+        counted = np.take_along_axis(self.left, mine, axis=1)
+        against = opponents(self.leading, mine)
         contrasts = self._targets.now[against] - self._targets.now[mine]
-        return [Placed(frame.bets(contrasts), mine, against)]
+        if len(left) == 1:
+            return [Placed(frame.bets(contrasts[0]), mine[0], against[0])]
+        places = mine + self.left.shape[1] * np.arange(len(left))[:, None]
+        return [Placed(frame.bets(contrasts), places[counted], against[counted], counted)]
 
     def settle(self, placed: Sequence[Placed], batch: AnyBatch) -> None:
         """Add the growth to each wealth, and drop targets whose wealth has reached 1/δ."""
@@ -394,24 +339,50 @@ class BestTargetEvidence(Standing):
 
     def _log_values(self) -> Array:
         """The log e-value against every target, after the prefix that shows most."""
-        most = np.full(len(self._values), -np.inf)
+        most = np.full(self._values.shape, -np.inf)
         for wealth in self._account.prefixes():
             parts = wealth
             if self._counted:
                 parts = wealth.copy()
                 parts[self._counted] = np.minimum(parts[self._counted], 0.0)
-            most = np.maximum(most, self._grid.log_value(parts.sum(axis=0)))
-        return most + self._capital
+            values = self._grid.log_value(parts.sum(axis=0))
+            most = np.maximum(most, values.reshape(most.shape))
+        return np.asarray(most + self._capital)
 
     def _update(self) -> None:
         """Drop targets whose wealth has reached 1/δ after some prefix."""
-        self._values[self.active] = self._log_values()[self.active]
-        self._drop(self._values[None], self._threshold)
+        self._values = np.where(self.left, self._log_values(), self._values)
+        self._drop(self._values)
+
+    def _drop(self, values: Array) -> None:
+        """Keep those whose log e-value is below the threshold.
+
+        If all have reached it, which is an error, the one with the least evidence against it stays.
+        """
+        kept = np.asarray(self.left & (values < self._threshold))
+        least = np.where(self.left, values, np.inf).argmin(axis=1)
+        kept[np.arange(len(kept)), least] |= ~kept.any(axis=1)
+        self.left = kept
 
     def rank(self, slope: Array, past: Sequence[AnyBatch]) -> None:  # noqa: ARG002 - no pair is replayed
-        """Find the leader and the runner-up."""
-        values = np.where(self._left[0], np.nan_to_num(self._targets.now) @ slope, 0.0)
-        self._rank(values[None])
+        """Find the leaders and the runners-up.
+
+        Values that differ by less than `TIE` times the largest count as equal: the first then
+        leads.
+
+        Args:
+            slope: θ̂, of one run or (runs, rank).
+            past: the batches so far.
+        """
+        values = np.atleast_2d(slope) @ np.nan_to_num(self._targets.now).T
+        shown, runs = np.where(self.left, values, -np.inf), np.arange(len(values))
+        slack = TIE * np.where(self.left, np.abs(values), 0.0).max(axis=1)
+        self.leading = np.empty((len(values), 2), dtype=np.int64)
+        for place in range(2):
+            first = (shown >= (shown.max(axis=1) - slack)[:, None]).argmax(axis=1)
+            self.leading[:, place], shown[runs, first] = first, -np.inf
+        alone = self.left.sum(axis=1) == 1
+        self.leading[alone, 1] = self.leading[alone, 0]
 
     def add(self) -> None:
         """The best of more targets is the best of those before: their wealth goes on."""
@@ -419,8 +390,8 @@ class BestTargetEvidence(Standing):
         self._account.enlarge()
         share = self._shares.addition(int(self._targets.additions[-1]))
         self._capital = np.append(self._capital, math.log(share / self._shares.unchanged))
-        self._values = np.append(self._values, self._capital[-1])
-        self._left = np.append(self._left, [[True]], axis=1)
+        self._values = np.append(self._values, self._capital[None, -1:], axis=1)
+        self.left = np.append(self.left, [[True]], axis=1)
 
     def retire(self, target: int) -> None:
         """Go on without a target.
@@ -431,28 +402,28 @@ class BestTargetEvidence(Standing):
         """
         assert self._shares is not None
         start = self._targets.additions == 0
-        while self._left[0, target]:
-            self._left[0, target] = False
+        while self.left[0, target]:
+            self.left[0, target] = False
             self._counted.append(target)
             share = self._shares.retired(len(self._counted))
             self._capital[start] = math.log(share / self._shares.unchanged)
             values, present = self._log_values(), ~np.isnan(self._targets.now[:, 0])
-            self._values[present] = values[present]
-            self._left = present[None]
-            self._drop(np.where(present, values, np.inf)[None], self._threshold)
-            back = (values < self._threshold) & ~present
+            self._values = np.where(present, values, self._values)
+            self.left = present[None]
+            self._drop(np.where(present, values, np.inf))
+            back = (values[0] < self._threshold) & ~present
             back[self._counted] = False
             if not back.any():
                 break
             target = int(back.argmax())
-            self._left[0, target] = True
+            self.left[0, target] = True
 
     def log_evidence(self) -> Array:
         """The log of each target's e-value against its being the best, when last it bet.
 
         While outcomes are outstanding, the largest of the prefixes that are looked at.
         """
-        return self._values
+        return self._values[0]
 
 
 # --- the declared baseline ------------------------------------------------------------------------

@@ -7,13 +7,20 @@ rewards of a run come from its own streams, so that it is the same however many 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from bestarm.numerics.geometry import Array, Indices
 from bestarm.numerics.grouping import group
-from bestarm.policies.anytime.bets import Frame, Totals
-from bestarm.policies.anytime.evidence import EndedRun, Flags, LevelEvidence, RunsEvidence
+from bestarm.policies.anytime.bets import Frame, RunsOutcome, Totals
+from bestarm.policies.anytime.evidence import (
+    BestTargetEvidence,
+    EndedRun,
+    Flags,
+    LevelEvidence,
+    TargetCoordinates,
+)
 from bestarm.policies.anytime.sampler import Config, IndependentSampler
 from bestarm.policies.policy import GroupForecaster
 from bestarm.presampled import PresampledRewards, RewardsAhead, within
@@ -63,7 +70,10 @@ class AnytimeGroup:
         self._sampler = IndependentSampler(
             config, forecasts=forecaster is not None, floors=floors, runs=runs, warm=True
         )
-        self._evidence = RunsEvidence(runs, config.targets, threshold=threshold, grid=config.grid)
+        targets = TargetCoordinates(config.targets)
+        self._evidence = BestTargetEvidence(
+            targets, threshold=threshold, grid=config.grid, runs=runs
+        )
         self._level_evidence = LevelEvidence(runs)
         self._contradicted = np.zeros(runs, np.bool_)
         self._forecaster = forecaster
@@ -95,11 +105,11 @@ class AnytimeGroup:
     def _plan(self) -> tuple[Frame, Counts]:
         """The next batch of every run that has not stopped, and its pulls."""
         sampler, evidence, pulls = self._sampler, self._evidence, self.pulls[self._live]
-        weights, sizes = sampler.next_weights(evidence.pairs()), sampler.sizes(pulls)
+        weights, sizes = sampler.next_weights(evidence.pairs_of_runs()), sampler.sizes(pulls)
         if self._most is not None:
             sizes = np.minimum(sizes, self._most - pulls)
         frame = sampler.frame(
-            weights, sizes, pulls=pulls, leaders=evidence.leaders, forecasts=sampler.forecasts
+            weights, sizes, pulls=pulls, leaders=evidence.leading, forecasts=sampler.forecasts
         )
         return frame, sizes
 
@@ -115,13 +125,14 @@ class AnytimeGroup:
             sums, extremes, low=frame.low, high=frame.high, shift=0.0, labels=labels
         )
         totals = Totals.about(frame.guess, sums, extremes)
-        evidence.settle(frame, totals)
+        batch: Any = RunsOutcome(frame, totals)
+        evidence.settle(evidence.place_bets(frame), batch)
         if frame.belief is not None:
             self._contradicted |= self._level_evidence.add(frame.settle_level(totals).growth)
         self.pulls[live] += sizes
         self.plans[live] += 1
         self._sampler.advance(frame, totals, means=means, drawn=self.pulls[live])
-        evidence.rank(self._sampler.estimates.slope)
+        evidence.rank(self._sampler.estimates.slope, ())
         over = evidence.left.sum(axis=1) == 1
         if self._most is not None:
             over |= self.pulls[live] >= self._most
@@ -146,7 +157,7 @@ class AnytimeGroup:
             run = int(self._live[place])
             self._ended[run] = EndedRun(
                 np.flatnonzero(evidence.left[place]),
-                evidence.leaders[place, :1],
+                evidence.leading[place, :1],
                 int(self.pulls[run]),
                 int(self.plans[run]),
                 bool(self._contradicted[place]),
