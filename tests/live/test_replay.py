@@ -94,7 +94,7 @@ def test_opening_and_following_solve_no_design(
 
     for home, step in (
         (solver, "_minimise"),
-        (sampler.Allocation, "solve"),
+        (sampler, "solve_designs"),
     ):
         monkeypatch.setattr(home, step, refuse)
     memo.forget()

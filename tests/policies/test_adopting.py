@@ -42,7 +42,7 @@ def test_no_design_is_solved_for_plans_on_record(
 
     for home, step in (
         (solver, "_minimise"),
-        (sampler.Allocation, "solve"),
+        (sampler, "solve_designs"),
     ):
         monkeypatch.setattr(home, step, refuse)
     memo.forget()

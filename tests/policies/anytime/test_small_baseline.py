@@ -28,7 +28,7 @@ from bestarm.policies.anytime.readout import (
     sums_of_weights,
     tilts,
 )
-from bestarm.policies.anytime.sampler import Allocation, Config, Solved
+from bestarm.policies.anytime.sampler import Config, Solved, solve_designs
 from bestarm.records import Counts, Summary
 
 ARMS = np.array([[1.0, 0.0], [0.0, 1.0], [0.9, 0.45], [0.3, -0.2]])
@@ -384,7 +384,7 @@ def test_designs_explore_cheap_sums_while_a_gap_is_not_known(
         )
         start = Solved(np.full((1, 3), 1 / 3), np.zeros((1, 1)))
         pairs = np.array([[[0, 2]]])
-        designs.append(Allocation(config).solve(pairs, estimates, start, warm=False).weights)
+        designs.append(solve_designs(config, pairs, estimates, start, warm=False).weights)
     assert (np.abs(designs[0] - designs[1]).max() > 0.05) == explored
 
 

@@ -11,7 +11,7 @@ from bestarm.design import centered_g
 from bestarm.design.solver import ListedContrasts, minimise
 from bestarm.errors import ProtocolError
 from bestarm.numerics.geometry import Array, affine_span, lift
-from bestarm.policies.anytime.assumptions import CONTRADICTION_NATS, check_plan_options
+from bestarm.policies.anytime.assumptions import CONTRADICTION_NATS
 from bestarm.policies.anytime.bets import Scale
 from bestarm.policies.anytime.block_bets import (
     BlockFrame,
@@ -291,7 +291,7 @@ class BlockSampler:
         return left[blocks], chances
 
     def _scaled_contrasts(self, evidence: Evidence) -> Array:
-        """Open contrasts, each divided by what it may be off: see `sampler.Allocation`."""
+        """Open contrasts, each divided by what it may be off: see `sampler.solve_designs`."""
         pairs, estimates = evidence.open_pairs(), self.estimates
         rows = self._config.targets[pairs[:, 0]] - self._config.targets[pairs[:, 1]]
         reads = np.linalg.solve(estimates.information, rows.T)
@@ -300,10 +300,6 @@ class BlockSampler:
             rows @ estimates.slope[0] + self._config.margin, LEAST_GAP_ERRORS * errors
         )
         return np.asarray(rows * (1 / gaps)[:, None])
-
-    def check(self, plan: Plan) -> None:
-        """Raise unless a recorded plan is of a rule with these options."""
-        check_plan_options(plan, provisional=self._provisional, forecasts=False, blocks=True)
 
     def prepare(self, plan: Plan, evidence: Evidence, run: RunState) -> BlockFrame:
         """Fix all that bets on a plan rest on, from the past and the plan alone."""

@@ -423,7 +423,7 @@ class BestTargetEvidence:
 
         While outcomes are outstanding, the largest of the prefixes that are looked at.
         """
-        return self._values[0]
+        return np.asarray(self._values[0])
 
 
 # --- the declared baseline ------------------------------------------------------------------------

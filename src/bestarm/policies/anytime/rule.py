@@ -32,6 +32,7 @@ from bestarm.policies.anytime.assumptions import (
     Assumptions,
     Question,
     check_options,
+    check_plan_options,
 )
 from bestarm.policies.anytime.bets import SLACK, StakeGrid
 from bestarm.policies.anytime.blocks import BlockSampler
@@ -381,7 +382,12 @@ class AnytimeBAI(Policy):
         """Make a recorded plan the current one: bets use its probabilities, to the last bit."""
         phase = None if self._stopped is not None else self._plans + 1
         check_adoptable(plan, self.problem, phase=phase, kind="randomised")
-        self._sampler.check(plan)
+        check_plan_options(
+            plan,
+            provisional=self._bounds is not None,
+            forecasts=self._forecasts,
+            blocks=self._block > 1,
+        )
         if self._open is None or not same_plan(self._open.plan, plan):
             self._open = self._prepare(plan)
 

@@ -20,7 +20,6 @@ from bestarm.errors import ProtocolError
 from bestarm.numerics.geometry import Array, Indices, Span, lift, linear_span
 from bestarm.policies.anytime.assumptions import (
     Assumptions,
-    check_plan_options,
     has_unrestricted_means,
 )
 from bestarm.policies.anytime.bets import BatchOutcome, Frame, Scale, StakeGrid, Totals
@@ -192,7 +191,15 @@ def least_variance_weights(
     return Solved(weights / weights.sum(axis=1, keepdims=True), multipliers)
 
 
-class Allocation:
+def needs_no_solver(config: Config, pairs: Indices) -> bool:
+    """Whether options have no features, and one of them leads all pairs of each run."""
+    names = has_unrestricted_means(config.problem) and config.bound == math.inf
+    return names and bool((pairs[..., 0] == pairs[:, :1, 0]).all())
+
+
+def solve_designs(
+    config: Config, pairs: Indices, estimates: Estimates, start: Solved, *, warm: bool
+) -> Solved:
     """Probabilities of arms for the contrasts that want evidence.
 
     The design minimises max over y of ‖y‖² / gap_y² under Σ_cov,p⁻¹, from estimates so far. A
@@ -200,74 +207,42 @@ class Allocation:
     under this design the slowest of them gathers it as quickly as can be. How much each lacks is
     left out: where luck held evidence back, gaps are not smaller.
 
+    With a bound on the baseline, contrasts have the sums that are best under the last design.
+
     Args:
-        config: what it is made for.
+        config: what the sampler is made from.
+        pairs: the target to be ahead, and the other; twice the same one counts for nothing;
+            (runs, pairs, 2).
+        estimates: what is known.
+        start: the last designs.
+        warm: whether to begin with these: fewer steps, and other last digits.
     """
-
-    def __init__(self, config: Config) -> None:
-        self._config = config
-        self._names = has_unrestricted_means(config.problem) and config.bound == math.inf
-        present = ~np.isnan(config.targets[:, 0])
-        self._arm_of = np.cumsum(present) - 1  # the arm that a target is, for names
-
-    def closed_form(self, pairs: Indices) -> bool:
-        """Whether no solver is needed: for options without features, of which one leads."""
-        return self._names and bool((pairs[..., 0] == pairs[:, :1, 0]).all())
-
-    def solve(self, pairs: Indices, estimates: Estimates, start: Solved, warm: bool) -> Solved:
-        """The probabilities for these pairs of targets.
-
-        Args:
-            pairs: the target to be ahead, and the other; twice the same one counts for nothing;
-                (runs, pairs, 2).
-            estimates: what is known.
-            start: the last designs.
-            warm: whether to begin with these: fewer steps, and other last digits.
-        """
-        config, targets = self._config, self._config.targets
-        rows = targets[pairs[..., 0]] - targets[pairs[..., 1]]
-        counted = pairs[..., 0] != pairs[..., 1]
-        slope, information = estimates.slope, estimates.information
-        margin: Array | float = config.margin
-        if (belief := estimates.belief) is not None:
-            reader = read(config.arms, start.weights, estimates.spread)
-            sums = sums_of_weights(rows, config.margin, reader, belief, LEAST_GAP_ERRORS)
-            rows = lift(rows, sums)
-            margin = config.margin - np.abs(sums) * config.bound
-            slope, information = lift(slope, belief.level), estimates.lifted_information
-        gaps = _believed_gaps(rows, slope, information, estimates, margin)
-        if self.closed_form(pairs):
-            gaps = np.where(counted, gaps, np.inf)
-            weights = shares_of_names(self._arm_of[pairs], gaps, estimates.spread)
-            return Solved(weights, np.zeros(counted.shape))
-        posed = _posed(rows, gaps, counted)
-        if config.features.shape[1] > posed.shape[2]:
-            posed = lift(posed, 0.0)
-        begin = start if warm else None
-        found = least_variance_weights(config.features, estimates.spread, posed, begin)
-        return Solved(_mixed(found.weights, g_design(config.problem)), found.multipliers)
-
-
-def _believed_gaps(
-    rows: Array, slope: Array, information: Array, estimates: Estimates, margin: Array | float
-) -> Array:
-    """The estimates of contrasts, no smaller than a multiple of their standard errors."""
-    covariance = np.asarray(np.linalg.inv(information), dtype=float)
-    covariance *= estimates.spread.mean(axis=1)[:, None, None]
+    targets, spread, margin = config.targets, estimates.spread, np.asarray(config.margin)
+    rows = targets[pairs[..., 0]] - targets[pairs[..., 1]]
+    slope, information = estimates.slope, estimates.information
+    if (belief := estimates.belief) is not None:
+        reader = read(config.arms, start.weights, spread)
+        sums = sums_of_weights(rows, config.margin, reader, belief, LEAST_GAP_ERRORS)
+        rows, margin = lift(rows, sums), config.margin - np.abs(sums) * config.bound
+        slope, information = lift(slope, belief.level), estimates.lifted_information
+    # Gaps are not believed to be smaller than a multiple of their standard errors.
+    variance = spread.mean(axis=1)[:, None, None]
+    errors = standard_errors(rows, np.linalg.inv(information) * variance)
     gaps = np.matmul(rows, slope[..., None])[..., 0] + margin
-    return np.asarray(np.maximum(gaps, LEAST_GAP_ERRORS * standard_errors(rows, covariance)))
-
-
-def _posed(rows: Array, gaps: Array, counted: Array) -> Array:
-    """Contrasts over their gaps; zeros where they do not count."""
-    return np.asarray(rows * np.where(counted, 1 / np.where(counted, gaps, 1.0), 0.0)[..., None])
-
-
-def _mixed(weights: Array, explored: Array) -> Array:
-    """Designs with a share of the G-design, without arms of less than the least probability."""
-    mixture = (1 - G_DESIGN_SHARE) * weights + G_DESIGN_SHARE * explored
-    mixture = np.where(mixture < LEAST_WEIGHT, 0.0, mixture)
-    return np.asarray(mixture / mixture.sum(axis=1, keepdims=True))
+    gaps = np.maximum(gaps, LEAST_GAP_ERRORS * errors)
+    gaps = np.where(pairs[..., 0] == pairs[..., 1], np.inf, gaps)
+    if needs_no_solver(config, pairs):
+        arm_of = np.cumsum(~np.isnan(targets[:, 0])) - 1
+        weights = shares_of_names(arm_of[pairs], gaps, spread)
+        return Solved(weights, np.zeros(gaps.shape))
+    rows = rows / gaps[..., None]
+    if config.features.shape[1] > rows.shape[2]:
+        rows = lift(rows, 0.0)
+    found = least_variance_weights(config.features, spread, rows, start if warm else None)
+    # A share of the G-design, and no arms of less than the least probability.
+    weights = (1 - G_DESIGN_SHARE) * found.weights + G_DESIGN_SHARE * g_design(config.problem)
+    weights = np.where(weights < LEAST_WEIGHT, 0.0, weights)
+    return Solved(weights / weights.sum(axis=1, keepdims=True), found.multipliers)
 
 
 # --- forecasts -----------------------------------------------------------------------------------
@@ -350,7 +325,6 @@ class IndependentSampler:
         self.estimates = Estimates(
             config.arms, scale, intercept=self._intercept, bound=config.bound, runs=runs
         )
-        self._allocation = Allocation(config)
         self.weights: Array = np.zeros((runs, len(config.arms)))
         self._made_at = np.zeros(runs)  # the pulls at which they were designed
         self._warm, self._multipliers = warm, np.zeros((runs, len(config.targets)))
@@ -368,18 +342,18 @@ class IndependentSampler:
         """The probabilities for pairs of targets that want evidence: the last ones, or new ones.
 
         Args:
-            pairs: of each run; see `Allocation.solve`.
+            pairs: of each run; see `solve_designs`.
         """
         known, drawn = self.estimates.pulls > 0, self.weights.any(axis=1)
         due = self.estimates.pulls >= REDESIGN * self._made_at
-        due |= ~drawn | self._allocation.closed_form(pairs)
+        due |= ~drawn | needs_no_solver(self._config, pairs)
         weights = self.weights.copy()
         weights[due & ~(known & drawn)] = self._with_floors(g_design(self._config.problem))
         if (anew := due & known & drawn).any():
             estimates = self.estimates if anew.all() else self.estimates.of(anew)
             runs, others = np.flatnonzero(anew)[:, None], pairs[anew, :, 1]
             start = Solved(self.weights[anew], self._multipliers[runs, others])
-            found = self._allocation.solve(pairs[anew], estimates, start, self._warm)
+            found = solve_designs(self._config, pairs[anew], estimates, start, warm=self._warm)
             weights[anew] = self._with_floors(found.weights)
             if self._warm:
                 self._multipliers[anew] = 0.0
@@ -501,12 +475,6 @@ class IndependentSampler:
             center=0.0 if self._forecasts else self._scale.center,
             extremes=True,
             forecasts=None if ends is None else (float(ends[0][0]), float(ends[1][0])),
-        )
-
-    def check(self, plan: Plan) -> None:
-        """Raise unless a recorded plan is of a rule with these options."""
-        check_plan_options(
-            plan, provisional=self._provisional, forecasts=self._forecasts, blocks=False
         )
 
     def prepare(self, plan: Plan, evidence: Evidence, run: RunState) -> Frame:
