@@ -25,7 +25,7 @@ from bestarm.forecasting import Forecaster
 from bestarm.numerics.geometry import Array
 from bestarm.policies import BernsteinElimination, Method
 from bestarm.policies.anytime.bets import Frame, Scale
-from bestarm.policies.anytime.group import AnytimeGroup, _Draws, added_up, draw
+from bestarm.policies.anytime.group import AnytimeGroup, _Draws, draw, totals_by_arm
 from bestarm.policies.anytime.sampler import (
     ForecastInterval,
     coordinates,
@@ -239,7 +239,7 @@ def test_a_run_of_a_group_is_the_run_that_is_told(
             np.testing.assert_allclose(weights_of(plan), weights, rtol=1e-12)
         told.adopt(replace(plan, weights=weights))
         arms, rewards = draw(weights[None], np.array([size]), draws, ahead)
-        sums, extremes = added_up(arms, rewards - plan.center, (1, problem.arms))
+        sums, extremes = totals_by_arm(arms, rewards - plan.center, (1, problem.arms))
         counts, first, squares = (each[0] for each in sums)
         least, largest, cubes = (each[0] for each in extremes)
         more = {"least": least, "largest": largest, "cubes": cubes, "center": plan.center}
@@ -298,7 +298,7 @@ def test_arms_are_drawn_as_often_as_their_probabilities_say() -> None:
     ahead.put(np.arange(3), [many] * 3)
     for _ in range(5):
         drawn, paid = draw(weights, np.full(3, pulls // 5), draws, ahead)
-        (counts, sums, _), _ = added_up(drawn, paid, (3, 4))
+        (counts, sums, _), _ = totals_by_arm(drawn, paid, (3, 4))
         total += counts
     assert ahead.left.tolist() == [0, 0, 0]
     assert sums.sum(axis=1).tolist() == [np.arange(4001.0, 5001.0).sum()] * 3  # of the last pulls

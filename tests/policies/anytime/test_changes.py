@@ -14,7 +14,7 @@ from bestarm import AnytimeBAI, Problem
 from bestarm.bounds import change_shares
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.numerics.geometry import Array
-from bestarm.policies.anytime.evidence import BestTargetEvidence, Placed
+from bestarm.policies.anytime.evidence import BestTargetEvidence, PlacedBets
 from bestarm.records import Plan, Summary
 
 DELTA = 0.1
@@ -145,7 +145,7 @@ def test_an_option_that_is_added_starts_with_its_share_and_takes_nothing_from_th
     assert "'d' is the best of 4 options (one retired)." in policy.recommend().statement
 
 
-def ledger(policy: AnytimeBAI, placed: list[Placed]) -> Array:
+def ledger(policy: AnytimeBAI, placed: list[PlacedBets]) -> Array:
     """The log wealth after every batch, by opponent, target and stake, from the bets placed."""
     count = len(policy._targets)
     wealth, path = np.zeros((count, count, len(policy._grid))), []
@@ -161,7 +161,7 @@ class Changing:
     """A run of which all bets are noted."""
 
     def __init__(self, policy: AnytimeBAI, seed: int) -> None:
-        self.policy, self.placed = policy, list[Placed]()
+        self.policy, self.placed = policy, list[PlacedBets]()
         self._rng = np.random.default_rng(seed)
 
     def play(self, means: list[float], *, plans: int, **options: Any) -> None:

@@ -23,7 +23,7 @@ from bestarm.policies.anytime.evidence import (
     BestTargetEvidence,
     EffectMeasurement,
     Flags,
-    Placed,
+    PlacedBets,
     TargetCoordinates,
 )
 
@@ -69,10 +69,10 @@ class Certificate:
         """Which contrasts are shown to exceed −margin."""
         return np.asarray(self.most >= self._threshold)
 
-    def bet(self, frame: AnyFrame, rows: Indices, contrasts: Array) -> Placed:
+    def bet(self, frame: AnyFrame, rows: Indices, contrasts: Array) -> PlacedBets:
         """Bets on some of the contrasts, by number and in coordinates."""
         bets = frame.bets(contrasts, margin=self._margin) if len(rows) else None
-        return Placed(bets, rows, rows)
+        return PlacedBets(bets, rows, rows)
 
     def update(self) -> None:
         """Note what is shown after some prefix."""
@@ -103,7 +103,7 @@ class _TargetCertificate(Certificate):
         """The targets, of these, that it does not yet hold against."""
         return np.asarray(left[(left != self.candidate) & ~self.shown[left]])
 
-    def place_bets(self, frame: AnyFrame, left: Indices) -> Placed:
+    def place_bets(self, frame: AnyFrame, left: Indices) -> PlacedBets:
         """Bets that it is ahead of the targets left, but for the margin."""
         rivals = self.lacks(left)
         contrasts = self._targets.now[self.candidate] - self._targets.now[rivals]
@@ -200,18 +200,18 @@ class GoodEnoughEvidence(BestTargetEvidence):
                 pairs = pairs[~each.shown[pairs[:, 1]]]
         return pairs
 
-    def place_bets(self, frame: AnyFrame) -> list[Placed]:
+    def place_bets(self, frame: AnyFrame) -> list[PlacedBets]:
         """Of each target left that it is not the best; of each candidate that it is good enough."""
         left = self.active
         certificates = [each.place_bets(frame, left) for each in self._certificates]
         return super().place_bets(frame) + certificates
 
-    def settle(self, placed: Sequence[Placed], batch: AnyBatch) -> None:
+    def settle(self, placed: Sequence[PlacedBets], batch: AnyBatch) -> None:
         """Add the growth to each wealth."""
         super().settle(placed, batch)
         self._batches += 1
         certificates = self._certificates  # some may have begun after the bets were placed
-        none = [Placed()] * (len(certificates) + 1 - len(placed))
+        none = [PlacedBets()] * (len(certificates) + 1 - len(placed))
         for each, bets in zip(certificates, [*placed[1:], *none], strict=True):
             each.account.settle(bets, batch)
             each.update()
@@ -308,11 +308,11 @@ class TopTargetsEvidence:
         inside, outside = np.nonzero(undecided)
         return np.stack([self._order[inside], self._order[self._top + outside]], axis=1)
 
-    def place_bets(self, frame: AnyFrame) -> list[Placed]:  # noqa: ARG002
+    def place_bets(self, frame: AnyFrame) -> list[PlacedBets]:  # noqa: ARG002
         """None that need to be kept: they follow from the frame."""
         return []
 
-    def settle(self, placed: Sequence[Placed], batch: AnyBatch) -> None:
+    def settle(self, placed: Sequence[PlacedBets], batch: AnyBatch) -> None:
         """Nothing yet: `rank` takes the batch in with the rest of the past."""
 
     def amend(self, place: int, before: AnyBatch, after: AnyBatch) -> None:

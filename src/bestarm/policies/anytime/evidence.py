@@ -50,7 +50,7 @@ def opponents(leaders: Indices, targets: Indices) -> Indices:
 # --- batches that lack outcomes ------------------------------------------------------------------
 
 
-class Placed(NamedTuple):
+class PlacedBets(NamedTuple):
     """Bets on a batch.
 
     Attributes:
@@ -94,11 +94,11 @@ class Account:
         self, shape: tuple[int, int, int], first: int = 0, *, window: int = WINDOW
     ) -> None:
         self._wealth, self._window = np.zeros(shape), window  # of finalized batches
-        self._pending: list[tuple[Placed, AnyBatch, Array]] = []  # the batches after them
+        self._pending: list[tuple[PlacedBets, AnyBatch, Array]] = []  # the batches after them
         self._finalized = self.first = first
-        self._amendable: dict[int, Placed] = {}  # on finalized batches that lack outcomes
+        self._amendable: dict[int, PlacedBets] = {}  # on finalized batches that lack outcomes
 
-    def _add(self, wealth: Array, placed: Placed, growth: Array) -> None:
+    def _add(self, wealth: Array, placed: PlacedBets, growth: Array) -> None:
         if len(placed.targets):
             rows = placed.opponent if len(wealth) > 1 else 0
             wealth[rows, placed.targets] += growth
@@ -115,7 +115,7 @@ class Account:
         """The number of the next batch."""
         return self._finalized + len(self._pending)
 
-    def settle(self, placed: Placed, batch: AnyBatch) -> None:
+    def settle(self, placed: PlacedBets, batch: AnyBatch) -> None:
         """Take the next batch."""
         self._pending.append((placed, batch, placed.growth(batch)))
         self._finalize()
@@ -312,22 +312,22 @@ class BestTargetEvidence:
         others = np.where(self.left, np.arange(leaders.shape[1]), leaders)
         return np.stack([leaders, others], axis=2)
 
-    def place_bets(self, frame: AnyFrame) -> list[Placed]:
+    def place_bets(self, frame: AnyFrame) -> list[PlacedBets]:
         """Every target left against the leader, the leader against the runner-up."""
         left = self.left.sum(axis=1)
         if left.max() == 1:
-            return [Placed()]
+            return [PlacedBets()]
         # As many targets as are left in any run: where fewer are, others stand beside them.
         mine = np.argsort(~self.left, axis=1, kind="stable")[:, : left.max()]
         counted = np.take_along_axis(self.left, mine, axis=1)
         against = opponents(self.leading, mine)
         contrasts = self._targets.now[against] - self._targets.now[mine]
         if len(left) == 1:
-            return [Placed(frame.bets(contrasts[0]), mine[0], against[0])]
+            return [PlacedBets(frame.bets(contrasts[0]), mine[0], against[0])]
         places = mine + self.left.shape[1] * np.arange(len(left))[:, None]
-        return [Placed(frame.bets(contrasts), places[counted], against[counted], counted)]
+        return [PlacedBets(frame.bets(contrasts), places[counted], against[counted], counted)]
 
-    def settle(self, placed: Sequence[Placed], batch: AnyBatch) -> None:
+    def settle(self, placed: Sequence[PlacedBets], batch: AnyBatch) -> None:
         """Add the growth to each wealth, and drop targets whose wealth has reached 1/δ."""
         self._account.settle(placed[0], batch)
         self._update()
@@ -474,11 +474,11 @@ class EffectMeasurement:
         """The lead over the control."""
         return np.array([self.leaders])
 
-    def place_bets(self, frame: AnyFrame) -> list[Placed]:  # noqa: ARG002
+    def place_bets(self, frame: AnyFrame) -> list[PlacedBets]:  # noqa: ARG002
         """None: the decision is made."""
-        return [Placed()]
+        return [PlacedBets()]
 
-    def settle(self, placed: Sequence[Placed], batch: AnyBatch) -> None:
+    def settle(self, placed: Sequence[PlacedBets], batch: AnyBatch) -> None:
         """For the evidence before, which goes on if the options change."""
         self.before.settle(placed, batch)
 

@@ -1,7 +1,9 @@
 """Runs of the anytime rule side by side, for simulations.
 
-Every step is the one that live experiments take, on arrays with an entry for each run. Arms and
-rewards of a run come from its own streams, so that it is the same however many stand beside it.
+Designs, bets, evidence and estimates have the run as the first axis of every array; a live
+experiment has one run. This file has only what simulations need besides: it draws arms and rewards,
+and lets go of runs that have ended. Both come from a run's own streams, so that it is the same
+however many stand beside it.
 """
 
 from __future__ import annotations
@@ -119,7 +121,7 @@ class AnytimeGroup:
         drawn, rewards = draw(frame.weights, sizes, self._draws, self._ahead)
         means = np.add.reduceat(rewards, np.cumsum(sizes) - sizes) / sizes
         rewards = self._minus_forecasts(rewards, drawn, sizes)
-        sums, extremes = added_up(drawn, rewards - frame.center, frame.weights.shape)
+        sums, extremes = totals_by_arm(drawn, rewards - frame.center, frame.weights.shape)
         labels = config.problem.source_labels
         self._contradicted |= config.assumptions.contradicted_by(
             sums, extremes, low=frame.low, high=frame.high, shift=0.0, labels=labels
@@ -234,7 +236,7 @@ def draw(
     return drawn, ahead.pull(drawn - runs * arms, sizes)
 
 
-def added_up(drawn: Indices, x: Array, shape: tuple[int, int]) -> tuple[Sums, Sums]:
+def totals_by_arm(drawn: Indices, x: Array, shape: tuple[int, int]) -> tuple[Sums, Sums]:
     """The totals of numbers that belong to arms, each by its place in an array (runs, arms).
 
     Returns:

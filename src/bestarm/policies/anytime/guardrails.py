@@ -27,7 +27,7 @@ from bestarm.bounds import guardrail_share
 from bestarm.numerics.geometry import Array, Indices
 from bestarm.policies.anytime.bets import SLACK, BatchOutcome, Frame, Scale, StakeGrid
 from bestarm.policies.anytime.certificates import Certificate
-from bestarm.policies.anytime.evidence import AnyFrame, Placed
+from bestarm.policies.anytime.evidence import AnyFrame, PlacedBets
 from bestarm.policies.anytime.intervals import lower_ends
 from bestarm.policies.anytime.readout import Reader
 from bestarm.policies.guardrail import Guardrail
@@ -88,7 +88,7 @@ class GuardrailEvidence:
         self._scale = Scale(-half, half, center=guardrail.center)
         self._sign = 1.0 if guardrail.worse == "higher" else -1.0
         self._options, self._grid = options, grid
-        self._open: tuple[Frame, Placed, Placed] | None = None  # the open batch, and its bets
+        self._open: tuple[Frame, PlacedBets, PlacedBets] | None = None  # a batch and its bets
         self._batches: list[BatchOutcome] = []
         # Of each option, that it is worse than the control by more than the margin, or by less;
         # after every batch from the first on that lacks a value.

@@ -10,7 +10,7 @@ This file has the order of the steps. For a batch of pulls these are
 `assumptions` says what rewards are taken to be, `readout` how a contrast is read off a pull, and
 `intervals` what is known meanwhile. Other files are for one option each: `blocks` and `block_bets`
 for rounds of several arms, `certificates` for a tolerance and for several best targets, `eras`
-for options that come and go. `group` makes many runs at a time, for simulations.
+for options that come and go. `group` makes many runs at a time, for simulations, of the same parts.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from bestarm.policies.anytime.evidence import (
     EffectMeasurement,
     EndedRun,
     LevelEvidence,
-    Placed,
+    PlacedBets,
     TargetCoordinates,
 )
 from bestarm.policies.anytime.group import AnytimeGroup
@@ -101,7 +101,7 @@ class OpenPlan(NamedTuple):
     plan: Plan
     drawn: Plan  # the same, over the options of its era alone
     frame: Any  # a `Frame`, or a `BlockFrame`
-    bets: list[Placed]
+    bets: list[PlacedBets]
     learned: Any  # what estimates rested on: see `Sampler.learned`
     era: Era
 
