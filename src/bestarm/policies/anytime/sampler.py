@@ -460,6 +460,7 @@ class IndependentSampler:
         [weights] = self.next_weights(evidence.open_pairs()[None])
         if not np.array_equal(weights, self.weights[0]):
             weights = as_weights(weights, len(weights))
+        weights.flags.writeable = False
         size = int(self.sizes(np.array([run.pulls]))[0])
         if run.most is not None:
             # With nothing left to draw the plan stands for the wait for what is outstanding.
