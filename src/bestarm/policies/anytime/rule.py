@@ -91,7 +91,7 @@ _OLD_LATE_SHARE = 1 / 4  # … and once as many pulls again were drawn
 # so well that pulls far apart say much of a contrast; for blocks as it is; for a finite population
 # over √items, at most, since it has no smaller gaps than that to show.
 _LIKELY, _LIKELY_BOUNDED = 0.06, 0.03
-_KNOWN_LEVEL = 0.25  # of a deviation of the noise: a baseline that may move by no more than this
+_KNOWN_LEVEL = 0.1  # of a deviation of the noise: a baseline that may move by no more than this
 _LIKELY_OF_BLOCKS, _LIKELY_OF_ITEMS, _MOST_LIKELY = 0.02, 6.0, 0.3
 
 
