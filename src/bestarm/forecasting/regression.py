@@ -4,12 +4,12 @@ With y the past, z what else is known before a draw and x the features of its ar
 
     r ≈ μ + (y − ȳ)·α + (z − z̄)·β + (x − x̄)·θ,   and forecast by   μ + g (y − ȳ)·α̂ + h (z − z̄)·β̂.
 
-y holds the last levels and their means over longer windows; z the sines and cosines of day and week
-and the covariates. A level is a reward less what z and x explain of it. The fit is a ridge
-regression on standardised numbers, made anew from sums of products after every few outcomes. The
-gates g and h are the slopes of rewards on their part *as it was at the draw*, between one fit and
-the next: what moves from batch to batch needs no forecast, since policies compare rewards within
-batches. A gate falls to 0 where its part predicts nothing.
+y holds the last levels; z the sines and cosines of day and week and the covariates. A level is a
+reward less what z and x explain of it. The fit is a ridge regression on standardised numbers, made
+anew from sums of products after every few outcomes. The gates g and h are the slopes of rewards on
+their part *as it was at the draw*, between one fit and the next: what moves from batch to batch
+needs no forecast, since policies compare rewards within batches. A gate falls to 0 where its part
+predicts nothing.
 
 The first axis of every array is the run. A run is the same, to the last bit, beside any others.
 """
@@ -30,11 +30,10 @@ from bestarm.numerics.geometry import Array, Indices
 __all__ = ["Regression"]
 
 LAGS: Final = 32
-WINDOWS: Final = (32, 128, 512)  # outcomes over which levels are averaged
 DAILY, WEEKLY = 3, 2  # harmonics
 
 # Variances of standardised slopes before any data, in variances of the rewards.
-_LAG_PRIOR, _WINDOW_PRIOR, _TIME_PRIOR, _OWN_PRIOR = 0.01, 0.1, 0.1, 1.0
+_LAG_PRIOR, _TIME_PRIOR, _OWN_PRIOR = 0.01, 0.1, 1.0
 _FEWEST, _SHARE, _MOST = 4, 1 / 8, 64  # outcomes between fits: a share of those so far, within …
 _FORGET = 1e-4  # share of old sums that is forgotten per outcome
 _EVIDENCE = 10.0  # variances of noise that forecasts have moved when g is half their accuracy
@@ -44,8 +43,7 @@ _ROUNDING = 1e-9  # a deviation, relative to the mean, that is rounding
 _OUTSTANDING = 100_000  # draws without an outcome that are remembered
 
 # Columns: the constant, the reward, what is known before a draw, and the features at the end.
-_REWARD, _LAG, _WINDOW = 1, 2, 2 + LAGS
-_TIME = _WINDOW + len(WINDOWS)
+_REWARD, _LAG, _TIME = 1, 2, 2 + LAGS
 _COVARIATE = _TIME + 2 * (DAILY + WEEKLY)
 
 Counts = NDArray[np.int64]
@@ -74,8 +72,8 @@ class Regression(Forecaster):
 
     def __init__(self) -> None:
         runs = 1
-        widths = [_LAG, LAGS, len(WINDOWS), _COVARIATE - _TIME]
-        self._prior = np.repeat([1.0, _LAG_PRIOR, _WINDOW_PRIOR, _TIME_PRIOR], widths)
+        widths = [_LAG, LAGS, _COVARIATE - _TIME]
+        self._prior = np.repeat([1.0, _LAG_PRIOR, _TIME_PRIOR], widths)
         self._features = _COVARIATE  # where they begin
         self._drawn: dict[int, tuple[Array, Array]] = {}  # rows of draws, and their movements
         self._count, self._filled = np.zeros((2, runs), dtype=np.int64)  # outcomes; since the fit
@@ -83,9 +81,7 @@ class Regression(Forecaster):
         # The first reward, which is taken off all; the gates; Σ movement × reward and Σ movement².
         self._origin, self._gates = np.zeros(runs), np.zeros((runs, 2))
         self._agreement = np.zeros((runs, 2, 2))
-        # The last levels, the youngest at the end; and sums up to and with each, from the last fit.
-        self._levels = np.zeros((runs, WINDOWS[-1]))
-        self._totals = np.zeros((runs, WINDOWS[-1] + 1))
+        self._levels = np.zeros((runs, LAGS))  # the last ones, the youngest at the end
         # Since the last fit: rows, the movement of each, and its reward without its arm's effect.
         self._rows = np.zeros((runs, _MOST, _COVARIATE))
         self._made = np.zeros((runs, _MOST, 3))
@@ -206,24 +202,13 @@ class Regression(Forecaster):
             levels: of these draws but the last one, as each is known before the next.
             known: see `_known`.
         """
-        draws = known.shape[1]
-        rows = np.ones((*known.shape[:2], self._features))
-        past = np.hstack([self._levels, levels])
-        totals = np.hstack([self._totals, self._added_up(levels)])
-        rows[..., _LAG:_WINDOW] = sliding_window_view(past, LAGS, axis=1)[:, -draws:]
-        for place, window in enumerate(WINDOWS, start=_WINDOW):
-            total = totals[:, -draws:] - totals[:, -draws - window : -window]
-            rows[..., place] = total / window
-        columns = slice(_LAG, _TIME)
-        rows[..., columns] = self._cut(rows[..., columns], columns)
+        rows, columns = np.ones((*known.shape[:2], self._features)), slice(_LAG, _TIME)
+        past = sliding_window_view(np.hstack([self._levels, levels]), LAGS, axis=1)
+        rows[..., columns] = self._cut(past, columns)
         rows[..., _TIME:] = known
         end = self._features
         parts = (rows - self._mean[:, None, :end]) * self._slopes[:, None, :end]
         return rows, np.dstack([parts[..., columns].sum(axis=2), parts[..., _TIME:].sum(axis=2)])
-
-    def _added_up(self, levels: Array) -> Array:
-        """The totals that go on with these levels; the same in any number of pieces."""
-        return np.cumsum(np.hstack([self._totals[:, -1:], levels]), axis=1)[:, 1:]
 
     def _cut(self, numbers: Array, columns: slice) -> Array:
         """Numbers, cut if they are outliers; the mean for those that are not numbers."""
@@ -252,11 +237,8 @@ class Regression(Forecaster):
         to = self._filled[run] + place
         self._rows[run, to] = rows[some]
         self._made[run, to] = np.dstack([movement, outcomes.without_arms])[some]
-        last = step[:, None] + np.arange(WINDOWS[-1] + 1)
-        levels = np.hstack([self._levels, outcomes.levels])
-        totals = np.hstack([self._totals, self._added_up(outcomes.levels)])
-        self._levels = np.take_along_axis(levels, last[:, :-1], axis=1)
-        self._totals = np.take_along_axis(totals, last, axis=1)
+        levels, last = np.hstack([self._levels, outcomes.levels]), step[:, None] + np.arange(LAGS)
+        self._levels = np.take_along_axis(levels, last, axis=1)
         self._count, self._filled = self._count + step, self._filled + step
         if (due := np.flatnonzero(self._filled == self._due)).size:
             self._fit(due)
@@ -287,9 +269,8 @@ class Regression(Forecaster):
         self._sums[some], self._mean[some], self._reach[some] = sums, mean, reach
         self._slopes[some, _LAG:] = slopes * spread[:, None] * scale[:, _LAG:]
         self._agreement[some], self._gates[some] = agreement, np.clip(gates, 0.0, 1.0)
-        missing = np.arange(WINDOWS[-1]) < WINDOWS[-1] - self._count[some, None]
+        missing = np.arange(LAGS) < LAGS - self._count[some, None]
         self._levels[some] = np.where(missing, mean[:, _REWARD, None], self._levels[some])
-        self._totals[some, 0], self._totals[some, 1:] = 0.0, np.cumsum(self._levels[some], axis=1)
         self._due[some] = np.clip(_SHARE * self._count[some], _FEWEST, _MOST).astype(np.int64)
         self._filled[some], self._rows[some], self._made[some] = 0, 0.0, 0.0
 
