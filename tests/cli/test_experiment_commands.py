@@ -647,6 +647,13 @@ def test_features_of_an_option_that_is_added(folder: Path) -> None:
         assert experiment.problem.source[-1].tolist() == [0.5, 2.0]
 
 
+def test_an_experiment_is_described_anew(drinks: str) -> None:
+    assert run("describe", drinks, "Hot or cold?")[0] == f"{drinks} is described anew.\n"
+    assert data("list")["experiments"][0]["description"] == "Hot or cold?"
+    assert "Described as: Hot or cold?" in run("log", drinks)[0]
+    assert data("verify", drinks)["sound"]
+
+
 def test_an_experiment_is_archived_and_deleted_only_with_its_name_repeated(drinks: str) -> None:
     run("archive", drinks)
     assert data("list")["experiments"] == []

@@ -40,6 +40,29 @@ def test_an_archived_experiment_goes_on_and_is_not_listed(store_url: str) -> Non
         assert tea.verify().sound
 
 
+def test_a_new_description_is_in_lists_and_on_record_and_the_audit_accepts_it(
+    store_url: str,
+) -> None:
+    with begin(store_url, "tea") as tea, Experiment.open(store_url, "tea") as other:
+        tea.describe("Which tea?")
+        tea.describe("Which tea?")  # once
+        tea.describe("Which tea\nof three?")
+        # Whoever has it open sees the new one, and so does its audit.
+        assert other.description == tea.description == "Which tea\nof three?"
+        assert [each.description for each in Experiment.list(store_url)] == [other.description]
+        said = [event.data for event in other.events() if event.kind == "described"]
+        assert [data["description"] for data in said] == ["Which tea?", "Which tea\nof three?"]
+        for each in (tea, other):
+            assert each.verify().sound
+        tea.tell(tea.ask(1).ids[0], 1.0)
+        tea.replay()
+        with tea.engine.ledger.transaction() as tx:  # behind the log's back
+            tx.describe("Which tea?")
+        assert tea.verify().findings == ("The description is not the one that the log has.",)
+        tea.describe("")
+        assert (tea.description, tea.verify().sound) == ("", True)
+
+
 def test_a_deleted_experiment_is_gone_and_nobody_meets_another(store_url: str) -> None:
     with begin(store_url, "tea") as tea, begin(store_url, "coffee") as coffee:
         for each in (tea, coffee):

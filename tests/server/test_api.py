@@ -112,6 +112,17 @@ def test_pause_resume_stop_and_their_repetition(api: httpx.Client, experiment: s
     assert kinds == ["created", "planned", "paused", "resumed", "stopped"]
 
 
+def test_an_experiment_is_described_anew(api: httpx.Client, experiment: str) -> None:
+    for _ in range(2):
+        sent = api.post(f"{experiment}/describe", json={"description": "Hot or cold?"})
+        assert sent.json()["state"] == "running"
+    events = api.get(f"{experiment}/events").json()["events"]
+    assert [each["data"] for each in events if each["kind"] == "described"] == [
+        {"description": "Hot or cold?"}
+    ]
+    wrong(api.post(f"{experiment}/describe", json={}), 422, "invalid_input")
+
+
 def test_outcomes_with_a_window(api: httpx.Client, served: Served) -> None:
     body = DRINKS | {"window": "7d", "otherwise": 0}
     window = create(api, "window", **body)

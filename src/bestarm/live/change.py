@@ -46,6 +46,13 @@ def set_archived(tx: Transaction, at: float, *, archived: bool) -> None:
         log(tx, "archived" if archived else "restored", at)
 
 
+def describe(tx: Transaction, text: str, at: float) -> None:
+    """Change what the experiment is about, in words; the log has every description."""
+    if tx.description != text:
+        tx.describe(text)
+        log(tx, "described", at, description=text)
+
+
 def _check_not_over(head: Head, verb: str) -> None:
     if head.over:
         wrong = f"An experiment that is {head.state} cannot be {verb}."

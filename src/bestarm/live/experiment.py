@@ -130,7 +130,6 @@ class Experiment:
 
     Attributes:
         name: its name in the database; empty in memory.
-        description: what it is about, in words.
         place: the URL of its database without the password; None in memory.
         spec: what a stored experiment is made of; None in memory.
         problem: the options with their features; what was added comes last, and what was retired is
@@ -176,7 +175,7 @@ class Experiment:
     def _use(self, engine: Engine) -> None:
         ledger, self.engine = engine.ledger, engine
         self.spec, self.traits, self.seed = engine.spec, engine.traits, engine.seed
-        self.name, self.description = ledger.name, ledger.description
+        self.name = ledger.name
         self.place = None if engine.spec is None else ledger.store.place
 
     @classmethod
@@ -570,6 +569,11 @@ class Experiment:
         with self.engine.changing(precondition, leaps=True) as (tx, now):
             change.set_archived(tx, now, archived=not undo)
 
+    def describe(self, text: str, *, precondition: Precondition | None = None) -> None:
+        """Change its description. The log keeps what it was before."""
+        with self.engine.changing(precondition, leaps=True) as (tx, now):
+            change.describe(tx, inputs.clean_text(text), now)
+
     def _change_state(self, kind: str, precondition: Precondition | None, **data: str) -> None:
         with self.engine.changing(precondition, leaps=True) as (tx, now):
             change.set_state(tx, kind, now, **data)
@@ -656,6 +660,12 @@ class Experiment:
     def options_at(self, snapshot: Snapshot) -> Options:
         """The options in one state of the ledger, whichever process changed them."""
         return self.engine.options_at(snapshot)
+
+    @property
+    def description(self) -> str:
+        """What it is about, in words, as it is described now."""
+        with self.read() as snapshot:
+            return snapshot.description
 
     @property
     def phase(self) -> int:
@@ -833,9 +843,10 @@ class Experiment:
             progress: called with (assignments checked, in total) after every piece.
         """
         created: dict[str, object] = {"seed": seed_data(self.seed)}
-        if self.spec is not None:
-            created |= _created(self.name, self.engine.ledger.document, self.description)
         with self.read() as snapshot:
+            if self.spec is not None:
+                document = self.engine.ledger.document
+                created |= _created(self.name, document, snapshot.description)
             return audit(
                 snapshot,
                 options_at=self.options_at,

@@ -12,6 +12,7 @@ from bestarm.cli.experiment.changes import (
     archive,
     ask,
     delete,
+    describe,
     erase,
     expire,
     fail,
@@ -65,6 +66,7 @@ experiment.command(cls=_Create)(create)
 for _command in (
     ask, tell, fail, status, recommend, guardrails, health, watch, log, export, report,
     verify, replay, pause, resume, expire, lease, add, retire, erase, stop, archive,
+    describe,
 ):  # fmt: skip
     _settings = {"ignore_unknown_options": _command in _NEGATIVE}
     experiment.command(context_settings=_settings)(_command)

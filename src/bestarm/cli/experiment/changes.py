@@ -404,6 +404,17 @@ def archive(experiment: Experiment, *, undo: bool = False) -> Result:
     return Result({"archived": not undo}, [f"{experiment.name} is {words}."])
 
 
+@on_experiment
+def describe(experiment: Experiment, text: str) -> Result:
+    """Change what an experiment is about, in words. The log keeps what it was before.
+
+    Args:
+        text: The new description.
+    """
+    experiment.describe(text)
+    return Result({"description": text}, [f"{experiment.name} is described anew."])
+
+
 @command
 def delete(name: str, again: str, *, store: str = STORE) -> Result:
     """Delete an experiment for good, with all that is on record of it.

@@ -177,6 +177,7 @@ class _Log:
         self._last_hash = ""
         self._state = "running"
         self._limits: dict[str, float | None] = {}
+        self._description: str | None = None  # its digest, by the log
         self._counts = {"changes": 0, "planned_changes": 0, "unavailable": 0}
         self._reached = events.reached(None)  # the records that events have covered
         self._changed_at: int | None = None  # what was assigned when options changed
@@ -265,6 +266,8 @@ class _Log:
             findings.add("option", "Options were changed, and the log does not say so.")
         self._check_erased()
         self._check_closed(head.assigned)
+        if self._created.get("description") not in {None, self._description}:
+            findings.add("created", "The description is not the one that the log has.")
         for name, value in {"state": self._state, **self._limits, **self._counts}.items():
             if getattr(head, name) != value:
                 counted = f"the counters say {getattr(head, name)}"
@@ -286,6 +289,8 @@ class _Log:
                 self._changed_at = event.data["assigned"]
         elif event.kind == "unavailable":
             self._check_unavailable(event)
+        elif event.kind == "described":
+            self._description = events.sha256(event.data["description"])
         elif event.kind == "changed":
             self._limits["lease"] = event.data.get("lease")
         elif event.kind in {"stopped", "finished"}:
@@ -293,20 +298,27 @@ class _Log:
             numbers = ALL, ALL, event.data["reports"], event.data["values"]
             self._check_told(event, dict(zip(events.TOLD, numbers, strict=True)))
         elif event.kind == "created":
-            self._limits = {name: event.data.get(name) for name in TimeLimits._fields}
-            for name, value in self._created.items():
-                what, expected = f"its {name}", value
-                if name == "document":
-                    what = "the problem, the policy or options"
-                    expected = events.salted(str(event.data.get("salt")), value)
-                if event.data.get(name) != expected:
-                    other = f"Event {event.number} is about another experiment"
-                    self._findings.add("created", f"{other}: {what} differs.")
+            self._check_created(event)
         elif event.kind == "erased":
             self.erased.append(event.at)
             self._erased_ids.update(events.ids_in(event.data["ids"]).tolist())
         elif event.kind in {"late", "failed"}:
             self._check_after(event)
+
+    def _check_created(self, event: Event) -> None:
+        """Compare what the experiment is made of with the first event."""
+        self._limits = {name: event.data.get(name) for name in TimeLimits._fields}
+        self._description = event.data.get("description")
+        for name, value in self._created.items():
+            if name == "description":  # which may change
+                continue
+            what, expected = f"its {name}", value
+            if name == "document":
+                what = "the problem, the policy or options"
+                expected = events.salted(str(event.data.get("salt")), value)
+            if event.data.get(name) != expected:
+                other = f"Event {event.number} is about another experiment"
+                self._findings.add("created", f"{other}: {what} differs.")
 
     def _check_change(self, event: Event, change: Change | None) -> None:
         """Compare an option that was added or retired with its event."""

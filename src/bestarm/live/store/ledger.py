@@ -226,6 +226,10 @@ _KINDS: dict[type, _Kind] = {
 
 # --- Transactions -------------------------------------------------------------------------------
 
+_this = s.experiments.c.id == sa.bindparam("experiment")
+_DESCRIPTION = sa.select(s.experiments.c.description).where(_this)
+_DESCRIBE = sa.update(s.experiments).where(_this).values(description=sa.bindparam("text"))
+
 
 class Snapshot:
     """The state of an experiment at one moment, to read, in a transaction of the session.
@@ -246,6 +250,12 @@ class Snapshot:
         self.head = Head(*found[0][: len(s.COUNTERS)])
         self._saved = vars(self.head).copy()
         self._time: float | None = found[0][-1] if session.on_server else None
+
+    @property
+    def description(self) -> str:
+        """What the experiment is about, in words."""
+        ((text,),) = self._select(_DESCRIPTION)
+        return str(text)
 
     def now(self) -> float:
         """The time in seconds since 1970, by the one clock of all who share the ledger.
@@ -500,6 +510,10 @@ class Transaction(Snapshot):
             mine = {"experiment": self._number}
             self.session.execute_at_commit(_save(tuple(new)), **mine, **values)
 
+    def describe(self, text: str) -> None:
+        """Change what the experiment is about, in words."""
+        self.session.execute(_DESCRIBE, experiment=self._number, text=text)
+
     def _insert(self, table: sa.Table, **values: Any) -> None:
         self.session.insert(table, {"experiment": self._number, **values})
 
@@ -597,7 +611,7 @@ _column = s.experiments.c
 _named = _column.name == sa.bindparam("name")
 _NUMBER = sa.select(_column.id).where(_named)
 _NAMED = (
-    sa.select(_column.id, s.documents.c.document, _column.description)
+    sa.select(_column.id, s.documents.c.document)
     .outerjoin_from(s.experiments, s.documents, s.documents.c.experiment == _column.id)
     .where(_named)
 )
@@ -612,7 +626,6 @@ class Ledger:
     number: int
     name: str
     document: str
-    description: str
 
     @classmethod
     def create(
@@ -645,7 +658,7 @@ class Ledger:
                 value=name,
                 remedy="Open it, or choose another name.",
             ) from None
-        return cls(store, number, name, document, description)
+        return cls(store, number, name, document)
 
     @classmethod
     def open(cls, store: Store, name: str) -> Ledger:
@@ -655,8 +668,8 @@ class Ledger:
             UnknownExperimentError: there is none.
         """
         found, others = store.select((_NAMED, {"name": name}), (_SOME, {}))
-        for number, document, description in found:
-            return cls(store, number, name, document, description)
+        for number, document in found:
+            return cls(store, number, name, document)
         names = ", ".join(repr(other) for (other,) in others)
         raise UnknownExperimentError(
             f"There is no experiment {name!r} in {store.place}.",

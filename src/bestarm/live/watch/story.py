@@ -76,7 +76,6 @@ _PLAIN = {
     "resumed": "Resumed.",
     "archived": "Archived: lists leave it out.",
     "restored": "Shown in lists again.",
-    "described": "Described anew.",
 }
 
 
@@ -92,7 +91,9 @@ def _remark(kind: str, data: Mapping[str, Any]) -> str:
 
 
 def _changed(kind: str, data: Mapping[str, Any]) -> str:
-    """A change of the options, or of the lease."""
+    """A change of the options, of the lease, or of the description."""
+    if kind == "described":
+        return f"Described as: {data['description']}" if data["description"] else "Not described."
     if kind == "changed":
         lease = data["lease"]
         return f"Outcomes may now take {'any time' if lease is None else in_time(lease)}."
@@ -138,7 +139,7 @@ def describe(event: Event, problem: Problem, traits: Traits, unit: Unit) -> str:
         case "erased":
             assignments = sum(max(end, 0) - max(first, 0) for first, end in data["ids"])
             text = f"A unit with {plural(assignments, 'assignment')} was erased."
-        case "added" | "retired" | "changed":
+        case "added" | "retired" | "changed" | "described":
             text = _changed(kind, data)
         case "noted" | "alarm" | "cleared" | "stalled":
             text = _remark(kind, data)

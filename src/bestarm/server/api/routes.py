@@ -135,6 +135,14 @@ async def archive(
     return await experiments.change(name, lambda each: each.archive(undo=undo))
 
 
+@managing.post("/experiments/{name}/describe", summary="Change the description")
+async def describe(
+    name: Name, experiments: Experiments, body: schemas.DescriptionBody
+) -> schemas.StatusOut:
+    """Say in other words what the experiment is about. The log keeps what it was before."""
+    return await experiments.change(name, lambda each: each.describe(body.description))
+
+
 @viewing.get("/experiments/{name}/configuration", summary="What an experiment is made of")
 async def get_configuration(name: Name, experiments: Experiments) -> schemas.ConfigurationOut:
     """Options, control, bounds, window, guardrails and policy, as they were created; options as

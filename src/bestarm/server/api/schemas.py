@@ -297,6 +297,12 @@ class RetireBody(Body, json_schema_extra=example(option="express", reason="refun
     reason: Annotated[str, Field(min_length=1, max_length=1000)]
 
 
+class DescriptionBody(Body, json_schema_extra=example(description="Which page do people buy on?")):
+    """What an experiment is about, in words."""
+
+    description: Annotated[str, Field(max_length=10_000)]
+
+
 class StopBody(Body, json_schema_extra=example(reason="the season is over")):
     """Why an experiment is stopped."""
 

@@ -243,6 +243,7 @@ async def show_panels(
     def make(watch: Watch) -> tuple[str, str]:
         shown = watch.overview()
         known = {"state": shown.head.state, "archived": shown.head.archived}
+        known["description"] = shown.description
         news = json.dumps({**known, "panels": panels(shown, _snippets(request, shown))})
         return tag_of(shown.head.revision), f'{news[:-1]}, "charts": {charts_json(shown)}}}'
 

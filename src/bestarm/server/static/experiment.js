@@ -62,6 +62,7 @@
       replace(panel, html);
     }
     ({ state, archived } = news);
+    document.getElementById("about").textContent = news.description;
     badge();
     buttons();
     charts = news.charts;
@@ -168,7 +169,7 @@
     if (role !== "manage") return;
     const more = experiment.dataset.changes ? ["add", "retire", "stop"] : ["stop"];
     const wanted = { running: ["pause", ...more], paused: ["resume", ...more] }[state] || [];
-    wanted.push(archived ? "restore" : "archive");
+    wanted.push("describe", archived ? "restore" : "archive");
     const key = `${state}:${wanted}`;
     if (row.dataset.key === key) return;
     row.dataset.key = key;
@@ -178,6 +179,7 @@
       add: () => button("Add option…", "", askToAdd),
       retire: () => button("Retire option…", "danger", askToRetire),
       stop: () => button("Stop…", "danger", askToStop),
+      describe: () => button("Describe…", "", askToDescribe),
       archive: () => button("Archive…", "", askToArchive),
       restore: () => button("Show in lists again", "", () => change("?undo=true", undefined, "DELETE")),
     };
@@ -235,6 +237,16 @@
       words: `Lists leave it out; it goes on as it is, and can be shown again here. Whoever runs the server deletes it for good with: bestarm experiment delete ${decodeURIComponent(address)}`,
       fields: {}, leave: "Keep it in lists", go: "Archive it", kind: "main",
     }, () => change("", undefined, "DELETE"));
+  }
+
+  function askToDescribe() {
+    const about = Object.assign(document.createElement("textarea"), { maxLength: 10000, rows: 3 });
+    about.value = document.getElementById("about").textContent;
+    ask({
+      title: "What is the experiment about?",
+      words: "The log keeps what it was before.",
+      fields: { description: ["Description", about] }, leave: "Leave it", go: "Save", kind: "main",
+    }, (given) => change("describe", given));
   }
 
   function askToRetire() {
