@@ -19,7 +19,9 @@ from bestarm import Experiment, Problem, evaluate
 from bestarm.errors import InvalidInputError, JudgeError, ProtocolError
 from bestarm.evaluation import Evaluation
 from bestarm.evaluation.preferences import STAKES, Preferences, log_wealth
+from bestarm.live.watch.overview import overview
 from bestarm.records import Plan, Summary
+from bestarm.server.pages.panels import panels
 
 Evaluator = Callable[..., Evaluation]
 OPTIONS = ["a", "b", "c"]
@@ -124,6 +126,11 @@ def test_the_winner_beats_all_others(compared: Evaluator) -> None:
 def test_a_circle_has_no_winner(compared: Evaluator, tmp_path: Path) -> None:
     found = compared(in_a_circle)
     assert (found.outcome, found.state) == ("cycle", "finished")
+    with Experiment.open(found.store, found.name) as experiment:
+        assert overview(experiment).sentences[0] == "Ended: no option beats all others."
+        said = panels(overview(experiment))["events"]
+    assert "Ended: no option beats all others." in said
+    assert "led at the end" not in said
     assert not found.recommendation.final
     assert found.saved > 0.8
     assert str(found).startswith("No option beats all others: each one is beaten by another.")

@@ -8,7 +8,9 @@ from scipy.stats import chisquare
 
 from bestarm import Experiment, Problem
 from bestarm.errors import InvalidInputError
+from bestarm.live.watch.overview import overview
 from bestarm.policies import Fixed
+from bestarm.server.pages.panels import panels
 
 PROTOCOL = {"nothing": 0.5, "message": 0.3, "walk": 0.2}
 
@@ -49,6 +51,15 @@ def test_probabilities_stay_whatever_the_outcomes_are_and_no_pull_is_beyond_the_
     tell(waiting[3:])
     assert study.finished
 
+    seen = overview(study)
+    assert seen.sentences[0] == (
+        "Ended at its limit of assignments: 3 options were assigned with fixed probabilities; "
+        "‘walk’ has the highest mean."
+    )
+    assert seen.reliability.endswith("names no winner: nothing is claimed.")
+    assert "Confidence" not in panels(seen)["verdict"]
+    assert "winner" not in panels(seen)["verdict"] + panels(seen)["events"]
+    assert "Error probability" not in panels(seen)["guarantee"]
     answer = study.recommendation()
     assert (answer.label, answer.final, answer.reason) == ("walk", False, "max_pulls")
     assert answer.error_bound is answer.claims is None

@@ -66,7 +66,7 @@ class Fixed(StepwisePolicy):
     @property
     def traits(self) -> Traits:
         """What the policy declares about itself."""
-        return replace(super().traits, control=self._control)
+        return replace(super().traits, control=self._control, decides=False)
 
     def _make_plan(self) -> Plan:
         most = None if self._max_pulls is None else self._pulls_left()

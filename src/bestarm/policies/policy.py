@@ -44,6 +44,7 @@ class Traits:
             in reward units; None if it stops once it is sure.
         max_pulls: the number of pulls at which it stops in any case, or None.
         budgeted: whether it stops when its pulls are spent, and not when it is sure.
+        decides: whether it ever names a winner; a fixed randomisation only collects outcomes.
         runs_presampled: whether `run_presampled` makes rounds.
         side_by_side: whether `group` makes many runs at a time.
         changes: whether options may be added and retired while it runs. Such a policy takes a
@@ -61,6 +62,7 @@ class Traits:
     precision: float | None = None
     max_pulls: int | None = None
     budgeted: bool = False
+    decides: bool = True
     runs_presampled: bool = False
     side_by_side: bool = False
     changes: bool = False

@@ -108,6 +108,8 @@ def _changed(kind: str, data: Mapping[str, Any]) -> str:
 def _ended(data: Mapping[str, Any], problem: Problem, traits: Traits, unit: Unit) -> str:
     """The end of an experiment by its policy."""
     names = named(data, problem)
+    if data["reason"] == "cycle" or not traits.decides:
+        return f"{ENDS.get(data['reason'], 'Ended')}."
     if not data["final"]:
         return f"{ENDS.get(data['reason'], 'Ended')}; {quoted(names)} led at the end."
     if data["reason"] == "equivalent":

@@ -42,6 +42,8 @@ def reliability(recommendation: Recommendation, traits: Traits, delta: float) ->
             "This policy ignores the baseline. Where the baseline moves, it can name a wrong "
             "winner however many outcomes there are; no error probability is proven."
         )
+    if not traits.decides:
+        return "It assigns with fixed probabilities and names no winner: nothing is claimed."
     if traits.budgeted:
         return (
             "It names the leader once its assignments are spent; no error probability is claimed."
@@ -74,7 +76,7 @@ def verdict(
     shown = recommendation.pulls and recommendation.leads
     leaders, left = names if shown else [], len(recommendation.active)
     options = count_options(problem.targets, retired)
-    state = _undecided(head, options, left=left, leaders=leaders, reason=recommendation.reason)
+    state = _undecided(head, options, left, leaders, recommendation.reason, traits)
     sentences = [state]
     if waits := held_up(*waits_for):
         sentences.append(f"{waits[0].upper()}{waits[1:]}.")
@@ -97,7 +99,7 @@ def headline(log: Log, problem: Problem, traits: Traits) -> str:
         return f"{best_left} of {problem.targets} options; its lead is being measured."
     leaders, reason = ([], "running") if end is None else ([end["label"]], end["reason"])
     options = count_options(problem.targets, log.retired)
-    return _undecided(log.head, options, left=left, leaders=leaders, reason=reason)
+    return _undecided(log.head, options, left, leaders, reason, traits)
 
 
 def standing(recommendation: Recommendation, traits: Traits, *, proven: bool, unit: Unit) -> str:
@@ -159,10 +161,23 @@ def lead(effect: Effect, unit: Unit) -> str:
 
 
 def _undecided(
-    head: Head, options: str, *, left: int | None, leaders: Sequence[str], reason: str
+    head: Head,
+    options: str,
+    left: int | None,
+    leaders: Sequence[str],
+    reason: str,
+    traits: Traits,
 ) -> str:
     if head.state == "running" and not head.assigned:
         return f"Ready: {options} wait for their first assignment."
+    if reason == "cycle":
+        return f"{ENDS['cycle']}."
+    if not traits.decides:
+        state = {"stopped": "Stopped by hand", "paused": "Paused"}.get(head.state, "Running")
+        state = ENDS.get(reason, "Ended") if head.state == "finished" else state
+        highest = f"; {quoted(leaders)} has the highest mean" if leaders else ""
+        verb = "were" if head.over else "are"
+        return f"{state}: {options} {verb} assigned with fixed probabilities{highest}."
     parts = [f"{quoted(leaders)} {verb_of(leaders, 'lead')}"] if leaders else []
     if left is not None:
         still = "is" if left == 1 else "are"
