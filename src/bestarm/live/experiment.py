@@ -574,9 +574,9 @@ class Experiment:
         with self.engine.changing(precondition, leaps=True) as (tx, now):
             change.describe(tx, inputs.clean_text(text), now)
 
-    def _change_state(self, kind: str, precondition: Precondition | None, **data: str) -> None:
+    def _change_state(self, kind: str, precondition: Precondition | None) -> None:
         with self.engine.changing(precondition, leaps=True) as (tx, now):
-            change.set_state(tx, kind, now, **data)
+            change.set_state(tx, kind, now)
 
     def note(self, text: str, **numbers: int) -> None:
         """Add a remark to the log, with numbers to read back from `events`. Nothing else changes.

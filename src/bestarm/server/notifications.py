@@ -32,7 +32,7 @@ import sqlalchemy as sa
 
 from bestarm import __version__
 from bestarm.errors import BestArmError, InvalidInputError
-from bestarm.live.store import Session, schema
+from bestarm.live.store import Session, Snapshot, schema
 from bestarm.live.store.rows import Event
 from bestarm.live.watch.overview import describe_lead
 from bestarm.live.watch.story import describe
@@ -79,9 +79,6 @@ _NUMBER = (
     )
     .order_by(_events.number)
     .limit(1)
-)
-_EVENT = sa.select(*(_events[name] for name in ("number", "at", "kind", "data", "hash"))).where(
-    _events.experiment == sa.bindparam("experiment"), _events.number == sa.bindparam("number")
 )
 _BEGUN = sa.select(_cursors.c.experiment).where(_cursors.c.experiment == sa.literal_column("0"))
 _ALL = sa.select(_experiments.id, _experiments.events)
@@ -421,10 +418,8 @@ class Notifier:
 
     def _read(self, experiment: int, number: int) -> Event:
         with self._store.snapshot() as session:
-            ((_, at, kind, data, hashed),) = session.select(
-                _EVENT, experiment=experiment, number=number
-            )
-        return Event(number, at, kind, json.loads(data), hashed)
+            [event] = Snapshot(session, experiment).events(number, number + 1)
+        return event
 
     def _give_up(
         self, name: str, number: int, event: Event | None, attempts: int, why: str

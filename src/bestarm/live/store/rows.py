@@ -172,10 +172,6 @@ class UnitRecord:
         """That of its round."""
         return self.round
 
-    def erased(self) -> UnitRecord:
-        """What is left of it once it is erased."""
-        return UnitRecord(self.round, self.first, self.size, self.digest, None)
-
 
 @dataclass(frozen=True)
 class Change:
