@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bestarm.numerics.geometry import Array, Indices
 
@@ -95,7 +96,8 @@ class RewardsAhead:
         self.left, self.used = np.zeros((2, runs), dtype=np.int64)
         self._places: Indices = np.arange(runs)  # in the arrays that follow, of runs that go on
         self._rewards: list[PresampledRewards | None] = [None] * runs
-        self._common, self._rows = np.zeros((runs, 0)), np.zeros((runs, 0), dtype=np.int64)
+        self._common = np.zeros((runs, 0))
+        self._rows: Indices = np.zeros((runs, 0), dtype=np.int64)  # no columns while all are 0
         self._tables: Array | None = None  # one of all runs, or one for each
         self._pasts: dict[int, AdversaryPast] = {}
 
@@ -103,12 +105,15 @@ class RewardsAhead:
         """Replace the rewards of some runs."""
         longest = max((len(each.common) for each in rewards), default=0)
         if longest > self._common.shape[1]:
-            wider = ((0, 0), (0, longest - self._common.shape[1]))
-            self._common, self._rows = np.pad(self._common, wider), np.pad(self._rows, wider)
+            self._common = _widened(self._common, longest)
+        if self._rows.shape[1] or any(len(each.table) > 1 for each in rewards):
+            self._rows = _widened(self._rows, self._common.shape[1])
         for run, given in zip(runs.tolist(), rewards, strict=True):
             count, place = len(given.common), int(self._places[run])
             before, self._rewards[place] = self._rewards[place], given
-            self._common[place, :count], self._rows[place, :count] = given.common, given.rows
+            self._common[place, :count] = given.common
+            if self._rows.shape[1]:
+                self._rows[place, :count] = given.rows
             self.left[run], self.used[run] = count, 0
             if given.past is not None:
                 self._pasts[place] = given.past
@@ -160,6 +165,11 @@ class RewardsAhead:
         row = self._rows[places, at] if rows > 1 else 0
         paid = self._tables[places if count > 1 else 0, row, arms] + self._common[places, at]
         return np.asarray(paid)
+
+
+def _widened(table: NDArray[Any], columns: int) -> NDArray[Any]:
+    """The same table with zeros in further columns, up to so many."""
+    return np.pad(table, ((0, 0), (0, columns - table.shape[1])))
 
 
 def _stacked(tables: list[Array]) -> Array:

@@ -30,7 +30,6 @@ from bestarm.policies.anytime.intervals import (
     invert_wealth,
     lower_ends,
 )
-from bestarm.policies.anytime.sampler import target_coordinates
 from bestarm.policies.policy import Rates
 from bestarm.recommendation import Recommendation
 from bestarm.records import Counts
@@ -651,7 +650,7 @@ def test_an_outstanding_pull_never_counts_as_evidence(seed: int) -> None:
     assert policy._open is not None
     frame, none = policy._open.frame, np.zeros(8, dtype=np.int64)
     weights = _rate_weights(
-        frame, policy._era.config.arms, target_coordinates(problem), drifts=True
+        frame, policy._era.config.arms, problem.span.coordinates(problem.target), drifts=True
     )
     weights = np.concatenate([weights, -weights], axis=1)
     for arm in np.flatnonzero(frame.weights[0]):

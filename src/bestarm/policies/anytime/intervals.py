@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -154,7 +153,7 @@ def lower_ends(
         while done < end:
             made = _together(past[done:end], 4 * count * len(grid))
             rows = [contrasts(done + i, batch.frame) for i, batch in enumerate(made)]
-            grown, exposed, held = _settled(made, rows, len(grid))
+            grown, exposed, held = _settled(made, rows)
             wealth, exposure, capped = wealth + grown, exposure + exposed, capped + held
             done += len(made)
         if (seen := exposure.any(axis=1)).any():
@@ -180,27 +179,19 @@ def _together(past: Sequence[AnyBatch], size: int) -> Sequence[AnyBatch]:
     return past[:made]
 
 
-def _settled(
-    past: Sequence[AnyBatch], rows: list[Array], stakes_each: int
-) -> tuple[Array, Array, Array]:
+def _settled(past: Sequence[AnyBatch], rows: list[Array]) -> tuple[Array, Array, Array]:
     """By how much log wealth, Σ nλ and Σ nλ of capped outcomes grow over these batches."""
-    known = [~np.isnan(each[:, 0]) for each in rows]
-    if len(past) == 1:
-        [batch], [rows_now], [some] = past, rows, known
-        sums = np.zeros((3, len(rows_now), stakes_each))
-        if some.any():
-            bets: Any = batch.frame.bets(rows_now[some])
-            stakes, sums[0, some] = bets.settle(batch)
-            sums[1, some] = batch.exposure * stakes
-            sums[2, some] = batch.capped_exposure * stakes
-        return sums[0], sums[1], sums[2]
-    frames = [each.frame for each in past if isinstance(each, BatchOutcome)]
-    totals = [each.totals for each in past if isinstance(each, BatchOutcome)]
-    contrasts = np.nan_to_num(np.stack(rows))
-    capped = all(getattr(each, "may_be_lost", False) for each in past)
-    found = Frame.stacked(frames).settle(contrasts, Totals.stacked(totals), capped=capped)
-    counted = np.stack(known)[..., None]
-    stakes, growth = counted * found.stakes, np.where(counted, found.growth, 0.0)
+    contrasts = np.stack(rows)
+    counted = ~np.isnan(contrasts[..., :1])
+    contrasts = np.where(counted, contrasts, 0.0)
+    if isinstance(past[0], BatchOutcome):
+        alike = [each for each in past if isinstance(each, BatchOutcome)]
+        totals = Totals.stacked([each.totals for each in alike])
+        frame, capped = Frame.stacked([each.frame for each in alike]), past[0].may_be_lost
+        stakes, growth = frame.settle(contrasts, totals, capped=capped)
+    else:
+        stakes, growth = past[0].frame.bets(contrasts[0]).settle(past[0])
+    stakes, growth = counted * stakes, np.where(counted, growth, 0.0)
     exposures = np.array([(each.exposure, each.capped_exposure) for each in past])
     by_stake = [(part[:, None, None] * stakes).sum(axis=0) for part in exposures.T]
     return growth.sum(axis=0), by_stake[0], by_stake[1]

@@ -67,7 +67,7 @@ from bestarm.policies.anytime.sampler import (
     IndependentSampler,
     RunState,
     coordinates,
-    target_coordinates,
+    span_of,
 )
 from bestarm.policies.policy import (
     GroupForecaster,
@@ -673,11 +673,12 @@ class AnytimeBAI(Policy):
         if self._shares is not None:
             shares = change_shares(delta)
             delta = shares.addition(self._eras) if self._eras else shares.unchanged
+        problem = self._era.config.problem
         rates = average_rates(
-            self._era.config.problem,
+            problem,
             past,
             arms=self._era.config.arms,
-            targets=target_coordinates(self._era.config.problem, self._era.tilted),
+            targets=span_of(problem, self._era.tilted).coordinates(problem.target),
             slope=self._estimates.slope[0],
             scale=self._scale,
             delta=delta,

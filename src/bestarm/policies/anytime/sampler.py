@@ -62,13 +62,6 @@ def coordinates(problem: Problem, tilted: bool = False) -> tuple[Array, Array, A
     return arms, features, np.ascontiguousarray(targets)
 
 
-@lru_cache(maxsize=128)
-def target_coordinates(problem: Problem, tilted: bool = False) -> Array:
-    """The targets in the coordinates of `coordinates`, not shifted."""
-    span = span_of(problem, tilted)
-    return np.ascontiguousarray(span.coordinates(problem.target))
-
-
 @dataclass(frozen=True, eq=False)
 class Config:
     """What a sampler is made from.
