@@ -61,7 +61,7 @@ class Crashing:
     """A ledger that dies within its n-th transaction, before anything of it is kept."""
 
     def __init__(self, ledger: Ledger, at: int) -> None:
-        self._ledger = ledger
+        self._ledger, self.store = ledger, ledger.store
         self._at = at
 
     def snapshot(self) -> Any:
