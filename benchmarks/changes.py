@@ -92,7 +92,7 @@ class World:
         names = [f"option {i}" for i in range(len(self.means))]
         self.rule.add(Problem(names, delta=DELTA))
         if naive and isinstance(self.rule._evidence, BestTargetEvidence):
-            self.rule._evidence._capital[-1] = self.rule._evidence._values[-1] = 0.0
+            self.rule._evidence._capital[-1] = self.rule._evidence._values[0, -1] = 0.0
 
     @property
     def wrong(self) -> bool:

@@ -118,7 +118,8 @@ def drops(world: MovingRates, seed: int) -> list[Drop]:
     plain, found, at = np.zeros(options), list[Drop](), 0
     while at < rounds and (plan := policy.plan()) is not None:
         assert policy._open is not None
-        [(bets, order, opponents)] = policy._open.bets
+        [placed] = policy._open.bets
+        bets, order, opponents = placed.bets, placed.targets, placed.opponent
         assert bets is not None
         end = at + plan.pulls
         arms = rng.choice(options, plan.pulls, p=plan.weights)
