@@ -277,6 +277,16 @@ def _is_ours(method: Any) -> bool:
     return inspect.isroutine(function) and str(home).startswith("bestarm")
 
 
+def test_pages_name_extras_that_exist() -> None:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        extras = set(tomllib.load(file)["project"]["optional-dependencies"])
+    for page in PAGES:
+        if page.name == "CHANGELOG.md":  # which tells of those that are gone
+            continue
+        for named in re.findall(r"bestarmid\[([\w,]+)\]", page.read_text(encoding="utf-8")):
+            assert set(named.split(",")) <= extras, (page.name, named)
+
+
 def test_every_public_name_has_a_docstring() -> None:
     found = dict(public())
     assert len(found) > 250

@@ -32,7 +32,7 @@ _LONGEST = 600  # characters of an item or an answer there
 _STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
     "table{border-collapse:collapse;margin:1rem 0}td,th{border-bottom:1px solid #ccc;"
-    "padding:.3rem .6rem;vertical-align:top;overflow-wrap:anywhere}"
+    "padding:.3rem .6rem;vertical-align:top;overflow-wrap:break-word;max-width:24rem}"
     "h1{font-size:1.3rem}h2{font-size:1.1rem;margin-top:2rem}"
 )
 
@@ -422,12 +422,17 @@ def _differences(found: Evaluation) -> str:
         ]
         for each in found.differences[:_SHOWN]
     ]
-    return TextTable.of(headings, rows).to_html()
+    columns = [Column(each, align="l") for each in headings]
+    columns[2:4] = map(Column, found.two_best)
+    lines = (Line(name, tuple(map(Entry, texts))) for name, *texts in rows)
+    return TextTable(tuple(columns), tuple(lines)).to_html()
 
 
 def _text(value: Any) -> str:
     if value is None:
         return "–"
+    if isinstance(value, Mapping):  # the id stands beside it
+        return _text("; ".join(f"{key}: {each}" for key, each in value.items() if key != "id"))
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
