@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import tracemalloc
 
 import numpy as np
@@ -14,8 +13,7 @@ from hypothesis import strategies as st
 from bestarm import Experiment, Problem
 from bestarm.errors import InvalidInputError
 from bestarm.live.draws import _BLOCK, choose, draw, uniforms
-from bestarm.live.events import digest, event_hash, sha256
-from bestarm.live.store.rows import canonical
+from bestarm.live.events import digest, sha256
 from bestarm.live.watch.story import without_seed
 from bestarm.policies import AnytimeBAI
 
@@ -162,37 +160,6 @@ def test_what_the_log_shows_to_all_does_not_give_the_seed_away(sqlite_url: str) 
         shown = [value for event in made.events() for value in (*event.data.values(), event.hash)]
         assert digests.isdisjoint(map(str, shown))
         assert {"seed", "salt", "document"}.isdisjoint(known)
-
-
-def test_an_experiment_whose_document_was_hashed_without_a_salt_is_still_sound(
-    sqlite_url: str,
-) -> None:
-    """As older versions did; their seeds were numbers, of any size."""
-    seed = 2**60 + 1
-    Experiment.create(sqlite_url, "a", ARMS, policy_options=BOUNDED, seed=seed).close()
-    with sqlite3.connect(sqlite_url.removeprefix("sqlite:///")) as database:
-        ((document,),) = database.execute("SELECT document FROM bestarm_documents")
-        document = document.replace(f'"{seed}"', str(seed))
-        database.execute("UPDATE bestarm_documents SET document = ?", (document,))
-        before = ""
-        for number, at, kind, text in database.execute(
-            "SELECT number, at, kind, data FROM bestarm_events ORDER BY number"
-        ).fetchall():
-            data = json.loads(text)
-            if kind == "created":
-                data |= {"seed": seed, "document": sha256(document)}
-            before = event_hash(number, at, kind, data, before)
-            database.execute(
-                "UPDATE bestarm_events SET data = ?, hash = ? WHERE number = ?",
-                (canonical(data), before, number),
-            )
-        database.execute("UPDATE bestarm_experiments SET last_hash = ?", (before,))
-    database.close()
-    with Experiment.open(sqlite_url, "a") as opened:
-        assert opened.seed == seed
-        assert opened.verify().sound
-        opened.ask(3)
-        assert opened.replay().remarks == ()
 
 
 def test_a_seed_that_was_chosen_is_warned_of(
