@@ -119,7 +119,7 @@ def test_with_features_means_that_do_not_fit_break_it() -> None:
 def test_an_option_that_is_always_the_best_is_seldom_dropped(name: str) -> None:
     """At an error rate of δ more than 33 of 200 runs have a probability of 0.2 %.
 
-    10,000 runs are in docs/moving.md.
+    docs/moving.md has other seeds.
     """
     world = WORLDS[name]
     left = play(world, range(20_000, 20_200))
