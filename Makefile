@@ -42,7 +42,7 @@ notebooks: .venv/.installed
 benchmark: .venv/.installed
 	$(BIN)/python -m benchmarks.designs
 	$(BIN)/python -m benchmarks.engine
-	$(BIN)/python -m benchmarks.methods
+	$(BIN)/python -m benchmarks.rule steps
 
 release-check: .venv/.installed
 	.ci/release
