@@ -223,9 +223,8 @@ def curve(runs: int, seed: int, picture: Path | None) -> None:
             log * complexity(world.problem(0.05), world.theta, baseline=R).value
             for world, R in zip(worlds, DECLARED, strict=True)
         ]
-        print(
-            f"| d = {dimension}, ω = {angle:g} | " + " | ".join(f"R = {R:g}" for R in DECLARED), "|"
-        )
+        heads = " | ".join(f"R = {R:g}" for R in DECLARED)
+        print(f"\n| d = {dimension}, ω = {angle:g} | {heads} |")
         print("|---|" + "--:|" * len(DECLARED))
         print("| limit | " + " | ".join(f"{limit:,.0f}" for limit in limits), "|", flush=True)
         left = [max(bound, 0.005) for bound in DECLARED]
@@ -271,7 +270,7 @@ def deltas(runs: int, seed: int, picture: Path | None) -> None:
     print("|---|" + "--:|" * len(DELTAS))
     print("| pulls | " + " | ".join(f"{each.mean_pulls:,.0f}" for each in found), "|")
     print(
-        "| times the limit | ",
+        "| times the limit |",
         " | ".join(f"{m / nat:.2f} ± {h / nat:.2f}" for m, h in zip(means, half, strict=True)),
         "|",
     )
