@@ -21,7 +21,7 @@ from unittest import mock
 import numpy as np
 
 from bestarm import AnytimeBAI, Problem, simulate
-from bestarm.environments import Environment, Ratings, Semiparametric, baselines
+from bestarm.environments import Ratings, Semiparametric, baselines
 from bestarm.forecasting import Forecaster
 from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime import bets
@@ -38,14 +38,14 @@ def made_for_short_runs() -> AbstractContextManager[object]:
     return mock.patch.object(bets.StakeGrid, "around", return_value=grid)
 
 
-def _clicks(*rates: float) -> Environment:
+def _clicks(*rates: float) -> Ratings:
     """Yes or no from two thousand people, each option liked by this part of them."""
     rng = np.random.default_rng(0)
     columns = [rng.permutation(np.arange(2000) < round(2000 * rate)) for rate in rates]
     return Ratings(np.array(columns, dtype=float).T, name="clicks")
 
 
-NASTY: dict[str, tuple[Environment, dict[str, Any]]] = {
+NASTY: dict[str, tuple[Semiparametric | Ratings, dict[str, Any]]] = {
     "five arms, four tied behind": (
         Semiparametric(np.eye(5), [1, 0, 0, 0, 0]),
         {"mean_bound": 1.0},

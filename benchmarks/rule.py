@@ -162,7 +162,7 @@ def pulls(runs: int, seed: int, path: Path | None) -> None:
     """Pulls of every instance beside its limit."""
     print("| instance | δ | runs | pulls | times the limit | wrong | ms per run |")
     print("|---|--:|--:|--:|--:|--:|--:|")
-    saved = {}
+    saved: dict[str, Any] = {}
     for name, instance in instances().items():
         start = time.process_time()
         results = instance.play(runs, seed)
