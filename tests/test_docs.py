@@ -361,5 +361,17 @@ def test_every_route_names_its_role_and_what_it_does() -> None:
             assert all(each.get("description") for each in parameters), path
 
 
-def test_the_picture_is_small() -> None:
-    assert (ROOT / "docs" / "phases.png").stat().st_size < 150_000
+PICTURES = sorted((ROOT / "docs").glob("*.png"))
+
+
+@pytest.mark.parametrize("picture", PICTURES, ids=name_of)
+def test_every_picture_is_shown_and_named_where_it_is_drawn(picture: Path) -> None:
+    """By the command of a benchmark, or by a block of the page that shows it."""
+    pages = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    programs = "".join(
+        path.read_text(encoding="utf-8") for path in (ROOT / "benchmarks").glob("*.py")
+    )
+    assert re.search(rf"!\[[^\]]+\]\((docs/)?{picture.name}\)", pages)
+    drawn = rf"python -m benchmarks\.\w+ [^\n|]*--picture docs/{picture.name}"
+    assert re.search(drawn, pages + programs) or f'"{picture.name}")' in pages
+    assert picture.stat().st_size < 250_000
