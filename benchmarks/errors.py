@@ -1,11 +1,10 @@
 """How often the anytime rule errs where everything is built to mislead it.
 
-    python -m benchmarks.errors [--runs 2000] [--seed 11] [--only nasty forecasts level alike]
+    python -m benchmarks.errors [--runs 2000] [--seed 11] [--only nasty level alike]
 
 Stakes are made for runs as short as these, so that the wealth of the best option comes near 1/δ as
 often as it can: any shares of the stakes are valid. Printed are answers that are wrong and final,
-and the upper end of a 99 % interval, which must lie below δ (below 2δ where all options tie). Only
-the last forecaster may be wrong more often: it breaks the rules.
+and the upper end of a 99 % interval, which must lie below δ (below 2δ where all options tie).
 """
 
 from __future__ import annotations
@@ -22,8 +21,6 @@ import numpy as np
 
 from bestarm import AnytimeBAI, Problem, simulate
 from bestarm.environments import Ratings, Semiparametric, baselines
-from bestarm.forecasting import Forecaster
-from bestarm.numerics.geometry import Array
 from bestarm.policies.anytime import bets
 from bestarm.records import Summary
 from bestarm.simulation.results import wilson
@@ -80,96 +77,13 @@ def report(name: str, delta: float, wrong: int, runs: int) -> None:
     print(f"| {name} | {delta:g} | {wrong} of {runs:,} | {high:.4f} |", flush=True)
 
 
-def count(runs: int, seed: int, delta: float, forecaster: Forecaster | None = None) -> None:
-    """The nasty instances; with a forecaster those whose baseline may move."""
+def count(runs: int, seed: int, delta: float) -> None:
+    """The nasty instances."""
     for name, (world, options) in NASTY.items():
-        if forecaster is not None and not world.problem(delta).drifts:
-            continue
         rule = partial(AnytimeBAI, max_pulls=CUT, **options)
         with made_for_short_runs():
-            results = simulate(
-                rule, world, runs=runs, seed=seed, delta=delta, forecaster=forecaster
-            )
-        told = "" if forecaster is None else f", forecasts of {type(forecaster).__name__}"
-        report(name + told, delta, int((results.final & ~results.correct).sum()), runs)
-
-
-# --- forecasts -----------------------------------------------------------------------------------
-
-
-class Spite(Forecaster):
-    """Forecasts from all that has happened, to hurt the leader most."""
-
-    late = 0  # outcomes that wait for one that is positive
-
-    def __init__(self) -> None:
-        self.sums, self.counts = np.zeros(8), np.ones(8)
-        self.last, self.waiting = 0, list[tuple[int, float]]()
-
-    def forecast(self, number: int, moment: float | None, covariates: Array | None) -> float:
-        raise NotImplementedError  # simulations forecast many draws at once
-
-    def learn(self, number: int, features: Array, reward: float) -> None:
-        raise NotImplementedError
-
-    def follow(
-        self,
-        first: int,  # noqa: ARG002
-        moments: Array | None,  # noqa: ARG002
-        covariates: Array | None,  # noqa: ARG002
-        features: Array,
-        rewards: Array,
-    ) -> Array:
-        out = np.empty(len(rewards))
-        for t, arm in enumerate(features.argmax(axis=1).tolist()):
-            leader = int((self.sums / self.counts).argmax())
-            out[t] = 1e9 if self.last == leader else -1e9
-            self.waiting.append((arm, float(rewards[t])))
-            if rewards[t] > 0 or len(self.waiting) > self.late:
-                for told, reward in self.waiting:
-                    self.sums[told] += reward
-                    self.counts[told] += 1
-                    self.last = told
-                self.waiting.clear()
-        return out
-
-
-class Late(Spite):
-    """Learns an outcome late if it was low: delays that depend on outcomes."""
-
-    late = 20
-
-
-class Leak(Spite):
-    """Forecasts from covariates that leak the outcome before: the last reward, doubled."""
-
-    before = 0.0
-
-    def follow(
-        self,
-        first: int,  # noqa: ARG002
-        moments: Array | None,  # noqa: ARG002
-        covariates: Array | None,  # noqa: ARG002
-        features: Array,  # noqa: ARG002
-        rewards: Array,
-    ) -> Array:
-        out = 2 * np.concatenate([[self.before], rewards[:-1]])
-        self.before = float(rewards[-1])
-        return out
-
-
-class Peek(Spite):
-    """A broken twin: it knows the arm before it forecasts."""
-
-    def follow(
-        self,
-        first: int,  # noqa: ARG002
-        moments: Array | None,  # noqa: ARG002
-        covariates: Array | None,  # noqa: ARG002
-        features: Array,
-        rewards: Array,  # noqa: ARG002
-    ) -> Array:
-        return np.asarray(features[:, 0])
+            results = simulate(rule, world, runs=runs, seed=seed, delta=delta)
+        report(name, delta, int((results.final & ~results.correct).sum()), runs)
 
 
 # --- a level within a small declared bound -------------------------------------------------------
@@ -232,16 +146,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=11)
-    parts = ("nasty", "forecasts", "level", "alike")
+    parts = ("nasty", "level", "alike")
     parser.add_argument("--only", nargs="+", choices=parts, default=parts)
     options = parser.parse_args()
     print("| instance | δ | wrong and final | at most |\n|---|--:|--:|--:|")
     if "nasty" in options.only:
         for delta in (0.1, 0.01):
             count(options.runs, options.seed, delta)
-    if "forecasts" in options.only:
-        for forecaster in (Spite(), Leak(), Late(), Peek()):
-            count(options.runs, options.seed, 0.1, forecaster)
     if "level" in options.only:
         level(options.runs, options.seed)
     if "alike" in options.only:
