@@ -123,8 +123,7 @@ def _follow(leader: bool, seed: int) -> bool:
         assert rule._open is not None
         named, against = rule._evidence.leaders if leader else (0, 2)
         contrast = rule._targets.now[named] - rule._targets.now[against]
-        frame = rule._open.frame
-        shift = float(frame.bets(contrast[None]).w[0] @ frame.sampling.weights)
+        shift = float(np.ravel(rule._open.frame.bets(contrast[None]).w[0]) @ plan.weights)
         arms = rng.choice(3, size=plan.pulls, p=plan.weights)
         rewards = SOURCE[arms] @ THETA - BOUND * np.sign(shift) + rng.normal(size=plan.pulls)
         rule.update(Summary.from_pulls(arms, rewards, size=3, center=plan.center))
