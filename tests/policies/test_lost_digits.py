@@ -13,7 +13,7 @@ from bestarm.live import Experiment
 from bestarm.numerics.geometry import Array
 from bestarm.policies import BernsteinElimination, Policy
 from bestarm.policies.anytime.bets import BatchOutcome, Frame, Scale, StakeGrid, Totals
-from bestarm.policies.anytime.group import added_up
+from bestarm.policies.anytime.group import totals_by_arm
 from bestarm.policies.anytime.readout import read
 from bestarm.records import Counts, Plan, Summary
 
@@ -50,7 +50,7 @@ def of_summary(arms: Counts, rewards: Array, guess: Array, center: float) -> Tot
 def of_group(arms: Counts, rewards: Array, guess: Array, center: float) -> Totals:
     """As simulations do, for runs side by side; this is the second of two."""
     cells = np.concatenate([np.zeros(5, dtype=np.int64), 2 + arms])
-    sums, extremes = added_up(cells, np.concatenate([np.ones(5), rewards - center]), (2, 2))
+    sums, extremes = totals_by_arm(cells, np.concatenate([np.ones(5), rewards - center]), (2, 2))
     return Totals.about(np.stack([guess, guess]), sums, extremes).select(1)
 
 

@@ -271,7 +271,7 @@ def write_everything(tx: Transaction) -> Contents:
     expect([event.number for event in events], list(range(len(before) + 2)), "events are numbered")
     expect([event.kind for event in events[-2:]], ["happened", "finished"], "events are")
     requests = [Request("a", 4, 0, 3, 1), Request("b", 3, 4, 2, 2)]
-    erased = dict.fromkeys(("salt", "unit", "decision_point", "covariates"))
+    erased: dict[str, Any] = dict.fromkeys(("salt", "unit", "decision_point", "covariates"))
     wanted = {
         "head": tx.head,
         "rows": [

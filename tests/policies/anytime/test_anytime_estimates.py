@@ -281,7 +281,7 @@ def test_what_is_lost_after_it_was_predicted_stays_so() -> None:
                       cubes=none)  # fmt: skip
     policy.amend(nothing, phase=1)
     np.testing.assert_array_equal(learned_state(policy)["moment"], before["moment"])
-    assert not policy._sampler._predicted  # type: ignore[attr-defined]
+    assert not policy._sampler._predicted  # type: ignore[union-attr]
 
 
 def test_rounds_are_learned_from_once_nearly_all_outcomes_are_in() -> None:

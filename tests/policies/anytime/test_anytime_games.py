@@ -95,7 +95,7 @@ class Game:
             if option in left and len(left) > 2:
                 after = copied(policy)
                 if self.naive:
-                    after._evidence.left[0, option] = False  # type: ignore[attr-defined]
+                    after._evidence.left[0, option] = False  # type: ignore[union-attr]
                 after.retire(option)
                 yield after, waiting
         for place, (phase, arm, reward) in enumerate(waiting):

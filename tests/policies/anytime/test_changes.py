@@ -631,7 +631,7 @@ def wrong_after_the_worst(
 
     def retire(which: AnytimeBAI) -> None:
         if naive:  # as if c had been ruled out: nothing that was bet against it is counted
-            which._evidence.left[0, 2] = False  # type: ignore[attr-defined]
+            which._evidence.left[0, 2] = False  # type: ignore[union-attr]
         which.retire(2)
 
     means, level, best = [0.5, 0.501, 0.5 + lead], policy._threshold, 2
