@@ -2,6 +2,7 @@
 
     python -m benchmarks.evaluation [--scores scores.npz] [--alpaca judgements.npz] [--orders 200]
         [--delta 0.05] [--workers 2]
+    python -m benchmarks.evaluation --crossing
 
 Each order of the items is random. A rule is wrong if it names a model whose mean over all items is
 below the best by more than its tolerance. Rules:
@@ -15,7 +16,7 @@ below the best by more than its tolerance. Rules:
   items;
 * halving: successive halving with the number of judgements that ours took on average.
 
-Last, two models that cross while they are judged, with the shares that LLMDrift reports for
+The models that cross do so while they are judged, with the shares that LLMDrift reports for
 GPT-4 and GPT-3.5 (Chen, Zaharia and Zou 2023): 0.84 to 0.51, and 0.50 to 0.76.
 """
 
@@ -103,6 +104,24 @@ def measure(
     return float(shares.mean()), float(shares.std() / np.sqrt(orders)), int(wrong)
 
 
+def compare(
+    pool: ProcessPoolExecutor, table: Array, orders: int, delta: float
+) -> dict[str, tuple[float, float, int]]:
+    """What `measure` says of every rule on a table."""
+    found = {"all pairs": (1.0, 0.0, 0)}
+    for tolerance in TOLERANCES:
+        rule = partial(ours, delta=delta, tolerance=tolerance)
+        label = f"`evaluate`, tolerance {tolerance:g}" if tolerance else "`evaluate`"
+        found[label] = measure(pool, table, rule, orders, tolerance)
+    found["`PairedTests`"] = measure(pool, table, partial(paired, delta=delta), orders)
+    share, wrong = fixed_share(table, orders, delta)
+    found["fixed sample"] = share, 0.0, wrong
+    found["Wilcoxon pruner"] = measure(pool, table, wilcoxon_pruner, orders)
+    budget = found["`evaluate`"][0] * table.size
+    found["successive halving"] = measure(pool, table, partial(halving, budget=budget), orders)
+    return found
+
+
 def fixed_share(table: Array, orders: int, delta: float) -> tuple[float, int]:
     """The smallest share of the items whose best mean is wrong in at most δ of the orders."""
     means = table.mean(axis=0)
@@ -129,12 +148,12 @@ def tables(options: argparse.Namespace) -> Iterator[tuple[str, Array]]:
         table = file["preference_ten_thousandths"] / 1e4
     for models in (10, 55):
         best = np.argsort(-table.mean(axis=0), kind="stable")[:models]
-        yield f"AlpacaEval, the best {models}", table[:, best]
+        yield f"AlpacaEval, {models}", table[:, best]
 
 
 def crossing(orders: int, delta: float) -> None:
     """Two models on 600 items; after a share of them, each has the rate that it had later."""
-    print("\nTwo models that cross: share of orders that end with each, after a change at …")
+    print("\n| the change comes after | GPT-4 named | GPT-3.5 named | judged |\n|--:|--:|--:|--:|")
     for changed in (0.0, 0.05, 0.1, 0.25, 0.5):
         named = np.zeros(2, dtype=int)
         judged = 0
@@ -149,43 +168,35 @@ def crossing(orders: int, delta: float) -> None:
             )
             named[model] += 1
             judged += made
-        shares = named / orders
-        print(
-            f"  {changed:4.0%} of the items: GPT-4 {shares[0]:.1%}, GPT-3.5 {shares[1]:.1%}, "
-            f"judged {judged / orders / 1200:.1%}"
-        )
+        cells = (*(named / orders), judged / orders / 1200)
+        print(f"| {changed:.0%} of the items | " + " | ".join(f"{each:.1%}" for each in cells), "|")
 
 
 def main() -> None:
-    """Print one table per file of scores."""
+    """Print a table of rules by tables of scores, or one of models that cross."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--scores", type=Path, help="tables of items × models, in an .npz file")
     parser.add_argument("--alpaca", help="judgements.npz; synthetic ones by default")
     parser.add_argument("--orders", type=int, default=200)
     parser.add_argument("--delta", type=float, default=0.05)
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--crossing", action="store_true", help="only the models that cross")
     options = parser.parse_args()
     orders, delta = options.orders, options.delta
+    if options.crossing:
+        crossing(orders, delta)
+        return
+    names, rows = list[str](), dict[str, list[str]]()
     with ProcessPoolExecutor(options.workers) as pool:
         for name, table in tables(options):
-            print(f"\n{name}: {table.shape[1]} models, {len(table)} items, {orders} orders")
-            budget = 0.0
-            for tolerance in TOLERANCES:
-                rule = partial(ours, delta=delta, tolerance=tolerance)
-                share, error, wrong = measure(pool, table, rule, orders, tolerance)
-                budget = budget or share * table.size
-                _report(f"ours, tolerance {tolerance:g}", share, error, wrong)
-            _report("paired tests", *measure(pool, table, partial(paired, delta=delta), orders))
-            share, wrong = fixed_share(table, orders, delta)
-            _report("fixed sample", share, 0.0, wrong)
-            _report("wilcoxon pruner", *measure(pool, table, wilcoxon_pruner, orders))
-            rule = partial(halving, budget=budget)
-            _report("successive halving", *measure(pool, table, rule, orders))
-    crossing(orders, delta)
-
-
-def _report(name: str, share: float, error: float, wrong: int) -> None:
-    print(f"  {name:20s} {share:7.2%} ± {1.96 * error:.2%}   wrong {wrong}", flush=True)
+            names.append(name)
+            for label, (share, error, wrong) in compare(pool, table, orders, delta).items():
+                half = f" ± {1.96 * error:.1%}" if error else ""
+                rows.setdefault(label, []).append(f"{share:.1%}{half} | {wrong}")
+    print("| |", " | ".join(f"{name} | wrong" for name in names), "|")
+    print("|---|" + "--:|--:|" * len(names))
+    for label, cells in rows.items():
+        print(f"| {label} | {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":

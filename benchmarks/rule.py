@@ -4,7 +4,6 @@
     python -m benchmarks.rule compare old.npz new.npz
     python -m benchmarks.rule curve --runs 200 --picture docs/small-baseline.png
     python -m benchmarks.rule deltas --runs 200 --picture docs/anytime.png
-    python -m benchmarks.rule tolerance --data scores.npz --runs 200
     python -m benchmarks.rule others --runs 200 [--data ratings.npz]
     python -m benchmarks.rule steps
 
@@ -47,10 +46,8 @@ from bestarm.environments import (
     uniform_sphere,
 )
 from bestarm.figures import NAMED, RIVALS, add_heading, new_figure, save
-from bestarm.numerics.geometry import Array
 from bestarm.policies import BernsteinElimination
 from bestarm.policies.policy import Method
-from bestarm.records import BlockPlan, Rounds
 from bestarm.simulation import Results
 
 
@@ -307,38 +304,6 @@ def deltas(runs: int, seed: int, picture: Path | None) -> None:
 # --- beside others -------------------------------------------------------------------------------
 
 
-def tolerance(runs: int, seed: int, data: str, tolerances: Sequence[float]) -> None:
-    """Scores of items × options, judged until one is the best or within the tolerance; δ = 0.05."""
-    print("| table | tolerance | of all pairs | wrong |\n|---|--:|--:|--:|")
-    with np.load(data) as tables:
-        for name, table in tables.items():
-            for each in tolerances:
-                orders = (
-                    np.random.default_rng(seed + run).permutation(len(table)) for run in range(runs)
-                )
-                found = [_judged(table[order], each) for order in orders]
-                shares = np.array([share for share, _ in found])
-                share = f"{shares.mean():.1%} ± {shares.std() / math.sqrt(runs):.1%}"
-                wrong = sum(bad for _, bad in found)
-                print(f"| {name} | {each:g} | {share} | {wrong} of {runs} |", flush=True)
-
-
-def _judged(table: Array, allowed: float) -> tuple[float, bool]:
-    """The share of pairs that was judged, item by item, and whether the answer is wrong."""
-    items, options = table.shape
-    problem = Problem(np.eye(options), delta=0.05)
-    policy = AnytimeBAI(problem, bounds=(0, 1), block=options, items=items, tolerance=allowed)
-    seen, judged = 0, 0
-    while (plan := policy.plan()) is not None:
-        assert isinstance(plan, BlockPlan)
-        scores = table[seen : seen + plan.rounds][:, plan.blocks[0]]
-        policy.update(Rounds.of(plan, np.zeros(len(scores), dtype=int), scores))
-        seen, judged = seen + len(scores), judged + scores.size
-    means = table.mean(axis=0)
-    wrong = means[policy.recommend().target] < means.max() - allowed - 1e-12
-    return judged / table.size, bool(wrong)
-
-
 CAP = 5_000_000  # pulls: the paper's, in one phase
 SCALE = (-10.0, 10.0)  # of the Jester ratings
 
@@ -405,7 +370,7 @@ def steps() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parts = ("pulls", "compare", "curve", "deltas", "tolerance", "others", "steps")
+    parts = ("pulls", "compare", "curve", "deltas", "others", "steps")
     parser.add_argument("part", choices=parts)
     parser.add_argument("files", nargs="*", help="two files of pulls, to compare")
     parser.add_argument("--runs", type=int, default=200)
@@ -413,7 +378,6 @@ def main() -> None:
     parser.add_argument("--save", type=Path)
     parser.add_argument("--picture", type=Path)
     parser.add_argument("--data")
-    parser.add_argument("--tolerances", type=float, nargs="*", default=[0.0, 0.01, 0.05])
     chosen = parser.parse_args()
     if chosen.part == "pulls":
         pulls(chosen.runs, chosen.seed, chosen.save)
@@ -423,8 +387,6 @@ def main() -> None:
         curve(chosen.runs, chosen.seed, chosen.picture)
     elif chosen.part == "deltas":
         deltas(chosen.runs, chosen.seed, chosen.picture)
-    elif chosen.part == "tolerance":
-        tolerance(chosen.runs, chosen.seed, chosen.data, chosen.tolerances)
     elif chosen.part == "others":
         others(chosen.runs, chosen.seed, chosen.data)
     else:
