@@ -1,7 +1,7 @@
 """Which model is best: how much must be judged on tables of real scores, and how often is it wrong.
 
     python -m benchmarks.evaluation [--scores scores.npz] [--alpaca judgements.npz] [--orders 200]
-        [--delta 0.05] [--workers 2]
+        [--delta 0.05] [--workers 2] [--banditeval]
     python -m benchmarks.evaluation --crossing
 
 Each order of the items is random. A rule is wrong if it names a model whose mean over all items is
@@ -14,7 +14,10 @@ below the best by more than its tolerance. Rules:
 * wilcoxon: as Optuna's `WilcoxonPruner` (p < 0.1, two steps to begin with): model after model, each
   given up once a signed-rank test says that it is worse than the best so far. Looked at every 10
   items;
-* halving: successive halving with the number of judgements that ours took on average.
+* halving: successive halving with the number of judgements that ours took on average;
+* banditeval: UCB-E of that package (Zhou et al. 2025) with its default settings and as many
+  judgements, in batches of 32; it needs `pip install banditeval`. Its other rule fits 64 matrices
+  before every batch, and takes too long here.
 
 The models that cross do so while they are judged, with the shares that LLMDrift reports for
 GPT-4 and GPT-3.5 (Chen, Zaharia and Zou 2023): 0.84 to 0.51, and 0.50 to 0.76.
@@ -87,6 +90,23 @@ def halving(rows: Array, *, budget: float) -> Found:
     return judged, int(left[0])
 
 
+def ucb_e(rows: Array, *, budget: float) -> Found:
+    """The package `banditeval`, which is told the scores of this table as it asks for them."""
+    import torch  # type: ignore[import-not-found]  # noqa: PLC0415 - comes with banditeval
+    from banditeval.bandits import (  # type: ignore[import-not-found]  # noqa: PLC0415
+        upper_confidence_bound_exploration as step,
+    )
+
+    torch.manual_seed(0)  # the order of the rows is random already
+    table = torch.from_numpy(rows.T.astype(np.float32))
+    seen, judged = torch.full_like(table, torch.nan), 0
+    while judged < budget and (batch := step(seen)) is not None:
+        seen[batch[0], batch[1]] = table[batch[0], batch[1]]
+        judged += batch.shape[1]
+    means = np.nan_to_num(np.array(seen.nanmean(dim=1)), nan=-1.0)
+    return judged, int(means.argmax())
+
+
 def _one(order: int, table: Array, rule: Rule) -> Found:
     rng = np.random.default_rng(order)
     columns = rng.permutation(table.shape[1])  # no rule may profit from the order of the models
@@ -105,7 +125,7 @@ def measure(
 
 
 def compare(
-    pool: ProcessPoolExecutor, table: Array, orders: int, delta: float
+    pool: ProcessPoolExecutor, table: Array, orders: int, delta: float, *, banditeval: bool
 ) -> dict[str, tuple[float, float, int]]:
     """What `measure` says of every rule on a table."""
     found = {"all pairs": (1.0, 0.0, 0)}
@@ -119,6 +139,8 @@ def compare(
     found["Wilcoxon pruner"] = measure(pool, table, wilcoxon_pruner, orders)
     budget = found["`evaluate`"][0] * table.size
     found["successive halving"] = measure(pool, table, partial(halving, budget=budget), orders)
+    if banditeval:
+        found["`banditeval`, UCB-E"] = measure(pool, table, partial(ucb_e, budget=budget), orders)
     return found
 
 
@@ -180,6 +202,7 @@ def main() -> None:
     parser.add_argument("--orders", type=int, default=200)
     parser.add_argument("--delta", type=float, default=0.05)
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--banditeval", action="store_true", help="with the package's UCB-E")
     parser.add_argument("--crossing", action="store_true", help="only the models that cross")
     options = parser.parse_args()
     orders, delta = options.orders, options.delta
@@ -190,7 +213,8 @@ def main() -> None:
     with ProcessPoolExecutor(options.workers) as pool:
         for name, table in tables(options):
             names.append(name)
-            for label, (share, error, wrong) in compare(pool, table, orders, delta).items():
+            found = compare(pool, table, orders, delta, banditeval=options.banditeval)
+            for label, (share, error, wrong) in found.items():
                 half = f" ± {1.96 * error:.1%}" if error else ""
                 rows.setdefault(label, []).append(f"{share:.1%}{half} | {wrong}")
     print("| |", " | ".join(f"{name} | wrong" for name in names), "|")
