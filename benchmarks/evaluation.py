@@ -70,13 +70,19 @@ def wilcoxon_pruner(rows: Array) -> Found:
         for step in range(10, items, 10):
             apart = rows[:step, model] - rows[:step, best]
             worse = apart.any() and apart.mean() < 0
-            if worse and wilcoxon(apart, alternative="less", zero_method="zsplit").pvalue < 0.1:
+            if worse and _p_value(apart) < 0.1:
                 made = step
                 break
         judged += made
         if made == items and rows[:, model].mean() > rows[:, best].mean():
             best = model
     return judged, best
+
+
+def _p_value(apart: Array) -> float:
+    """Of a signed-rank test, by the normal approximation: the exact one takes 0.2 s of ten."""
+    test = wilcoxon(apart, alternative="less", zero_method="zsplit", method="asymptotic")
+    return float(test.pvalue)
 
 
 def halving(rows: Array, *, budget: float) -> Found:
@@ -103,7 +109,7 @@ def ucb_e(rows: Array, *, budget: float) -> Found:
     while judged < budget and (batch := step(seen)) is not None:
         seen[batch[0], batch[1]] = table[batch[0], batch[1]]
         judged += batch.shape[1]
-    means = np.nan_to_num(np.array(seen.nanmean(dim=1)), nan=-1.0)
+    means = np.nan_to_num(seen.nanmean(dim=1).numpy(), nan=-1.0)
     return judged, int(means.argmax())
 
 
