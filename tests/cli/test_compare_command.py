@@ -269,7 +269,6 @@ OWN = {
         "class X:\n    def __init__(self, problem, *, seed): ...",
         "which is not a policy",
     ),
-    "no seed": ("def X(problem): ...", "unexpected keyword argument 'seed'"),
     "raises": ("def X(problem, *, seed): return 1 / 0", "ZeroDivisionError: division by zero"),
     "takes anything": (
         POLICY

@@ -95,7 +95,7 @@ def test_the_table_of_roles(routes: list[tuple[str, str, Role]]) -> None:
     experiment = "/experiments/{name}"
     telling = {("POST", f"{experiment}/{what}") for what in ("ask", "tell", "fail")}
     telling.add(("GET", f"{experiment}/served"))
-    verbs = ("pause", "resume", "lease", "erase", "add", "retire", "stop")
+    verbs = ("pause", "resume", "lease", "describe", "erase", "add", "retire", "stop")
     managing = {("POST", f"{experiment}/{what}") for what in verbs}
     managing |= {("POST", "/experiments"), ("DELETE", experiment)}
     for route, role in api.items():
