@@ -17,6 +17,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ import bestarm
 from bestarm.policies import anytime
 
 ROOT = Path(__file__).parent.parent
+INSTALLED_BY = cache(packages_distributions)  # it reads every file list there is
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 
 
@@ -236,7 +238,7 @@ def imported_from_elsewhere(code: str) -> set[str]:
     wanted = [*project["dependencies"], project["name"]]
     wanted += [each for name in extras for each in extras[name] if name not in ("dev", "docs")]
     brought = {re.split(r"[^\w.-]", each)[0].lower() for each in wanted}
-    homes = packages_distributions()
+    homes = INSTALLED_BY()
     modules = re.findall(r"^ *(?:import|from) (\w+)", code, re.M)
     return {home.lower() for each in modules for home in homes.get(each, ())} - brought
 

@@ -208,15 +208,16 @@ def test_with_a_window_nobody_tells_zeros(tmp_path: Path, stored: bool) -> None:
 def test_who_continues_takes_the_same_zeros(tmp_path: Path) -> None:
     """Many processes, one after the other, leave the values that one process does."""
     found_by = []
-    for name, processes in (("one", 1), ("many", 12)):
+    for name, processes in (("one", 1), ("many", 8)):
         clock = Clock()
         create(tmp_path / name, name, guardrails={"refund": WINDOWED}, clock=clock).close()
         for part in range(processes):
             with Experiment.open(f"sqlite:///{tmp_path / name}", name, clock=clock) as experiment:
-                for at in range(part * 60 // processes, (part + 1) * 60 // processes):
+                for at in range(part * 24 // processes, (part + 1) * 24 // processes):
                     serve_refunds(experiment, clock, 20, seed=at)
                 values = values_of(experiment)
         found_by.append(values)
+    assert len(found_by[0]) > 0
     assert found_by[0] == found_by[1]
 
 

@@ -143,8 +143,8 @@ def test_too_few_visitors_find_nothing_and_the_largest_lift_is_tried() -> None:
 
 
 def test_without_bounds_or_a_base_rate_leads_are_in_units_of_the_outcome() -> None:
-    scores = PlanRequest(Problem(["a", "b"], noise=2.0), runs=30, drift="none", seed=1)
-    few, many = (detectable_lifts(scores, visitors=n).curves[0] for n in (200, 800))
+    scores = PlanRequest(Problem(["a", "b"], noise=2.0), runs=12, drift="none", seed=1)
+    few, many = (detectable_lifts(scores, visitors=n).curves[0] for n in (100, 400))
     ratio = few.at(0.8).lift / many.at(0.8).lift  # type: ignore[operator]
     assert ratio == pytest.approx(2, rel=0.35)  # outcomes grow with 1/gap²
     document = detectable_lifts(replace(scores, runs=2), visitors=300).to_dict()

@@ -439,8 +439,8 @@ class Peek(Last):
 
 def test_forecasts_shorten_runs_where_the_baseline_can_be_predicted() -> None:
     """The baseline's deviation is four times the noise's: half the pulls, of 1,580 on average."""
-    plain = simulate(RULE, JUMPS, runs=200, delta=0.1)
-    forecasted = simulate(RULE, JUMPS, runs=80, delta=0.1, forecaster=Last())
+    plain = simulate(RULE, JUMPS, runs=100, delta=0.1)
+    forecasted = simulate(RULE, JUMPS, runs=30, delta=0.1, forecaster=Last())
     assert forecasted.correct.all()
     assert forecasted.mean_pulls < 0.65 * plain.mean_pulls
 
