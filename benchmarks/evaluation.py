@@ -40,6 +40,7 @@ from bestarm.evaluation.effort import judge_table
 from bestarm.numerics.geometry import Array
 from bestarm.policies.policy import Policy
 
+NAMES = {"livebench": "LiveBench", "helm_gsm8k": "GSM8K"}
 TOLERANCES = (0.0, 0.01, 0.02, 0.05)
 Found = tuple[int, int]  # judgements, and the model that is named
 Rule = Callable[[Array], Found]
@@ -168,7 +169,7 @@ def tables(options: argparse.Namespace) -> Iterator[tuple[str, Array]]:
     if options.scores is not None:
         with np.load(options.scores) as file:
             for name, table in file.items():
-                yield name, table.astype(np.float64)
+                yield NAMES.get(name, name), table.astype(np.float64)
     if options.alpaca is None:
         yield "AlpacaEval (synthetic)", alpaca_eval(models=10).judgements
         return
@@ -221,7 +222,7 @@ def main() -> None:
             names.append(name)
             found = compare(pool, table, orders, delta, banditeval=options.banditeval)
             for label, (share, error, wrong) in found.items():
-                half = f" ± {1.96 * error:.1%}" if error else ""
+                half = f" ± {1.96 * error:.1%}" if error > 0.0003 else ""
                 rows.setdefault(label, []).append(f"{share:.1%}{half} | {wrong}")
     print("| |", " | ".join(f"{name} | wrong" for name in names), "|")
     print("|---|" + "--:|--:|" * len(names))
