@@ -1,7 +1,7 @@
 """Results that other tools wrote: read, compared, and refused where they are of a wrong shape.
 
-Files in `results` were written by promptfoo and lm-eval themselves; that of Every Eval Ever is made
-by hand after its schema. An Inspect log is written in the test.
+Files in `results` were written by promptfoo and lm-eval themselves, and that of Every Eval Ever by
+the types of its own package. An Inspect log is written in the test.
 """
 
 from __future__ import annotations
