@@ -71,12 +71,9 @@ class Instance(NamedTuple):
         if not isinstance(self.world, Semiparametric):
             return None
         problem: Problem = self.world.problem(self.delta)
-        declared = problem.baseline if problem.baseline in {0.0, *SMALL} else None
+        declared = None if problem.drifts else 0.0
         value = complexity(problem, self.world.theta, baseline=declared).value
         return 2 * problem.noise**2 * value * math.log(1 / self.delta)
-
-
-SMALL = (0.05, 0.1, 0.2)
 
 
 def _clicks(*rates: float) -> Environment:

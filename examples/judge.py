@@ -60,7 +60,7 @@ def ask(prompt: str, read: Callable[[str], object] = str) -> str:
 
 
 def answer(option: dict[str, str], item: dict[str, str]) -> str:
-    """What the model answers under an option's prompt."""
+    """The answer of the model under an option's prompt."""
     return ask(ANSWER.format(prompt=option["prompt"], question=item["question"]))
 
 

@@ -1,4 +1,4 @@
-"""What an evaluation is said to take, beside what evaluations do take."""
+"""Plans of evaluations, beside the judgements that real evaluations take."""
 
 from __future__ import annotations
 

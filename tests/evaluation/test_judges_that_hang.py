@@ -1,4 +1,4 @@
-"""Judges that never answer, by score and by preference: what is said, and how it goes on."""
+"""Judges that never answer, by score and by preference: the warning, and how it goes on."""
 
 from __future__ import annotations
 
@@ -92,7 +92,9 @@ def test_of_many_pairs_that_cannot_be_judged_the_first_few_are_mentioned(
     usual: dict[str, Any] = {"name": "x", "store": sqlite_url, "on_failure": 0, "seed": 1}
     found = evaluate(lambda option, item: None, OPTIONS, ITEMS, **usual)
     assert found.unjudged == 120
-    said = [record.getMessage() for record in caplog.records if record.name.endswith("evaluation")]
-    assert len(said) == 6
-    assert all("It counts as 0." in each for each in said[:5])
-    assert said[5].startswith("Further warnings are left out")
+    warnings = [
+        record.getMessage() for record in caplog.records if record.name.endswith("evaluation")
+    ]
+    assert len(warnings) == 6
+    assert all("It counts as 0." in each for each in warnings[:5])
+    assert warnings[5].startswith("Further warnings are left out")

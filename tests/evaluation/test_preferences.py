@@ -128,9 +128,9 @@ def test_a_circle_has_no_winner(compared: Evaluator, tmp_path: Path) -> None:
     assert (found.outcome, found.state) == ("cycle", "finished")
     with Experiment.open(found.store, found.name) as experiment:
         assert overview(experiment).sentences[0] == "Ended: no option beats all others."
-        said = panels(overview(experiment))["events"]
-    assert "Ended: no option beats all others." in said
-    assert "led at the end" not in said
+        shown = panels(overview(experiment))["events"]
+    assert "Ended: no option beats all others." in shown
+    assert "led at the end" not in shown
     assert not found.recommendation.final
     assert found.saved > 0.8
     assert str(found).startswith("No option beats all others: each one is beaten by another.")

@@ -50,8 +50,11 @@ def test_a_new_description_is_in_lists_and_on_record_and_the_audit_accepts_it(
         # Whoever has it open sees the new one, and so does its audit.
         assert other.description == tea.description == "Which tea\nof three?"
         assert [each.description for each in Experiment.list(store_url)] == [other.description]
-        said = [event.data for event in other.events() if event.kind == "described"]
-        assert [data["description"] for data in said] == ["Which tea?", "Which tea\nof three?"]
+        descriptions = [event.data for event in other.events() if event.kind == "described"]
+        assert [data["description"] for data in descriptions] == [
+            "Which tea?",
+            "Which tea\nof three?",
+        ]
         for each in (tea, other):
             assert each.verify().sound
         tea.tell(tea.ask(1).ids[0], 1.0)

@@ -283,16 +283,16 @@ class Preferences(Policy):
     def _statement(self, target: int) -> str:
         name, options = self.problem.target_labels[target], self.problem.arms
         others = f"each of the {options - 1} other options" if options > 2 else "the other option"
-        said = {
+        found = {
             "winner": f"{name!r} beats {others}.",
             "within tolerance": f"{name!r} beats {others}, or loses to it by at most "
             f"{self._tolerance:g} (share of comparisons lost less share won).",
             "cycle": "No option beats all others: each one is beaten by another.",
         }
-        if self.outcome in said:
+        if self.outcome in found:
             return (
-                f"{said[self.outcome]} The probability that this rule ever says so wrongly, at any "
-                f"of its looks, is at most {self.problem.delta:g}."
+                f"{found[self.outcome]} The probability that this rule ever says so wrongly, at "
+                f"any of its looks, is at most {self.problem.delta:g}."
             )
         if not self._pulls:
             return "Nothing is compared yet."

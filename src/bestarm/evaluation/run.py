@@ -153,28 +153,23 @@ async def evaluate_async(
         >>> found.recommendation.label, found.judgements < 100  # doctest: +SKIP
         ('Think first.', True)
     """
+    if compare is not None and judge is not None:
+        raise InvalidInputError(
+            "`judge` and `compare` were both given.",
+            field="compare",
+            value=compare,
+            remedy="To compare options with each other, give None in the place of `judge`.",
+        )
+    field, called, example = "judge", "an option", "def judge(option, item): return 1"
     if compare is not None:
-        if judge is not None:
-            raise InvalidInputError(
-                "`judge` and `compare` were both given.",
-                field="compare",
-                value=compare,
-                remedy="To compare options with each other, give None in the place of `judge`.",
-            )
-        if not callable(compare):
-            raise InvalidInputError(
-                f"`compare` must be a function of two options and an item; got {compare!r}.",
-                field="compare",
-                value=compare,
-                remedy="For example `def prefer(first, second, item): return None`.",
-            )
-        judge = compare
+        judge, field, called = compare, "compare", "two options"
+        example = "def prefer(first, second, item): return None"
     if not callable(judge):
         raise InvalidInputError(
-            f"`judge` must be a function of an option and an item; got {judge!r}.",
-            field="judge",
+            f"`{field}` must be a function of {called} and an item; got {judge!r}.",
+            field=field,
             value=judge,
-            remedy="For example `def judge(option, item): return 1`.",
+            remedy=f"For example `{example}`.",
         )
     low, high = interval(bounds, "bounds")
     question = Question(

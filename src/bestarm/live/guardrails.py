@@ -145,7 +145,7 @@ class GuardrailReplayer:
 
     def __init__(self, guardrails: Sequence[Guardrail], options: int, traits: Traits) -> None:
         self.guardrails = tuple(guardrails)
-        from bestarm.policies.anytime.guardrails import (  # noqa: PLC0415  (the rule takes its time)
+        from bestarm.policies.anytime.guardrails import (  # noqa: PLC0415  (slow to import)
             GuardrailEvidence,
         )
 
